@@ -21,9 +21,10 @@ type Beacon struct {
 	Fold     int              `json:"fold,omitempty"`   // the newest version of commits that this core can read
 	Backlog  uint64           `json:"backlog"`          // causes in the log that are not done
 	Parked   uint64           `json:"parked,omitempty"` // of these, how many this core has returned for a newer core
-	Limit    int              `json:"limit"`            // from this backlog on, inputs are refused; 0: no limit, or the backlog is unknown
-	Storage  *StorageFault    `json:"storage,omitempty"`
-	Waiting  []Waiting        `json:"waiting,omitempty"` // at most MaxWaiting, the largest first
+	// from this backlog on, inputs are refused; 0: no limit, or the backlog is unknown
+	Limit   int           `json:"limit"`
+	Storage *StorageFault `json:"storage,omitempty"`
+	Waiting []Waiting     `json:"waiting,omitempty"` // at most MaxWaiting, the largest first
 }
 
 // Waiting is how many of a core's sessions wait for a free slot at an executor that
@@ -238,7 +239,8 @@ func (s *beacons) overload(b *Bus) error {
 	if waiting < uint64(h.Limit) {
 		return nil
 	}
-	return Errorf(CodeOverloaded, "overloaded: %d inputs wait, the limit is %d (limits.backlog of core); send it again later",
+	return Errorf(CodeOverloaded,
+		"overloaded: %d inputs wait, the limit is %d (limits.backlog of core); send it again later",
 		waiting, h.Limit)
 }
 

@@ -194,7 +194,9 @@ func (s *bucketSession) take(m *nats.Msg, meta *nats.MsgMetadata) {
 		return
 	}
 	s.next++
-	e := s.w.k.entry(StoredMsg{Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data})
+	e := s.w.k.entry(StoredMsg{
+		Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data,
+	})
 	if s.full {
 		s.w.handle(Change{Entries: []Entry{e}})
 		return

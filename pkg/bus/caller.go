@@ -150,7 +150,9 @@ func (c *Caller) Waiting() int { return c.calls.len() }
 // process. It may run once more while cancel is being called, and may call cancel itself.
 //
 // The error is [ErrUnavailable] if there is no connection, or [ErrTooLarge].
-func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
+func (c *Caller) Send(
+	ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply),
+) (cancel func(), err error) {
 	m := &nats.Msg{Subject: subj, Header: hdr, Data: body}
 	if err := c.b.claimLarge(ctx, m); err != nil {
 		return nil, fmt.Errorf("sending to %s: %w", subj, err)
@@ -161,7 +163,9 @@ func (c *Caller) Send(ctx context.Context, subj, responder string, hdr nats.Head
 // SendWhole is like [Caller.Send], but always sends the body in the message, for responders
 // that do not support claims, such as plugins. The error is [ErrTooLarge] if the server does
 // not accept the size.
-func (c *Caller) SendWhole(ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply)) (cancel func(), err error) {
+func (c *Caller) SendWhole(
+	ctx context.Context, subj, responder string, hdr nats.Header, body []byte, on func(Reply),
+) (cancel func(), err error) {
 	return c.send(ctx, &nats.Msg{Subject: subj, Header: hdr, Data: body}, responder, on)
 }
 

@@ -38,7 +38,9 @@ const (
 // [ErrTooLarge], [ErrRefused], [ErrOverloaded] and [ErrDenied] mean that the cause is not
 // stored. [ErrAmbiguous] means that ctx (or the duplicate window) ended before that was
 // known, and [ErrInvalidArgument] that a name is not a valid id.
-func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
+func (b *Bus) PublishCause(
+	ctx context.Context, ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte,
+) (uint64, error) {
 	subj := ref.Cause(kind, w)
 	if _, err := subject.ParseCause(subj); err != nil {
 		return 0, Errorf(CodeInvalidArgument, "publishing a cause: %v", err)
@@ -68,7 +70,8 @@ func (b *Bus) PublishCause(ctx context.Context, ref subject.Ref, kind subject.Ca
 		if same {
 			return seq, nil
 		}
-		b.log.Warn("message id is used by another message; storing with a new one", "subject", subj, "id", id, "sequence", seq)
+		b.log.Warn("message id is used by another message; storing with a new one", "subject", subj, "id", id,
+			"sequence", seq)
 		id = nuid.Next()
 	}
 }

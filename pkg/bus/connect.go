@@ -117,8 +117,9 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
 	b := &Bus{
 		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
-		closed: make(chan struct{}), back: make(chan struct{}), parts: map[part]struct{}{}, buckets: map[string]jetstream.ObjectStore{},
-		usage: newUsage(),
+		closed: make(chan struct{}), back: make(chan struct{}), parts: map[part]struct{}{},
+		buckets: map[string]jetstream.ObjectStore{},
+		usage:   newUsage(),
 	}
 	b.copies, b.known = newCopies(b), newKnown()
 	b.ctl, b.data = newLink(b, controlLink), newLink(b, logLink)

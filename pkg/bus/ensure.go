@@ -262,7 +262,9 @@ func (b *Bus) verifyBucket(ctx context.Context, info *jetstream.StreamInfo, w ob
 		return fmt.Errorf("bucket %s: storage is %s, want %s; remove the bucket by hand, then start again",
 			w.Bucket, have.Storage, w.Storage)
 	}
-	want := b.settle(wanted{jetstream.StreamConfig{Name: have.Name, MaxBytes: w.MaxBytes, MaxAge: w.TTL, Replicas: w.Replicas}, w.given}, info)
+	want := b.settle(wanted{
+		jetstream.StreamConfig{Name: have.Name, MaxBytes: w.MaxBytes, MaxAge: w.TTL, Replicas: w.Replicas}, w.given,
+	}, info)
 	var changes []string
 	set(&changes, "max_bytes", &have.MaxBytes, want.MaxBytes)
 	set(&changes, "max_age", &have.MaxAge, want.MaxAge)

@@ -13,7 +13,8 @@ import (
 
 func TestErrorsAreTheSameInAnotherProcess(t *testing.T) {
 	for _, sentinel := range []error{
-		ErrInvalidArgument, ErrNotFound, ErrDenied, ErrUnavailable, ErrTimeout, ErrTooLarge, ErrConflict, ErrInternal, ErrCancelled,
+		ErrInvalidArgument, ErrNotFound, ErrDenied, ErrUnavailable, ErrTimeout, ErrTooLarge, ErrConflict, ErrInternal,
+		ErrCancelled,
 	} {
 		here := fmt.Errorf("doing x: %w", sentinel)
 		e := wireError(here)
@@ -99,7 +100,8 @@ func TestWhatTheServerSaysOfAStoredMessage(t *testing.T) {
 		{10158, "duplicate message id is in process", false, false, true},
 	} {
 		err := storeError(&jetstream.APIError{Code: 400, ErrorCode: c.code, Description: c.desc})
-		if errors.Is(err, ErrFenceLost) != c.lost || errors.Is(err, ErrRefused) != c.refused || errors.Is(err, ErrAmbiguous) != c.ambiguous {
+		if errors.Is(err, ErrFenceLost) != c.lost || errors.Is(err, ErrRefused) != c.refused ||
+			errors.Is(err, ErrAmbiguous) != c.ambiguous {
 			t.Errorf("%d %s: %v", c.code, c.desc, err)
 		}
 	}

@@ -202,7 +202,8 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 	}
 	mended := have
 	mended.AckWait, mended.MaxDeliver, mended.MaxAckPending = want.AckWait, want.MaxDeliver, want.MaxAckPending
-	if mended.AckWait == have.AckWait && mended.MaxDeliver == have.MaxDeliver && mended.MaxAckPending == have.MaxAckPending {
+	if mended.AckWait == have.AckWait && mended.MaxDeliver == have.MaxDeliver &&
+		mended.MaxAckPending == have.MaxAckPending {
 		return nil
 	}
 	if _, err := l.b.js.UpdateConsumer(ctx, l.stream, mended); err != nil {
@@ -233,7 +234,9 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 	case <-l.kicked: // for the previous request
 	default:
 	}
-	err = l.b.ctl.send(&nats.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req})
+	err = l.b.ctl.send(&nats.Msg{
+		Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req,
+	})
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,8 @@ func (r *reader) take(ctx context.Context, m *nats.Msg, first uint64) (over bool
 		want = "0"
 	}
 	if stored.prev != want {
-		r.fail(fmt.Errorf("reading the log: message %d follows %q, but the last one received was %s", stored.Seq, stored.prev, want))
+		r.fail(fmt.Errorf("reading the log: message %d follows %q, but the last one received was %s", stored.Seq, stored.prev,
+			want))
 		return true
 	}
 	r.emit(stored.StoredMsg)

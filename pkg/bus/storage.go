@@ -201,9 +201,10 @@ func (b *Bus) lookAtStorage() bool {
 func (b *Bus) probeStorage(suspect time.Time, size int) {
 	ctx, cancel := context.WithTimeout(context.Background(), storageWait)
 	defer cancel()
-	_, err := b.store(ctx, b.data, &nats.Msg{Subject: subject.Probe(b.cfg.Instance), Data: make([]byte, size), Header: nats.Header{
-		jetstream.ExpectedStreamHeader: []string{StreamSessions},
-	}}).Wait(ctx) // observed like any other
+	_, err := b.store(ctx, b.data,
+		&nats.Msg{Subject: subject.Probe(b.cfg.Instance), Data: make([]byte, size), Header: nats.Header{
+			jetstream.ExpectedStreamHeader: []string{StreamSessions},
+		}}).Wait(ctx) // observed like any other
 	switch {
 	case errors.Is(err, ErrDenied):
 		b.storageWorks() // unknown; the next message will show it

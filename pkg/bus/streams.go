@@ -157,7 +157,8 @@ func (c StreamsConfig) objectBuckets() []objectBucket {
 	d := c.withDefaults()
 	return []objectBucket{
 		{jetstream.ObjectStoreConfig{
-			Bucket: BucketClaims, TTL: d.ClaimAge, MaxBytes: d.MaxClaimBytes, Replicas: d.Replicas, Storage: jetstream.FileStorage,
+			Bucket: BucketClaims, TTL: d.ClaimAge, MaxBytes: d.MaxClaimBytes, Replicas: d.Replicas,
+			Storage: jetstream.FileStorage,
 		}, jetstream.DiscardOld, limits{replicas: c.Replicas, maxBytes: c.MaxClaimBytes, maxAge: c.ClaimAge}},
 		{jetstream.ObjectStoreConfig{
 			Bucket: BucketArtifacts, MaxBytes: d.MaxArtifactBytes, Replicas: d.Replicas, Storage: jetstream.FileStorage,

@@ -49,7 +49,9 @@ const firedDurable = "fired"
 // until a handler returns nil for it. The handler stores the timer's cause and returns when
 // that is acknowledged. It is called for one firing after the other, with a context that
 // ends with ctx.
-func (b *Bus) ConsumeFired(ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error) (*Consumption, error) {
+func (b *Bus) ConsumeFired(
+	ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error,
+) (*Consumption, error) {
 	l := &pullLoop{
 		b: b, stream: StreamTimers,
 		config: jetstream.ConsumerConfig{

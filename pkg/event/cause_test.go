@@ -14,13 +14,22 @@ func TestACauseIsABareObjectOrAnEnvelope(t *testing.T) {
 		body string
 		want event.Input
 	}{
-		"the least":           {`{"text":"hello"}`, event.Input{Text: "hello"}},
-		"white space around":  {" \r\n\t{\"text\":\"hello\"}\n ", event.Input{Text: "hello"}},
-		"unknown fields":      {`{"text":"hello","lang":"en","x":{"text":"no"}}`, event.Input{Text: "hello"}},
-		"all fields":          {`{"text":"a","id":"1","source":"web","mode":"interrupt"}`, event.Input{Text: "a", ID: "1", Source: "web", Mode: event.ModeInterrupt}},
-		"envelope":            {`{"specversion":"1.0","id":"e1","source":"/web","type":"skandha.sense.input.v1","data":{"text":"hello"}}`, event.Input{Text: "hello", ID: "e1"}},
-		"envelope and own id": {`{"specversion":"1.0","id":"e1","source":"/web","type":"skandha.sense.input.v1","data":{"text":"hello","id":"i1"}}`, event.Input{Text: "hello", ID: "i1"}},
-		"nul and surrogates":  {`{"text":"\u0000\ud83d\ude00"}`, event.Input{Text: "\x00😀"}},
+		"the least":          {`{"text":"hello"}`, event.Input{Text: "hello"}},
+		"white space around": {" \r\n\t{\"text\":\"hello\"}\n ", event.Input{Text: "hello"}},
+		"unknown fields":     {`{"text":"hello","lang":"en","x":{"text":"no"}}`, event.Input{Text: "hello"}},
+		"all fields": {
+			`{"text":"a","id":"1","source":"web","mode":"interrupt"}`,
+			event.Input{Text: "a", ID: "1", Source: "web", Mode: event.ModeInterrupt},
+		},
+		"envelope": {
+			`{"specversion":"1.0","id":"e1","source":"/web","type":"skandha.sense.input.v1","data":{"text":"hello"}}`,
+			event.Input{Text: "hello", ID: "e1"},
+		},
+		"envelope and own id": {
+			`{"specversion":"1.0","id":"e1","source":"/web","type":"skandha.sense.input.v1","data":{"text":"hello","id":"i1"}}`,
+			event.Input{Text: "hello", ID: "i1"},
+		},
+		"nul and surrogates": {`{"text":"\u0000\ud83d\ude00"}`, event.Input{Text: "\x00😀"}},
 	} {
 		var in event.Input
 		if err := event.DecodeCause([]byte(c.body), &in); err != nil || in != c.want {
@@ -34,8 +43,9 @@ func TestACauseIsABareObjectOrAnEnvelope(t *testing.T) {
 
 func TestWhatIsNoCauseIsMalformed(t *testing.T) {
 	for name, body := range map[string]string{
-		"empty": ``, "white space": " \n", "text": `hello`, "string": `"hello"`, "list": `[{"text":"hello"}]`, "null": `null`, "number": `1`,
-		"cut": `{"text":"hello"`, "two objects": `{"text":"a"}{"text":"b"}`, "byte order mark": "\ufeff{\"text\":\"a\"}",
+		"empty": ``, "white space": " \n", "text": `hello`, "string": `"hello"`, "list": `[{"text":"hello"}]`, "null": `null`,
+		"number": `1`,
+		"cut":    `{"text":"hello"`, "two objects": `{"text":"a"}{"text":"b"}`, "byte order mark": "\ufeff{\"text\":\"a\"}",
 		"no UTF-8": "{\"text\":\"\xff\"}", "text is a number": `{"text":1}`, "text is a list": `{"text":["a"]}`,
 		"envelope without id":    `{"specversion":"1.0","source":"x","type":"skandha.sense.input.v1","data":{"text":"a"}}`,
 		"envelope of a version":  `{"specversion":"0.3","id":"1","source":"x","type":"skandha.sense.input.v1","data":{"text":"a"}}`,
@@ -54,7 +64,9 @@ func TestWhatIsNoCauseIsMalformed(t *testing.T) {
 }
 
 func TestCheckNamesTheFieldOfAnInput(t *testing.T) {
-	ok := event.Input{Text: strings.Repeat("x", event.MaxTextBytes), ID: strings.Repeat("i", event.MaxInputIDBytes), Mode: event.ModeQueue}
+	ok := event.Input{
+		Text: strings.Repeat("x", event.MaxTextBytes), ID: strings.Repeat("i", event.MaxInputIDBytes), Mode: event.ModeQueue,
+	}
 	if err := ok.Check(); err != nil {
 		t.Errorf("at the limits: %v", err)
 	}

@@ -18,7 +18,8 @@ const (
 	ByReply    TriggerKind = "reply"    // an executor's answer to (Call, Attempt)
 	ByProgress TriggerKind = "progress" // an executor started or stopped, or a deadline passed
 	ByPoison   TriggerKind = "poison"   // the cause at Sequence cannot be handled
-	ByBegin    TriggerKind = "begin"    // a core begins to decide Sequence, which was delivered repeatedly without a commit
+	// a core begins to decide Sequence, which was delivered repeatedly without a commit
+	ByBegin TriggerKind = "begin"
 )
 
 // Trigger is what made core decide, as far as the log must record it.
@@ -33,13 +34,14 @@ type Trigger struct {
 
 // Header is the first element of a commit's batch.
 type Header struct {
-	CommitID    string         `json:"commit_id"` // random: identifies the writer's commit after a lost acknowledgement
-	Prev        uint64         `json:"prev"`      // sequence of the session's previous commit; 0 for the first
-	Trigger     Trigger        `json:"trigger"`
-	Cursor      uint64         `json:"cursor"`             // every cause up to here is processed
-	Driver      uint64         `json:"driver"`             // the cause whose holder must drive; 0 when idle
-	Delivery    uint64         `json:"delivery,omitempty"` // how often the driver has been delivered so far
-	Now         time.Time      `json:"now"`                // the cause's stream time, or the deciding core's clock; never decreases
+	CommitID string  `json:"commit_id"` // random: identifies the writer's commit after a lost acknowledgement
+	Prev     uint64  `json:"prev"`      // sequence of the session's previous commit; 0 for the first
+	Trigger  Trigger `json:"trigger"`
+	Cursor   uint64  `json:"cursor"`             // every cause up to here is processed
+	Driver   uint64  `json:"driver"`             // the cause whose holder must drive; 0 when idle
+	Delivery uint64  `json:"delivery,omitempty"` // how often the driver has been delivered so far
+	// the cause's stream time, or the deciding core's clock; never decreases
+	Now         time.Time      `json:"now"`
 	Hooks       []hook.Verdict `json:"hooks,omitempty"`
 	FoldVersion int            `json:"fold_version"`
 	Digest      string         `json:"digest"` // of the state after this commit
@@ -96,7 +98,8 @@ func DecodeCommit(ref subject.Ref, b []byte) (Commit, error) {
 		return Commit{}, err
 	}
 	if batch[0].ID != c.Header.CommitID {
-		return Commit{}, fmt.Errorf("%w: commit_id is %q, the header's id is %q", ErrMalformed, c.Header.CommitID, batch[0].ID)
+		return Commit{}, fmt.Errorf("%w: commit_id is %q, the header's id is %q", ErrMalformed, c.Header.CommitID,
+			batch[0].ID)
 	}
 	if err := checkTime("now", c.Header.Now); err != nil {
 		return Commit{}, err

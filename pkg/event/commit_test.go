@@ -14,13 +14,15 @@ import (
 
 func aCommit() event.Commit {
 	now := time.Date(2026, 11, 21, 8, 30, 0, 123e6, time.UTC)
-	e := event.New(ref, "c1.1", event.Source, event.Perceived{Sequence: 4, Writer: "web", Text: "hi", Disposition: event.Started})
+	e := event.New(ref, "c1.1", event.Source,
+		event.Perceived{Sequence: 4, Writer: "web", Text: "hi", Disposition: event.Started})
 	e.Turn, e.Cause, e.Time = "t4", "4", now
 	return event.Commit{
 		Ref: ref,
 		Header: event.Header{
-			CommitID: "c1", Prev: 3, Trigger: event.Trigger{Kind: event.ByCause, Sequence: 4, Cause: subject.Input, Writer: "web"},
-			Cursor: 4, Driver: 4, Delivery: 1, Now: now, FoldVersion: 1, Digest: "00",
+			CommitID: "c1", Prev: 3,
+			Trigger: event.Trigger{Kind: event.ByCause, Sequence: 4, Cause: subject.Input, Writer: "web"},
+			Cursor:  4, Driver: 4, Delivery: 1, Now: now, FoldVersion: 1, Digest: "00",
 			Hooks: []hook.Verdict{{Point: hook.BeforeSense, Plugin: "audit", Verb: hook.Continue}},
 		},
 		Events: []event.Event{e, event.New(ref, "c1.2", event.Source, event.UIReady{})},
@@ -58,20 +60,22 @@ func TestDecodeCommitRefusesAnythingElse(t *testing.T) {
 	}
 	sound := string(b)
 	for name, body := range map[string]string{
-		"no batch":                       `{}`,
-		"empty batch":                    `[]`,
-		"cut":                            sound[:len(sound)-1],
-		"header of another type":         strings.Replace(sound, "skandha.commit.v1", "skandha.ui.ready.v1", 1),
-		"header without data":            strings.Replace(sound, `"commit_id"`, `"x":[],"prev":"no","commit_id"`, 1),
-		"an event of another session":    strings.Replace(sound, `"s1","turn"`, `"s2","turn"`, 1),
-		"an event of another agent":      strings.Replace(sound, `"demo","session":"s1","turn"`, `"other","session":"s1","turn"`, 1),
-		"an event of no session":         strings.Replace(sound, `"session":"s1","turn"`, `"turn"`, 1),
-		"an event of another version":    strings.Replace(sound, `,{"specversion":"1.0"`, `,{"specversion":"2.0"`, 1),
-		"an event without id":            strings.Replace(sound, `"id":"c1.1"`, `"id":""`, 1),
-		"the header of another session":  strings.Replace(sound, `"session":"s1","data"`, `"session":"s2","data"`, 1),
-		"a header with another id":       strings.Replace(sound, `"id":"c1"`, `"id":"c2"`, 1),
-		"a header without commit id":     strings.Replace(sound, `"commit_id":"c1"`, `"commit_id":""`, 1),
-		"a time that cannot be written":  strings.Replace(sound, `"now":"2026`, `"now":"9999-12-31T23:59:59-01:00","x":"2026`, 1),
+		"no batch":                    `{}`,
+		"empty batch":                 `[]`,
+		"cut":                         sound[:len(sound)-1],
+		"header of another type":      strings.Replace(sound, "skandha.commit.v1", "skandha.ui.ready.v1", 1),
+		"header without data":         strings.Replace(sound, `"commit_id"`, `"x":[],"prev":"no","commit_id"`, 1),
+		"an event of another session": strings.Replace(sound, `"s1","turn"`, `"s2","turn"`, 1),
+		"an event of another agent": strings.Replace(sound, `"demo","session":"s1","turn"`,
+			`"other","session":"s1","turn"`, 1),
+		"an event of no session":        strings.Replace(sound, `"session":"s1","turn"`, `"turn"`, 1),
+		"an event of another version":   strings.Replace(sound, `,{"specversion":"1.0"`, `,{"specversion":"2.0"`, 1),
+		"an event without id":           strings.Replace(sound, `"id":"c1.1"`, `"id":""`, 1),
+		"the header of another session": strings.Replace(sound, `"session":"s1","data"`, `"session":"s2","data"`, 1),
+		"a header with another id":      strings.Replace(sound, `"id":"c1"`, `"id":"c2"`, 1),
+		"a header without commit id":    strings.Replace(sound, `"commit_id":"c1"`, `"commit_id":""`, 1),
+		"a time that cannot be written": strings.Replace(sound, `"now":"2026`, `"now":"9999-12-31T23:59:59-01:00","x":"2026`,
+			1),
 		"a null between the events":      strings.Replace(sound, `},{"spec`, `},null,{"spec`, 1),
 		"an event that is not an object": strings.Replace(sound, `},{"spec`, `},7,{"spec`, 1),
 	} {
@@ -120,7 +124,8 @@ func FuzzDecodeCommit(f *testing.F) {
 		if err != nil || string(b1) != string(b2) {
 			t.Fatalf("not stable: %v\n%s\n%s", err, b1, b2)
 		}
-		if again.Header.Digest != c.Header.Digest || !again.Header.Now.Equal(c.Header.Now) || len(again.Events) != len(c.Events) {
+		if again.Header.Digest != c.Header.Digest || !again.Header.Now.Equal(c.Header.Now) ||
+			len(again.Events) != len(c.Events) {
 			t.Fatalf("%+v\nbecomes %+v", c, again)
 		}
 	})

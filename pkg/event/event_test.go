@@ -14,7 +14,8 @@ import (
 var ref = subject.Ref{Agent: "demo", Session: "s1"}
 
 func TestAppendJSONIsTheEnvelopeThatDecodeReads(t *testing.T) {
-	e := event.New(ref, "c1.1", event.Source, event.UIMessage{Content: "é <b> \" \\ \n \x00 \u2028", Format: event.Markdown})
+	e := event.New(ref, "c1.1", event.Source,
+		event.UIMessage{Content: "é <b> \" \\ \n \x00 \u2028", Format: event.Markdown})
 	for name, change := range map[string]func(*event.Event){
 		"bare":          func(*event.Event) {},
 		"turn and time": func(e *event.Event) { e.Turn, e.Cause, e.Time = "t4", "4", time.Unix(1795249800, 123456789).UTC() },

@@ -12,7 +12,8 @@ import (
 // that.
 func FuzzParse(f *testing.F) {
 	whole := Event{
-		SpecVersion: SpecVersion, ID: "a", Source: "s", Type: TypeUIState, Time: time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC),
+		SpecVersion: SpecVersion, ID: "a", Source: "s", Type: TypeUIState,
+		Time:  time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC),
 		Agent: "main", Session: "one", Turn: "t1", Cause: "1", Data: json.RawMessage(`{"state":"thinking"}`),
 	}
 	some := whole
@@ -25,8 +26,10 @@ func FuzzParse(f *testing.F) {
 	b := string(whole.AppendJSON(nil))
 	for _, s := range []string{
 		b + "\n", strings.Replace(b, `"data":`, `"data": `, 1), strings.TrimSuffix(b, "}") + ` }`,
-		strings.TrimSuffix(b, "}") + `,"agent":"evil"}`, strings.Replace(b, `"id"`, `"ID"`, 1), strings.Replace(b, "2026-", "x026-", 1),
-		strings.Replace(b, `"turn":"t1",`, `"turn":null,`, 1), strings.Replace(b, "main", "\xff", 1), `{"specversion":"1.0"`, ``,
+		strings.TrimSuffix(b, "}") + `,"agent":"evil"}`, strings.Replace(b, `"id"`, `"ID"`, 1),
+		strings.Replace(b, "2026-", "x026-", 1),
+		strings.Replace(b, `"turn":"t1",`, `"turn":null,`, 1), strings.Replace(b, "main", "\xff", 1), `{"specversion":"1.0"`,
+		``,
 	} {
 		f.Add([]byte(s))
 	}
@@ -54,8 +57,9 @@ func TestParseReadsWhatIsWritten(t *testing.T) {
 	for _, e := range []Event{
 		{SpecVersion: SpecVersion, ID: "a", Source: "s", Type: TypeUIReady, Data: json.RawMessage(`{}`)},
 		{
-			SpecVersion: SpecVersion, ID: "a", Source: "s", Type: TypeUIState, Time: time.Now().UTC(), Agent: "main", Session: "one",
-			Turn: "t1", Cause: "1", Data: json.RawMessage(`{"state":"thinking"}`),
+			SpecVersion: SpecVersion, ID: "a", Source: "s", Type: TypeUIState, Time: time.Now().UTC(), Agent: "main",
+			Session: "one",
+			Turn:    "t1", Cause: "1", Data: json.RawMessage(`{"state":"thinking"}`),
 		},
 	} {
 		if _, ok := parse(e.AppendJSON(nil)); !ok {

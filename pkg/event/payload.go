@@ -64,23 +64,26 @@ type PlanCompleted struct {
 
 // Step is one tool call of the turn's execution plan.
 type Step struct {
-	Call          string          `json:"call"`             // <plan>-c<index>, or <call>-s<index> within plan:execute
-	CallID        string          `json:"call_id"`          // the model's id of the call (or of the plan's step)
-	Parent        string          `json:"parent,omitempty"` // the plan:execute call that it is a step of
-	Tool          string          `json:"tool"`
-	Args          json.RawMessage `json:"args"`                 // before references are resolved
-	DependsOn     []string        `json:"depends_on,omitempty"` // calls
-	Idempotent    bool            `json:"idempotent,omitempty"`
-	StopOnFailure bool            `json:"stop_on_failure,omitempty"` // a plan:execute call: the first failure skips the rest
+	Call       string          `json:"call"`             // <plan>-c<index>, or <call>-s<index> within plan:execute
+	CallID     string          `json:"call_id"`          // the model's id of the call (or of the plan's step)
+	Parent     string          `json:"parent,omitempty"` // the plan:execute call that it is a step of
+	Tool       string          `json:"tool"`
+	Args       json.RawMessage `json:"args"`                 // before references are resolved
+	DependsOn  []string        `json:"depends_on,omitempty"` // calls
+	Idempotent bool            `json:"idempotent,omitempty"`
+	// a plan:execute call: the first failure skips the rest
+	StopOnFailure bool `json:"stop_on_failure,omitempty"`
 }
 
 // ActRequested assigns one step to one executor.
 type ActRequested struct {
-	Call       string           `json:"call"`
-	Tool       string           `json:"tool"`
-	Args       json.RawMessage  `json:"args"`           // exactly what will run
-	Hash       string           `json:"hash"`           // of the tool's name, owner and spec, and of args; an approval is bound to it
-	Spec       string           `json:"spec,omitempty"` // the digest of the tool's spec; a runner whose tool has another one refuses the call
+	Call string          `json:"call"`
+	Tool string          `json:"tool"`
+	Args json.RawMessage `json:"args"` // exactly what will run
+	// of the tool's name, owner and spec, and of args; an approval is bound to it
+	Hash string `json:"hash"`
+	// the digest of the tool's spec; a runner whose tool has another one refuses the call
+	Spec       string           `json:"spec,omitempty"`
 	Attempt    string           `json:"attempt"`
 	Attempts   int              `json:"attempts"` // counts from 1
 	Runner     subject.Instance `json:"runner"`
@@ -156,16 +159,19 @@ type Obligations struct {
 // Audited is a decision of the security layer about a call, or about an answer to a
 // confirmation request, which is refused if it does not match the request.
 type Audited struct {
-	Principal   subject.Writer `json:"principal"`
-	Action      string         `json:"action"`             // tool.call or confirmation
-	Resource    string         `json:"resource,omitempty"` // the tool
-	Call        string         `json:"call,omitempty"`     // for the action confirmation, as in the answer
-	Hash        string         `json:"hash,omitempty"`     // of tool and arguments; for the action confirmation, as in the answer
-	Effect      Effect         `json:"effect"`
-	Reason      string         `json:"reason,omitempty"`
-	Rule        string         `json:"rule,omitempty"`        // what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act", "breaker"
-	Grant       *Grant         `json:"grant,omitempty"`       // with the rule "grant"
-	Obligations *Obligations   `json:"obligations,omitempty"` // unless it is denied
+	Principal subject.Writer `json:"principal"`
+	Action    string         `json:"action"`             // tool.call or confirmation
+	Resource  string         `json:"resource,omitempty"` // the tool
+	Call      string         `json:"call,omitempty"`     // for the action confirmation, as in the answer
+	// of tool and arguments; for the action confirmation, as in the answer
+	Hash   string `json:"hash,omitempty"`
+	Effect Effect `json:"effect"`
+	Reason string `json:"reason,omitempty"`
+	// what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act",
+	// "breaker"
+	Rule        string       `json:"rule,omitempty"`
+	Grant       *Grant       `json:"grant,omitempty"`       // with the rule "grant"
+	Obligations *Obligations `json:"obligations,omitempty"` // unless it is denied
 }
 
 // ActCompleted is the result of a step. Each step has exactly one.

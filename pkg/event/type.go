@@ -53,7 +53,8 @@ func CauseTypes() []Type {
 // CommitTypes lists the types of the events that a commit may carry.
 func CommitTypes() []Type {
 	return []Type{
-		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted, TypeAudited,
+		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted,
+		TypeAudited,
 		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}

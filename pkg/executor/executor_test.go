@@ -19,7 +19,8 @@ func TestAllStatesButRunningAreFinal(t *testing.T) {
 
 func TestTheTimesOfTheProtocolFitTogether(t *testing.T) {
 	if executor.AnnounceTTL < 3*executor.AnnounceEvery {
-		t.Errorf("an executor is forgotten after %v, before three announcements (every %v) are lost", executor.AnnounceTTL, executor.AnnounceEvery)
+		t.Errorf("an executor is forgotten after %v, before three announcements (every %v) are lost", executor.AnnounceTTL,
+			executor.AnnounceEvery)
 	}
 	if executor.StartWithin <= 2*executor.Skew {
 		t.Errorf("start_by is %v away, which clocks that differ by %v make nothing of", executor.StartWithin, executor.Skew)

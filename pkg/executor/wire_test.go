@@ -15,9 +15,13 @@ func aModelCall() executor.Request {
 	return executor.Request{
 		Op: executor.OpRun, Agent: "demo", Session: "s1", Call: "t4-p1", Attempt: "a1", StartBy: at, NotAfter: at,
 		Model: &provider.Request{
-			System:   "Be kind.\nAlways.",
-			Messages: []json.RawMessage{json.RawMessage(`{"role":"user","text":"a\nb"}`), json.RawMessage(`{"role":"assistant","text":"c"}`)},
-			Tools:    []provider.ToolSpec{{Name: "weather:now", Description: "Weather", Args: json.RawMessage(`{"type":"object"}`)}},
+			System: "Be kind.\nAlways.",
+			Messages: []json.RawMessage{
+				json.RawMessage(`{"role":"user","text":"a\nb"}`), json.RawMessage(`{"role":"assistant","text":"c"}`),
+			},
+			Tools: []provider.ToolSpec{
+				{Name: "weather:now", Description: "Weather", Args: json.RawMessage(`{"type":"object"}`)},
+			},
 		},
 	}
 }
@@ -77,7 +81,8 @@ func TestARequestOnOneLineIsReadToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []string{string(inline), string(inline) + "\n", " " + string(inline) + "\r\n \n"} {
-		if got, err := new(executor.Decoder).Decode([]byte(body)); err != nil || encodeRequest(t, got) != encodeRequest(t, r) {
+		if got, err := new(executor.Decoder).Decode([]byte(body)); err != nil ||
+			encodeRequest(t, got) != encodeRequest(t, r) {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
@@ -101,7 +106,8 @@ func TestDecodeRefusesLinesThatDoNotFitTheFirst(t *testing.T) {
 		if body == sound {
 			t.Fatalf("%s: nothing was changed", name)
 		}
-		if r, err := new(executor.Decoder).Decode([]byte(body)); err == nil || !strings.Contains(err.Error(), "executor request") {
+		if r, err := new(executor.Decoder).Decode([]byte(body)); err == nil ||
+			!strings.Contains(err.Error(), "executor request") {
 			t.Errorf("%s: %v, %+v", name, err, r)
 		}
 	}
@@ -137,7 +143,8 @@ func FuzzDecodeRequest(f *testing.F) {
 		if err != nil || string(b1) != string(b2) {
 			t.Fatalf("not stable: %v\n%q\n%q", err, b1, b2)
 		}
-		if r.Op != again.Op || r.Call != again.Call || r.Attempt != again.Attempt || (r.Model == nil) != (again.Model == nil) {
+		if r.Op != again.Op || r.Call != again.Call || r.Attempt != again.Attempt ||
+			(r.Model == nil) != (again.Model == nil) {
 			t.Fatalf("%+v\nbecomes %+v", r, again)
 		}
 	})

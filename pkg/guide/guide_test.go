@@ -77,7 +77,8 @@ func TestGuidesAreComposedInOrder(t *testing.T) {
 	a := guide.Guide{Name: "a", SystemPrompt: "be brief", Temperature: &cold, InitialMemories: []string{"one"}}
 	b := guide.Guide{Name: "b", SystemPrompt: "be kind", Temperature: &warm, InitialMemories: []string{"two"}}
 	got := a.And(guide.Guide{Name: "silent"}).And(b)
-	if got.Name != "a" || got.SystemPrompt != "be brief\n\nbe kind" || *got.Temperature != warm || strings.Join(got.InitialMemories, " ") != "one two" {
+	if got.Name != "a" || got.SystemPrompt != "be brief\n\nbe kind" || *got.Temperature != warm ||
+		strings.Join(got.InitialMemories, " ") != "one two" {
 		t.Errorf("%+v", got)
 	}
 	if got := (guide.Guide{}).And(b); got.SystemPrompt != "be kind" {

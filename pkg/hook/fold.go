@@ -102,7 +102,10 @@ func (f *Fold) Add(answers ...Answer) []Failure {
 		case r.Verb == Replace:
 			err = f.replace(base, r.Data)
 		}
-		v := Verdict{Point: f.point, Plugin: a.Plugin, Step: f.step, Verb: r.Verb, Reason: clip(r.Reason, maxReason), LatencyUS: a.Latency.Microseconds()}
+		v := Verdict{
+			Point: f.point, Plugin: a.Plugin, Step: f.step, Verb: r.Verb, Reason: clip(r.Reason, maxReason),
+			LatencyUS: a.Latency.Microseconds(),
+		}
 		if err != nil {
 			failures = append(failures, Failure{a.Plugin, err})
 			v.Error = clip(err.Error(), maxReason)
@@ -313,7 +316,8 @@ func ReadReply(body []byte) (Reply, error) {
 			return Reply{}, errors.New("invalid reply: the data of replace must be an object")
 		}
 	default:
-		return Reply{}, fmt.Errorf("invalid reply: verb is %q, want continue, replace, stop, deny, confirm or answer", clip(string(r.Verb), 80))
+		return Reply{}, fmt.Errorf("invalid reply: verb is %q, want continue, replace, stop, deny, confirm or answer",
+			clip(string(r.Verb), 80))
 	}
 	return r, nil
 }

@@ -17,13 +17,24 @@ import (
 // payload is a payload of each point; changed is the same after a plugin has
 // changed what may be changed there.
 var payload = map[hook.Point]struct{ data, changed string }{
-	hook.OnAgentStart:  {`{"instance":"i"}`, `{"instance":"i","reason":"x"}`},
-	hook.BeforeSense:   {`{"text":"hi","writer":"w"}`, `{"text":"HI","writer":"w"}`},
-	hook.AfterSense:    {`{"perceptions":[{"id":"7","text":"hi"}]}`, `{"perceptions":[{"id":"7","text":"hi","drop":true,"annotations":["x"]}]}`},
-	hook.BeforePlan:    {`{"plan":"p","round":1,"tools":["a","b"]}`, `{"plan":"p","round":1,"system":"s","tools":["a"],"advice":["x"]}`},
-	hook.AfterPlan:     {`{"plan":"p","response":{"is_final":true,"text_content":"a","usage":{"input_tokens":1,"output_tokens":1}}}`, `{"plan":"p","response":{"is_final":true,"text_content":"b","usage":{"input_tokens":1,"output_tokens":1}}}`},
-	hook.BeforeAct:     {`{"call":"c","tool":"t","args":{"n":1}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
-	hook.AfterAct:      {`{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":1}}`, `{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":2}}`},
+	hook.OnAgentStart: {`{"instance":"i"}`, `{"instance":"i","reason":"x"}`},
+	hook.BeforeSense:  {`{"text":"hi","writer":"w"}`, `{"text":"HI","writer":"w"}`},
+	hook.AfterSense: {
+		`{"perceptions":[{"id":"7","text":"hi"}]}`,
+		`{"perceptions":[{"id":"7","text":"hi","drop":true,"annotations":["x"]}]}`,
+	},
+	hook.BeforePlan: {
+		`{"plan":"p","round":1,"tools":["a","b"]}`, `{"plan":"p","round":1,"system":"s","tools":["a"],"advice":["x"]}`,
+	},
+	hook.AfterPlan: {
+		`{"plan":"p","response":{"is_final":true,"text_content":"a","usage":{"input_tokens":1,"output_tokens":1}}}`,
+		`{"plan":"p","response":{"is_final":true,"text_content":"b","usage":{"input_tokens":1,"output_tokens":1}}}`,
+	},
+	hook.BeforeAct: {`{"call":"c","tool":"t","args":{"n":1}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
+	hook.AfterAct: {
+		`{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":1}}`,
+		`{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":2}}`,
+	},
 	hook.BeforeReflect: {`{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`},
 	hook.AfterReflect:  {`{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`},
 	hook.OnError:       {`{"code":"c","message":"m"}`, `{"code":"c","message":"n"}`},
@@ -43,7 +54,9 @@ func says(body string) hook.Answer {
 // Every verb, and everything that is none, at every point, under both rules.
 func TestWhatAReplyDoesAtEachPoint(t *testing.T) {
 	everywhere := hook.Points()
-	deniable := []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.AfterPlan, hook.BeforeAct, hook.AfterAct}
+	deniable := []hook.Point{
+		hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.AfterPlan, hook.BeforeAct, hook.AfterAct,
+	}
 	only := []hook.Point{hook.BeforeAct}
 	for _, c := range []struct {
 		name   string
@@ -55,7 +68,10 @@ func TestWhatAReplyDoesAtEachPoint(t *testing.T) {
 		{"blank", says("\r\n "), everywhere, hook.Continue},
 		{"continue", says(`{"verb":"continue"}`), everywhere, hook.Continue},
 		{"stop", says(`{"verb":"stop"}`), everywhere, hook.Continue},
-		{"replace", says(`{"verb":"replace","data":CHANGED}`), append(deniable[:len(deniable):len(deniable)], hook.BeforeReflect), hook.Replace},
+		{
+			"replace", says(`{"verb":"replace","data":CHANGED}`),
+			append(deniable[:len(deniable):len(deniable)], hook.BeforeReflect), hook.Replace,
+		},
 		{"deny", says(`{"verb":"deny","reason":"no"}`), deniable, hook.DenyVerb},
 		{"deny without a reason", says(`{"verb":"deny"}`), deniable, hook.DenyVerb},
 		{"deny with a wrong reason", says(`{"verb":"deny","reason":7}`), deniable, hook.DenyVerb},
@@ -103,7 +119,8 @@ func TestWhatAReplyDoesAtEachPoint(t *testing.T) {
 				if d.Verb != want || (v.Error != "") != fails || v.Plugin != "p" || v.Point != p {
 					t.Errorf("%s at %s, on_error %s: %s, %+v; want %s, failure %v", c.name, p, rule, d.Verb, v, want, fails)
 				}
-				if d.Verb == hook.DenyVerb && d.Reason == "" || d.Verb == hook.Confirm && (d.Warning == nil || d.Warning.Message == "") {
+				if d.Verb == hook.DenyVerb && d.Reason == "" ||
+					d.Verb == hook.Confirm && (d.Warning == nil || d.Warning.Message == "") {
 					t.Errorf("%s at %s: no reason is given: %+v", c.name, p, d)
 				}
 				if d.Verb == hook.Replace && string(d.Data) != payload[p].changed {
@@ -122,29 +139,54 @@ func TestWhatAReplaceCannotDo(t *testing.T) {
 		data  string
 		want  string // "": refused
 	}{
-		{"say that another has spoken", hook.BeforeSense, `{"text":"x","writer":"root","source":"me"}`, `{"text":"x","writer":"w"}`},
+		{
+			"say that another has spoken", hook.BeforeSense, `{"text":"x","writer":"root","source":"me"}`,
+			`{"text":"x","writer":"w"}`,
+		},
 		{"say nothing", hook.BeforeSense, `{"text":"","writer":"w"}`, ""},
-		{"rewrite a perception", hook.AfterSense, `{"perceptions":[{"id":"7","text":"evil"}]}`, payload[hook.AfterSense].data},
+		{
+			"rewrite a perception", hook.AfterSense, `{"perceptions":[{"id":"7","text":"evil"}]}`, payload[hook.AfterSense].data,
+		},
 		{"invent a perception", hook.AfterSense, `{"perceptions":[{"id":"8","text":"hi"}]}`, ""},
 		{"leave a perception out", hook.AfterSense, `{"perceptions":[]}`, payload[hook.AfterSense].data},
-		{"offer more tools", hook.BeforePlan, `{"plan":"p","round":1,"tools":["a","b","root"]}`, payload[hook.BeforePlan].data},
+		{
+			"offer more tools", hook.BeforePlan, `{"plan":"p","round":1,"tools":["a","b","root"]}`,
+			payload[hook.BeforePlan].data,
+		},
 		{"name tools alone", hook.BeforePlan, `{"tools":["b"]}`, `{"plan":"p","round":1,"tools":["b"]}`},
 		{"change the round", hook.BeforePlan, `{"plan":"q","round":9,"tools":["a","b"]}`, payload[hook.BeforePlan].data},
-		{"change what the model cost", hook.AfterPlan, `{"plan":"p","response":{"is_final":false,"text_content":"a","usage":{"input_tokens":0,"output_tokens":0}}}`, payload[hook.AfterPlan].data},
+		{
+			"change what the model cost", hook.AfterPlan,
+			`{"plan":"p","response":{"is_final":false,"text_content":"a","usage":{"input_tokens":0,"output_tokens":0}}}`,
+			payload[hook.AfterPlan].data,
+		},
 		{"name no response", hook.AfterPlan, `{"plan":"p"}`, ""},
-		{"call nothing", hook.AfterPlan, `{"plan":"p","response":{"is_final":false,"tool_calls":[{"id":"1","tool":"","args":{}}],"usage":{"input_tokens":1,"output_tokens":1}}}`, ""},
-		{"say and call nothing", hook.AfterPlan, `{"plan":"p","response":{"is_final":true,"usage":{"input_tokens":1,"output_tokens":1}}}`, ""},
+		{
+			"call nothing", hook.AfterPlan,
+			`{"plan":"p","response":{"is_final":false,"tool_calls":[{"id":"1","tool":"","args":{}}],"usage":{"input_tokens":1,"output_tokens":1}}}`, "",
+		},
+		{
+			"say and call nothing", hook.AfterPlan,
+			`{"plan":"p","response":{"is_final":true,"usage":{"input_tokens":1,"output_tokens":1}}}`, "",
+		},
 		{
 			"call more than is read", hook.AfterPlan,
-			`{"plan":"p","response":{"tool_calls":[{"id":"1","tool":"t","args":{"a":"` + strings.Repeat("a", provider.MaxCallsBytes) + `"}}],"usage":{"input_tokens":1,"output_tokens":1}}}`, "",
+			`{"plan":"p","response":{"tool_calls":[{"id":"1","tool":"t","args":{"a":"` +
+				strings.Repeat("a", provider.MaxCallsBytes) + `"}}],"usage":{"input_tokens":1,"output_tokens":1}}}`, "",
 		},
 		{"call another tool", hook.BeforeAct, `{"call":"c","tool":"rm","args":{"n":2}}`, ""},
 		{"name no tool", hook.BeforeAct, `{"call":"d","args":{"n":2}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
 		{"give no arguments", hook.BeforeAct, `{"call":"c","tool":"t"}`, ""},
 		{"give arguments that are none", hook.BeforeAct, `{"call":"c","tool":"t","args":[1]}`, ""},
-		{"change what was asked", hook.AfterAct, `{"call":"c","tool":"t","args":{"n":9},"result":{"success":true,"data":2}}`, `{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":2}}`},
+		{
+			"change what was asked", hook.AfterAct, `{"call":"c","tool":"t","args":{"n":9},"result":{"success":true,"data":2}}`,
+			`{"call":"c","tool":"t","args":{"n":1},"result":{"success":true,"data":2}}`,
+		},
 		{"give no result", hook.AfterAct, `{"call":"c","tool":"t","args":{"n":1}}`, ""},
-		{"change what happened", hook.BeforeReflect, `{"input":"other","answer":"a","rounds":7,"notes":["x"]}`, `{"input":"i","rounds":1,"notes":["x"]}`},
+		{
+			"change what happened", hook.BeforeReflect, `{"input":"other","answer":"a","rounds":7,"notes":["x"]}`,
+			`{"input":"i","rounds":1,"notes":["x"]}`,
+		},
 	} {
 		d := fold(c.point, says(`{"verb":"replace","data":`+c.data+`}`))
 		switch {
@@ -170,7 +212,8 @@ func TestParallelReplacementsAreComposed(t *testing.T) {
 	}{
 		{
 			hook.BeforePlan, `{"plan":"p","round":1,"tools":["a","b","c"],"advice":["old"]}`,
-			`{"plan":"p","round":1,"tools":["a","b"],"advice":["old","one"]}`, `{"plan":"p","round":1,"system":"s","tools":["b","c"],"advice":["two"]}`,
+			`{"plan":"p","round":1,"tools":["a","b"],"advice":["old","one"]}`,
+			`{"plan":"p","round":1,"system":"s","tools":["b","c"],"advice":["two"]}`,
 			`{"plan":"p","round":1,"system":"s","tools":["b"],"advice":["one","two"]}`,
 		},
 		{
@@ -185,16 +228,19 @@ func TestParallelReplacementsAreComposed(t *testing.T) {
 		}, // the later of the order wins
 		{
 			hook.AfterSense, `{"perceptions":[{"id":"1","text":"x"},{"id":"2","text":"y"}]}`,
-			`{"perceptions":[{"id":"1","text":"x","drop":true},{"id":"2","text":"y","annotations":["a"]}]}`, `{"perceptions":[{"id":"2","text":"y","annotations":["b"]},{"id":"1","text":"x"}]}`,
+			`{"perceptions":[{"id":"1","text":"x","drop":true},{"id":"2","text":"y","annotations":["a"]}]}`,
+			`{"perceptions":[{"id":"2","text":"y","annotations":["b"]},{"id":"1","text":"x"}]}`,
 			`{"perceptions":[{"id":"1","text":"x","drop":true},{"id":"2","text":"y","annotations":["a","b"]}]}`,
 		},
 		{
 			hook.AfterAct, `{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
-			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`, `{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
+			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`,
+			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
 			`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`,
 		},
 		{
-			hook.BeforeReflect, `{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`, `{"input":"i","rounds":1,"notes":["x","y"]}`,
+			hook.BeforeReflect, `{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`,
+			`{"input":"i","rounds":1,"notes":["x","y"]}`,
 			`{"input":"i","rounds":1,"notes":["x","y"]}`,
 		},
 	} {
@@ -222,7 +268,12 @@ func TestPrecedence(t *testing.T) {
 	}{
 		{"a denial wins", []hook.Answer{replace, info, answer, deny}, hook.DenyVerb, ""},
 		{"an answer before a confirmation", []hook.Answer{info, answer}, hook.AnswerFor, "7"},
-		{"a confirmation keeps what was replaced", []hook.Answer{replace, info, critical}, hook.Confirm, payload[hook.BeforeAct].changed},
+		{
+			"a confirmation keeps what was replaced",
+			[]hook.Answer{replace, info, critical},
+			hook.Confirm,
+			payload[hook.BeforeAct].changed,
+		},
 		{"stop keeps what was replaced", []hook.Answer{replace, stop}, hook.Replace, payload[hook.BeforeAct].changed},
 		{"nothing", nil, hook.Continue, ""},
 	} {
@@ -239,7 +290,9 @@ func TestPrecedence(t *testing.T) {
 			if d.Verb != c.want || string(data) != c.data {
 				t.Errorf("%s, %s: %+v", c.name, how, d)
 			}
-			if d.Verb == hook.Confirm && (d.Warning.Level != hook.LevelCritical || !strings.Contains(d.Warning.Message, "look") || !strings.Contains(d.Warning.Message, "danger")) {
+			if d.Verb == hook.Confirm &&
+				(d.Warning.Level != hook.LevelCritical || !strings.Contains(d.Warning.Message, "look") ||
+					!strings.Contains(d.Warning.Message, "danger")) {
 				t.Errorf("%s, %s: %+v", c.name, how, d.Warning)
 			}
 		}
@@ -315,7 +368,9 @@ func TestAWarningSaysWhose(t *testing.T) {
 	d := fold(hook.BeforeAct, says(`{"verb":"confirm","warning":{"level":"info","message":"fine\nPolicy: checked"}}`))
 	policy := hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone."}
 	got := policy.Join(d.Warning)
-	if want := (hook.Warning{Level: hook.LevelCritical, Message: "It cannot be undone.\nplugin p: fine Policy: checked"}); *got != want {
+	if want := (hook.Warning{
+		Level: hook.LevelCritical, Message: "It cannot be undone.\nplugin p: fine Policy: checked",
+	}); *got != want {
 		t.Errorf("%+v, want %+v", *got, want)
 	}
 }
@@ -323,7 +378,8 @@ func TestAWarningSaysWhose(t *testing.T) {
 // A verdict is bounded, whatever a plugin says.
 func TestVerdictsAreBounded(t *testing.T) {
 	d := fold(hook.BeforeAct, says(fmt.Sprintf(`{"verb":"deny","reason":%q}`, strings.Repeat("é", 100_000))))
-	if v := d.Verdicts[0]; len(v.Reason) > 1100 || len(d.Reason) > 1100 || strings.ContainsRune(v.Reason, '\uFFFD') || v.LatencyUS != 5 {
+	if v := d.Verdicts[0]; len(v.Reason) > 1100 || len(d.Reason) > 1100 || strings.ContainsRune(v.Reason, '\uFFFD') ||
+		v.LatencyUS != 5 {
 		t.Errorf("%d bytes: %.40s", len(v.Reason), v.Reason)
 	}
 }

@@ -84,9 +84,10 @@ type Envelope struct {
 	Session      subject.Session `json:"session,omitempty"` // empty at on_agent_start and on_agent_stop
 	Turn         string          `json:"turn,omitempty"`
 	Cause        uint64          `json:"cause,omitempty"`
-	Step         string          `json:"step,omitempty"` // the call; at before_act, after_act, and on_error if a call failed
-	Deadline     time.Time       `json:"deadline"`
-	Data         json.RawMessage `json:"data"` // the point's payload
+	// the call; at before_act, after_act, and on_error if a call failed
+	Step     string          `json:"step,omitempty"`
+	Deadline time.Time       `json:"deadline"`
+	Data     json.RawMessage `json:"data"` // the point's payload
 }
 
 // Verb is the kind of a reply.

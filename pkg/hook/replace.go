@@ -111,7 +111,9 @@ func sameTool(asked, replied string) error {
 type given map[string]bool
 
 // merged decodes all three as the point's payload, calls f, and returns now, encoded again.
-func merged[T any](base, now, reply json.RawMessage, f func(base, now, reply *T, is given) error) (json.RawMessage, error) {
+func merged[T any](
+	base, now, reply json.RawMessage, f func(base, now, reply *T, is given) error,
+) (json.RawMessage, error) {
 	var b, n, r T
 	if err := errors.Join(json.Unmarshal(base, &b), json.Unmarshal(now, &n)); err != nil {
 		return nil, fmt.Errorf("decoding the payload: %w", err)

@@ -47,7 +47,8 @@ func (s StorageBackend) bind(r *runtime, verb StorageVerb) answerFunc {
 	return func(ctx context.Context, body []byte, _ func()) ([]byte, error) {
 		var req StorageRequest
 		if err := json.Unmarshal(body, &req); err != nil {
-			return nil, bus.Errorf(bus.CodeInvalidArgument, "the request is not a storage request (schemas/storage/request.json): %v", err)
+			return nil, bus.Errorf(bus.CodeInvalidArgument,
+				"the request is not a storage request (schemas/storage/request.json): %v", err)
 		}
 		if err := req.check(verb); err != nil {
 			return nil, err
@@ -63,7 +64,9 @@ func (s StorageBackend) bind(r *runtime, verb StorageVerb) answerFunc {
 	}
 }
 
-func (s StorageBackend) serve(ctx context.Context, verb StorageVerb, req StorageRequest) (reply StorageReply, err error) {
+func (s StorageBackend) serve(
+	ctx context.Context, verb StorageVerb, req StorageRequest,
+) (reply StorageReply, err error) {
 	switch verb {
 	case Put:
 		err = s.Put(ctx, req)

@@ -168,12 +168,15 @@ func TestEachFieldThatIsWrongIsNamedByItsPath(t *testing.T) {
 }
 
 func TestAllThatIsWrongIsTold(t *testing.T) {
-	_, p := decodeProblems(t, `{"name": "a b", "version": 1, "hook": [], "tools": [{"name": "x", "x": 1}, 7], "guides": ["g", "g"]}`)
+	_, p := decodeProblems(t,
+		`{"name": "a b", "version": 1, "hook": [], "tools": [{"name": "x", "x": 1}, 7], "guides": ["g", "g"]}`)
 	var paths []string
 	for _, one := range p {
 		paths = append(paths, one.Path)
 	}
-	want := []string{"version", "hook", "tools[0].x", "tools[0].description", "tools[0].args", "tools[1]", "instance", "name", "guides[1]"}
+	want := []string{
+		"version", "hook", "tools[0].x", "tools[0].description", "tools[0].args", "tools[1]", "instance", "name", "guides[1]",
+	}
 	if !slices.Equal(paths, want) {
 		t.Fatalf("got %q, want %q\n%v", paths, want, p)
 	}
@@ -213,7 +216,9 @@ func TestReplicasHaveOneHash(t *testing.T) {
 
 func TestAPathCoversWhatIsBelowIt(t *testing.T) {
 	p := plugin.Problems{{Path: "tools[1]", Message: "x"}, {Message: "whole"}}
-	for path, want := range map[string]bool{"tools[1]": true, "tools[1].name": true, "tools[10]": false, "tools": false, "name": false} {
+	for path, want := range map[string]bool{
+		"tools[1]": true, "tools[1].name": true, "tools[10]": false, "tools": false, "name": false,
+	} {
 		if p.At(path) != want {
 			t.Errorf("At(%q) is %t", path, !want)
 		}
@@ -222,7 +227,10 @@ func TestAPathCoversWhatIsBelowIt(t *testing.T) {
 
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add([]byte(full))
-	for _, s := range []string{`{}`, `[]`, `{"hooks":[{"point":1}]}`, `{"tools":[{"args":{"a":[1,{"b":null}]}}]}`, `{"a":{"b":[`, `{"priority":1e400}`, `"\ud800"`} {
+	for _, s := range []string{
+		`{}`, `[]`, `{"hooks":[{"point":1}]}`, `{"tools":[{"args":{"a":[1,{"b":null}]}}]}`, `{"a":{"b":[`,
+		`{"priority":1e400}`, `"\ud800"`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -39,7 +39,8 @@ func generate(r *runtime, list []providerPart, first string) answerFunc {
 	return func(ctx context.Context, body []byte, yield func()) ([]byte, error) {
 		var call provider.Call
 		if err := json.Unmarshal(body, &call); err != nil {
-			return nil, bus.Errorf(bus.CodeInvalidArgument, "the request is not a provider call (schemas/provider/call.json): %v", err)
+			return nil, bus.Errorf(bus.CodeInvalidArgument,
+				"the request is not a provider call (schemas/provider/call.json): %v", err)
 		}
 		name := call.Provider
 		if name == "" {
@@ -61,7 +62,8 @@ func generate(r *runtime, list []providerPart, first string) answerFunc {
 func (p providerPart) answer(ctx context.Context, r *runtime, call provider.Call) ([]byte, error) {
 	ctx, cancel := withDeadline(ctx, call.Deadline)
 	defer cancel()
-	response, err := contain(r, "provider "+p.info.Name, func() (provider.Response, error) { return p.generate(ctx, call) })
+	response, err := contain(r, "provider "+p.info.Name,
+		func() (provider.Response, error) { return p.generate(ctx, call) })
 	if err == nil && response.TextContent == "" && len(response.ToolCalls) == 0 {
 		err = &provider.Error{
 			Code: provider.ErrGarbage, Message: "the model returned neither text nor a call", Retryable: true,
@@ -110,7 +112,8 @@ func guides(r *runtime, list []guidePart) answerFunc {
 	return func(ctx context.Context, body []byte, _ func()) ([]byte, error) {
 		var req guide.Request
 		if err := json.Unmarshal(body, &req); err != nil {
-			return nil, bus.Errorf(bus.CodeInvalidArgument, "the request is not a guide request (schemas/guide/request.json): %v", err)
+			return nil, bus.Errorf(bus.CodeInvalidArgument,
+				"the request is not a guide request (schemas/guide/request.json): %v", err)
 		}
 		i := slices.IndexFunc(list, func(g guidePart) bool { return g.name == req.Name })
 		if i < 0 {

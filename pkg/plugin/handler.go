@@ -92,7 +92,8 @@ func (p *parts) fill(m *Manifest) (found Problems) {
 	for i := range m.Tools {
 		p.describe(&m.Tools[i])
 	}
-	m.Providers = reconcile(c, "providers", ".name", m.Providers, each(p.providers, func(g providerPart) provider.Info { return g.info }),
+	m.Providers = reconcile(c, "providers", ".name", m.Providers,
+		each(p.providers, func(g providerPart) provider.Info { return g.info }),
 		func(i provider.Info) string { return i.Name })
 	m.Guides = reconcile(c, "guides", "", m.Guides, each(p.guides, func(g guidePart) string { return g.name }),
 		func(s string) string { return s })
@@ -187,7 +188,8 @@ func (p *parts) endpoints(m Manifest, r *runtime) (out []endpoint) {
 		out = append(out, endpoint{subject: subject.Tool(m.Name, t.spec.Name), answer: t.bind(r), own: true})
 	}
 	if len(p.providers) > 0 {
-		out = append(out, endpoint{subject: subject.Generate(m.Name), answer: generate(r, p.providers, m.Providers[0].Name), own: true})
+		out = append(out,
+			endpoint{subject: subject.Generate(m.Name), answer: generate(r, p.providers, m.Providers[0].Name), own: true})
 	}
 	for _, s := range p.storage {
 		for _, v := range s.verbs() {

@@ -68,7 +68,8 @@ func TestAManifestWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Hooks[0].DeadlineMS != 7 || m.Tools[0].Risk != tool.RiskHigh || m.Tools[0].Description != "d" || len(m.Tools[0].Args) == 0 {
+	if m.Hooks[0].DeadlineMS != 7 || m.Tools[0].Risk != tool.RiskHigh || m.Tools[0].Description != "d" ||
+		len(m.Tools[0].Args) == 0 {
 		t.Errorf("%+v", m)
 	}
 	if given.Tools[0].Description != "" {
@@ -79,7 +80,8 @@ func TestAManifestWins(t *testing.T) {
 func TestManifestAndHandlersMustMatch(t *testing.T) {
 	declared := Manifest{
 		Hooks: []Hook{{Point: hook.AfterAct}}, Tools: []tool.Spec{{Name: "x", Description: "d", Args: json.RawMessage(`{}`)}},
-		Providers: []provider.Info{{Name: "q", Model: "m"}}, Storage: &Storage{Verbs: []StorageVerb{Put, Delete}}, Guides: []string{"h"},
+		Providers: []provider.Info{{Name: "q", Model: "m"}}, Storage: &Storage{Verbs: []StorageVerb{Put, Delete}},
+		Guides:    []string{"h"},
 		Listeners: []Listener{{Name: "eyes"}}, Sensors: []Listener{},
 	}
 	declared.Name, declared.Version = "test", "1.0.0"
@@ -88,9 +90,12 @@ func TestManifestAndHandlersMustMatch(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		`hooks[0].point: "after_act" is declared, but has no handler`, `hooks: "before_act" has a handler, but the manifest does not declare it`,
-		`tools[0].name: "x" is declared`, `tools: "a:b" has a handler`, `providers[0].name: "q" is declared`, `providers: "p" has a handler`,
-		`storage.verbs[1]: "delete" is declared`, `storage.verbs: "get" has a handler`, `guides[0]: "h" is declared`, `guides: "g" has a handler`,
+		`hooks[0].point: "after_act" is declared, but has no handler`,
+		`hooks: "before_act" has a handler, but the manifest does not declare it`,
+		`tools[0].name: "x" is declared`, `tools: "a:b" has a handler`, `providers[0].name: "q" is declared`,
+		`providers: "p" has a handler`,
+		`storage.verbs[1]: "delete" is declared`, `storage.verbs: "get" has a handler`, `guides[0]: "h" is declared`,
+		`guides: "g" has a handler`,
 		`listeners[0].name: "eyes" is declared`, `listeners: "ears" has a handler`, `sensors: "skin" has a handler`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -119,7 +124,8 @@ func TestWrongHandlersAreNamed(t *testing.T) {
 		`listeners[0].name: "core" is reserved for core`: {Listen("core", listen)},
 		`hooks[0].deadline_ms: is 61000`:                 {BeforeAct(allow, Deadline(61*time.Second))},
 	} {
-		if _, err := h.Complete(Manifest{Name: "test", Version: "1.0.0"}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := h.Complete(Manifest{Name: "test", Version: "1.0.0"}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -135,22 +141,25 @@ func TestAProviderAnswers(t *testing.T) {
 		Provider(provider.Info{Name: "one", Model: "m"}, func(_ context.Context, c provider.Call) (provider.Response, error) {
 			return provider.Response{TextContent: "from one"}, nil
 		}),
-		Provider(provider.Info{Name: "two", Model: "m"}, func(ctx context.Context, c provider.Call) (provider.Response, error) {
-			switch c.Plan {
-			case "calls":
-				return provider.Response{ToolCalls: []provider.ToolCall{{ID: "1", Tool: "x", Args: json.RawMessage(`{}`)}}, IsFinal: true}, nil
-			case "auth":
-				return provider.Response{}, &provider.Error{Code: provider.ErrAuth, Message: "no key"}
-			case "slow":
-				<-ctx.Done()
-				return provider.Response{}, ctx.Err()
-			case "panic":
-				panic("oh")
-			case "error":
-				return provider.Response{}, errors.New("broken")
-			}
-			return provider.Response{}, nil
-		}),
+		Provider(provider.Info{Name: "two", Model: "m"},
+			func(ctx context.Context, c provider.Call) (provider.Response, error) {
+				switch c.Plan {
+				case "calls":
+					return provider.Response{
+						ToolCalls: []provider.ToolCall{{ID: "1", Tool: "x", Args: json.RawMessage(`{}`)}}, IsFinal: true,
+					}, nil
+				case "auth":
+					return provider.Response{}, &provider.Error{Code: provider.ErrAuth, Message: "no key"}
+				case "slow":
+					<-ctx.Done()
+					return provider.Response{}, ctx.Err()
+				case "panic":
+					panic("oh")
+				case "error":
+					return provider.Response{}, errors.New("broken")
+				}
+				return provider.Response{}, nil
+			}),
 	}
 	m, p, err := h.complete(Manifest{Name: "test", Version: "1.0.0"})
 	if err != nil {
@@ -159,7 +168,10 @@ func TestAProviderAnswers(t *testing.T) {
 	ask := p.endpoints(m, quiet)[0].answer
 	for _, c := range []struct{ provider, plan, want string }{
 		{"", "", `{"response":{"is_final":true,"text_content":"from one","usage":{"input_tokens":0,"output_tokens":0}}}`},
-		{"two", "calls", `{"response":{"is_final":false,"tool_calls":[{"id":"1","tool":"x","args":{}}],"usage":{"input_tokens":0,"output_tokens":0}}}`},
+		{
+			"two", "calls",
+			`{"response":{"is_final":false,"tool_calls":[{"id":"1","tool":"x","args":{}}],"usage":{"input_tokens":0,"output_tokens":0}}}`,
+		},
 		{"two", "", `{"error":{"code":"garbage","message":"the model returned neither text nor a call","retryable":true}}`},
 		{"two", "auth", `{"error":{"code":"auth","message":"no key","retryable":false}}`},
 		{"two", "slow", `{"error":{"code":"timeout","message":"context deadline exceeded","retryable":true}}`},
@@ -185,7 +197,10 @@ func TestGuidesAnswer(t *testing.T) {
 	h := Handlers{
 		Guide(guide.Guide{Name: "kind", SystemPrompt: "be kind"}),
 		GuideFunc("odd", func(_ context.Context, r guide.Request) (guide.Guide, error) {
-			return guide.Guide{SystemPrompt: "you serve " + string(r.Agent), MemoryPolicy: guide.MemoryPolicy(map[bool]string{true: "none"}[r.Agent == "bad"])}, nil
+			return guide.Guide{
+				SystemPrompt: "you serve " + string(r.Agent),
+				MemoryPolicy: guide.MemoryPolicy(map[bool]string{true: "none"}[r.Agent == "bad"]),
+			}, nil
 		}),
 	}
 	m, p, err := h.complete(Manifest{Name: "test", Version: "1.0.0"})
@@ -204,7 +219,8 @@ func TestGuidesAnswer(t *testing.T) {
 	if _, err := ask(t.Context(), []byte(`{"name":"none","agent":"demo"}`), nil); !errors.Is(err, bus.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := ask(t.Context(), []byte(`{"name":"odd","agent":"bad"}`), nil); err == nil || !strings.Contains(err.Error(), "memory_policy") {
+	if _, err := ask(t.Context(), []byte(`{"name":"odd","agent":"bad"}`), nil); err == nil ||
+		!strings.Contains(err.Error(), "memory_policy") {
 		t.Error(err)
 	}
 }
@@ -257,14 +273,18 @@ func TestAStorageBackendAnswers(t *testing.T) {
 		{"search", `{"verb":"search",` + who + `,"query":"q","limit":1001}`, "limit"},
 		{"get", `[]`, "request"},
 	} {
-		if _, err := at[c.verb](t.Context(), []byte(c.body), nil); !errors.Is(err, bus.ErrInvalidArgument) || !strings.Contains(err.Error(), c.want) {
+		if _, err := at[c.verb](t.Context(), []byte(c.body), nil); !errors.Is(err, bus.ErrInvalidArgument) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error about %s", c.body, err, c.want)
 		}
 	}
 }
 
 func TestTheEnvironmentSaysWhereTheBusIs(t *testing.T) {
-	vars := map[string]string{"SKANDHA_NATS": "nats://bus:1", "SKANDHA_DATA": "d", "SKANDHA_TOKEN": "t", "SKANDHA_CREDS": "c", "SKANDHA_TLS_CA": "ca"}
+	vars := map[string]string{
+		"SKANDHA_NATS": "nats://bus:1", "SKANDHA_DATA": "d", "SKANDHA_TOKEN": "t", "SKANDHA_CREDS": "c",
+		"SKANDHA_TLS_CA": "ca",
+	}
 	c := envConfig(func(k string) string { return vars[k] })
 	if c.URL != "nats://bus:1" || c.Data != "d" || c.Token != "t" || c.CredsFile != "c" || c.TLS.CA != "ca" {
 		t.Errorf("%+v", c)

@@ -152,7 +152,8 @@ func asked[T any](p hook.Point, f HookFunc[T], opts []HookOption) Handler {
 func decodeHook[T any](p hook.Point, body []byte) (*HookCall[T], error) {
 	call := &HookCall[T]{}
 	if err := json.Unmarshal(body, &call.Envelope); err != nil {
-		return nil, bus.Errorf(bus.CodeInvalidArgument, "the request is not an envelope (schemas/hooks/envelope.json): %v", err)
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "the request is not an envelope (schemas/hooks/envelope.json): %v",
+			err)
 	}
 	if call.Point != p {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "point is %q, want %q", clip(string(call.Point)), p)

@@ -37,7 +37,10 @@ func envelope(t *testing.T, p hook.Point, id string, data any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(hook.Envelope{InvocationID: id, Point: p, Plugin: "test", Agent: "demo", Session: "s1", Deadline: time.Now().Add(time.Minute), Data: raw})
+	body, err := json.Marshal(hook.Envelope{
+		InvocationID: id, Point: p, Plugin: "test", Agent: "demo", Session: "s1", Deadline: time.Now().Add(time.Minute),
+		Data: raw,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +158,9 @@ func TestWhatAHookCannotReadIsRefused(t *testing.T) {
 	if _, err := huge(t.Context(), envelope(t, hook.BeforeAct, "i", act)); !errors.Is(err, bus.ErrTooLarge) {
 		t.Errorf("a huge answer: %v", err)
 	}
-	late, err := json.Marshal(hook.Envelope{InvocationID: "i", Point: hook.BeforeAct, Deadline: time.Now().Add(-time.Second), Data: json.RawMessage(`{}`)})
+	late, err := json.Marshal(hook.Envelope{
+		InvocationID: "i", Point: hook.BeforeAct, Deadline: time.Now().Add(-time.Second), Data: json.RawMessage(`{}`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +206,8 @@ func asking(key string) question { return question{key: key, yield: func() {}} }
 func TestAMemoIsBounded(t *testing.T) {
 	m := newMemo()
 	for i := range memoAnswers + 10 {
-		if _, err := m.do(t.Context(), asking(string(rune('A'+i))), func() ([]byte, error) { return make([]byte, 100), nil }); err != nil {
+		if _, err := m.do(t.Context(), asking(string(rune('A'+i))),
+			func() ([]byte, error) { return make([]byte, 100), nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +215,8 @@ func TestAMemoIsBounded(t *testing.T) {
 		t.Errorf("%d answers, %d bytes", len(m.answers), m.bytes)
 	}
 	for _, key := range []string{"big", "bigger"} {
-		if _, err := m.do(t.Context(), asking(key), func() ([]byte, error) { return make([]byte, memoBytes), nil }); err != nil {
+		if _, err := m.do(t.Context(), asking(key),
+			func() ([]byte, error) { return make([]byte, memoBytes), nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -248,13 +255,15 @@ func TestWhoAsksMeanwhileWaits(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _ = m.do(t.Context(), asking("p"), func() ([]byte, error) { panic("x") })
 	}()
-	if b, err := m.do(t.Context(), asking("p"), func() ([]byte, error) { return []byte("again"), nil }); string(b) != "again" || err != nil {
+	if b, err := m.do(t.Context(), asking("p"),
+		func() ([]byte, error) { return []byte("again"), nil }); string(b) != "again" || err != nil {
 		t.Errorf("after a panic: %s, %v", b, err)
 	}
 }
 
 func TestAnInternalToolIsCalledOverTheBusAlone(t *testing.T) {
-	if _, err := (&HookCall[hook.PlanData]{}).CallTool(t.Context(), "memory:retrieve", nil); err == nil || !strings.Contains(err.Error(), "not called over the bus") {
+	if _, err := (&HookCall[hook.PlanData]{}).CallTool(t.Context(), "memory:retrieve", nil); err == nil ||
+		!strings.Contains(err.Error(), "not called over the bus") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -20,8 +20,9 @@ type Lease struct {
 	Instance subject.Instance `json:"instance"`
 	State    LeaseState       `json:"state"`
 	Reason   string           `json:"reason,omitempty"` // set if Waiting or Suspended; optional if Draining or Gone
-	TTLMS    int64            `json:"ttl_ms"`           // the lease expires after it without a heartbeat; send one every third of it
-	Hash     string           `json:"hash"`             // of the manifest without Instance
+	// the lease expires after it without a heartbeat; send one every third of it
+	TTLMS int64  `json:"ttl_ms"`
+	Hash  string `json:"hash"` // of the manifest without Instance
 }
 
 // Heartbeat renews a lease. The error not_found means: register again.

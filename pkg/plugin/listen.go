@@ -98,7 +98,8 @@ func (e *Emitter) EmitInput(ctx context.Context, session subject.Ref, in event.I
 // isTemporary reports whether an input was not stored for a temporary reason.
 func isTemporary(err error) bool {
 	var full *bus.StorageFault
-	return errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrOverloaded) || errors.Is(err, bus.ErrRefused) && errors.As(err, &full)
+	return errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrOverloaded) ||
+		errors.Is(err, bus.ErrRefused) && errors.As(err, &full)
 }
 
 // listeners run the plugin's listeners and sensors while it is active.

@@ -10,11 +10,12 @@ import (
 // Manifest is what a plugin declares when it registers. The registry rejects manifests with
 // unknown fields. All replicas of a plugin send the same manifest, except for Instance.
 type Manifest struct {
-	Name         subject.Plugin   `json:"name"`                   // its queue group, and a token of its subjects
-	Version      string           `json:"version"`                // SemVer 2.0.0
-	Instance     subject.Instance `json:"instance"`               // this replica: new at each start
-	Description  string           `json:"description,omitempty"`  // for people
-	Priority     int32            `json:"priority,omitempty"`     // higher runs first, among plugins that nothing else orders
+	Name        subject.Plugin   `json:"name"`                  // its queue group, and a token of its subjects
+	Version     string           `json:"version"`               // SemVer 2.0.0
+	Instance    subject.Instance `json:"instance"`              // this replica: new at each start
+	Description string           `json:"description,omitempty"` // for people
+	// higher runs first, among plugins that nothing else orders
+	Priority     int32            `json:"priority,omitempty"`
 	Dependencies []subject.Plugin `json:"dependencies,omitempty"` // it waits for them and runs after them
 	RunAfter     []subject.Plugin `json:"run_after,omitempty"`    // these run before it, if they are registered
 	RunBefore    []subject.Plugin `json:"run_before,omitempty"`   // these run after it, if they are registered

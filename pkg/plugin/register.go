@@ -193,7 +193,8 @@ func (s *server) keepAlive(ctx context.Context) (stop func()) {
 // unregister notifies the registry that this process ends, even if other plugins depend on
 // it: they will wait.
 func (s *server) unregister(ctx context.Context) LeaseState {
-	lease, err := s.ask(ctx, subject.Unregister, Unregister{Instance: s.m.Instance, Force: true, Reason: "the plugin's process is exiting"})
+	lease, err := s.ask(ctx, subject.Unregister,
+		Unregister{Instance: s.m.Instance, Force: true, Reason: "the plugin's process is exiting"})
 	if err != nil {
 		if !errors.Is(err, bus.ErrNotFound) {
 			s.log.Warn("could not unregister; the lease will expire", "error", err)

@@ -52,7 +52,8 @@ func (r *reflector) typ(t reflect.Type, at string) (schema, error) {
 	case t == timeType:
 		return schema{"type": "string", "format": "date-time"}, nil
 	case t == durationType:
-		return nil, fault(at, "a time.Duration is a number of nanoseconds, which a model cannot know; use an int and put the unit into its name")
+		return nil, fault(at,
+			"a time.Duration is a number of nanoseconds, which a model cannot know; use an int and put the unit into its name")
 	case t == rawType:
 		return schema{}, nil
 	case t == numberType:
@@ -208,7 +209,8 @@ func (f property) required() bool {
 		return tag == "true"
 	}
 	_, preset := f.Tag.Lookup("default")
-	return !preset && f.Type.Kind() != reflect.Pointer && !slices.Contains(f.options, "omitempty") && !slices.Contains(f.options, "omitzero")
+	return !preset && f.Type.Kind() != reflect.Pointer && !slices.Contains(f.options, "omitempty") &&
+		!slices.Contains(f.options, "omitzero")
 }
 
 // properties lists the fields that encoding/json decodes. Of two fields with the same name,
@@ -317,7 +319,9 @@ func bounds(s schema, f property) error {
 		if !ok {
 			continue
 		}
-		keyword := map[any]string{"number": tag + "imum", "integer": tag + "imum", "string": tag + "Length", "array": tag + "Items"}[s["type"]]
+		keyword := map[any]string{
+			"number": tag + "imum", "integer": tag + "imum", "string": tag + "Length", "array": tag + "Items",
+		}[s["type"]]
 		if keyword == "" {
 			return fmt.Errorf("%s is only valid for numbers, strings and slices", tag)
 		}

@@ -84,7 +84,8 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 		"b":{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2},
 		"c":{"type":"string","contentEncoding":"base64"},
 		"d":{"type":"object","additionalProperties":{"type":"array","items":{"type":"integer"}}},
-		"e":{"type":"array","items":`+object(`"city":{"type":"string"},"zip":{"type":"string"}`, "city")+`}`, "a", "b", "c", "d", "e")))
+		"e":{"type":"array","items":`+object(`"city":{"type":"string"},"zip":{"type":"string"}`, "city")+`}`, "a", "b", "c",
+		"d", "e")))
 	check(schemaCase[struct {
 		At  time.Time       `json:"at"`
 		Raw json.RawMessage `json:"raw"`
@@ -92,7 +93,8 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 		N   json.Number     `json:"n"`
 		IP  netip.Addr      `json:"ip"`
 		Own ownJSON         `json:"own"`
-	}]("types with a custom encoding", object(`"at":{"type":"string","format":"date-time"},"raw":{},"any":{},"n":{"type":"number"},
+	}]("types with a custom encoding",
+		object(`"at":{"type":"string","format":"date-time"},"raw":{},"any":{},"n":{"type":"number"},
 		"ip":{"type":"string"},"own":{}`, "at", "raw", "any", "n", "ip", "own")))
 	check(schemaCase[struct {
 		A string  `json:"a"`
@@ -104,7 +106,8 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 		G int     `json:"g,omitzero"`
 		H string  `json:"-"`
 		i string
-	}]("what is required", object(`"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"},"d":{"type":"string","default":"x"},
+	}]("what is required",
+		object(`"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"},"d":{"type":"string","default":"x"},
 		"e":{"type":"string"},"f":{"type":"string"},"g":{"type":"integer"}`, "a", "f")))
 	check(schemaCase[struct {
 		A string   `json:"a" desc:"what, and \"why\"" enum:"one, two" default:"two" min:"1" max:"9"`
@@ -113,7 +116,8 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 		D *bool    `json:"d" default:"true"`
 		E float64  `json:"e" min:"-0.5"`
 		F Paging   `json:"f" default:"{\"limit\":3}"`
-	}]("tags", object(`"a":{"type":"string","description":"what, and \"why\"","enum":["one","two"],"default":"two","minLength":1,"maxLength":9},
+	}]("tags",
+		object(`"a":{"type":"string","description":"what, and \"why\"","enum":["one","two"],"default":"two","minLength":1,"maxLength":9},
 		"b":{"type":"integer","enum":[1,2],"default":1,"minimum":0,"maximum":2},
 		"c":{"type":"array","items":{"type":"string","enum":["x","y"]},"default":["x"],"minItems":1,"maxItems":2},
 		"d":{"type":"boolean","default":true},"e":{"type":"number","minimum":-0.5},
@@ -123,10 +127,12 @@ func TestSchemaFollowsFromTheStruct(t *testing.T) {
 		*inner
 		Named Paging `json:"named"`
 		City  int    `json:"city"`
-	}]("embedding; the outer field hides the inner", object(`"limit":{"type":"integer","default":10},"zip":{"type":"string"},
+	}]("embedding; the outer field hides the inner",
+		object(`"limit":{"type":"integer","default":10},"zip":{"type":"string"},
 		"named":`+object(`"limit":{"type":"integer","default":10}`)+`,"city":{"type":"integer"}`, "named", "city")))
 	check(schemaCase[struct{ A, B inner }]("the same type twice is no recursion", object(
-		`"A":`+object(`"city":{"type":"string"},"zip":{"type":"string"}`, "city")+`,"B":`+object(`"city":{"type":"string"},"zip":{"type":"string"}`, "city"), "A", "B")))
+		`"A":`+object(`"city":{"type":"string"},"zip":{"type":"string"}`, "city")+`,"B":`+
+			object(`"city":{"type":"string"},"zip":{"type":"string"}`, "city"), "A", "B")))
 }
 
 func TestWhatHasNoSchemaIsNamed(t *testing.T) {

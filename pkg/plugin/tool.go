@@ -42,7 +42,9 @@ const MaxResult = bus.MaxClaimBytes
 // json.RawMessage, any, and types that implement json.Unmarshaler accept any JSON value.
 // Recursive types, functions, channels, complex numbers and time.Duration (a model cannot
 // know its unit) are errors that name the field.
-func Tool[A, R any](name, description string, f func(ctx context.Context, args A) (R, error), opts ...ToolOption) Handler {
+func Tool[A, R any](
+	name, description string, f func(ctx context.Context, args A) (R, error), opts ...ToolOption,
+) Handler {
 	if f == nil {
 		return invalid("tools", "the handler for %q is nil", clip(name))
 	}
@@ -155,7 +157,8 @@ func (t toolPart) answer(ctx context.Context, r *runtime, call tool.Call) ([]byt
 	result := t.result(context.WithValue(ctx, callKey{}, call), r, call.Args)
 	body, err := json.Marshal(result)
 	if err != nil {
-		body, err = encode(tool.Failure(tool.CodeInternal, "the tool ran, but its result cannot be encoded as JSON: "+err.Error()))
+		body, err = encode(tool.Failure(tool.CodeInternal,
+			"the tool ran, but its result cannot be encoded as JSON: "+err.Error()))
 	}
 	if len(body) > MaxResult {
 		body, err = encode(tool.Failure(tool.CodeTooLarge, fmt.Sprintf(

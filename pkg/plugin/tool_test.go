@@ -17,7 +17,8 @@ import (
 func callBody(t *testing.T, id, args string, deadline time.Time) []byte {
 	t.Helper()
 	body, err := json.Marshal(tool.Call{
-		Call: id, Attempt: "a1", Agent: "demo", Session: "s1", Turn: "t1", Tool: "test:it", Args: json.RawMessage(args), Deadline: deadline,
+		Call: id, Attempt: "a1", Agent: "demo", Session: "s1", Turn: "t1", Tool: "test:it", Args: json.RawMessage(args),
+		Deadline: deadline,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,16 +39,38 @@ func TestToolResults(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a value":             {map[string]int{"a": 1}, nil, `{"success":true,"data":{"a":1}}`},
-		"nothing":             {nil, nil, `{"success":true,"data":null}`},
-		"a result":            {tool.Result{Success: true, Data: json.RawMessage(`1`), Metadata: map[string]any{"k": "v"}}, nil, `{"success":true,"data":1,"metadata":{"k":"v"}}`},
-		"a failure":           {tool.Failure(tool.CodeDenied, "no"), nil, `{"success":false,"error":{"code":"denied","message":"no"}}`},
-		"a vague failure":     {tool.Result{}, nil, `{"success":false,"error":{"code":"tool_failed","message":"the tool failed without giving a reason"}}`},
-		"a contradiction":     {tool.Result{Success: true, Error: &tool.Error{}}, nil, `{"success":true}`},
-		"an error":            {nil, errors.New("broken"), `{"success":false,"error":{"code":"tool_failed","message":"broken"}}`},
-		"an error of ours":    {nil, fmt.Errorf("x: %w", &tool.Error{Code: tool.CodeDenied, Message: "no"}), `{"success":false,"error":{"code":"denied","message":"no"}}`},
-		"not JSON":            {make(chan int), nil, `{"success":false,"error":{"code":"internal","message":"the tool ran, but its result cannot be encoded as JSON: json: unsupported type: chan int"}}`},
-		"a result of no JSON": {tool.Result{Success: true, Data: json.RawMessage("{")}, nil, `{"success":false,"error":{"code":"internal","message":"the tool ran, but its result cannot be encoded as JSON: json: error calling MarshalJSON for type json.RawMessage: unexpected end of JSON input"}}`},
+		"a value": {map[string]int{"a": 1}, nil, `{"success":true,"data":{"a":1}}`},
+		"nothing": {nil, nil, `{"success":true,"data":null}`},
+		"a result": {
+			tool.Result{Success: true, Data: json.RawMessage(`1`), Metadata: map[string]any{"k": "v"}},
+			nil,
+			`{"success":true,"data":1,"metadata":{"k":"v"}}`,
+		},
+		"a failure": {
+			tool.Failure(tool.CodeDenied, "no"), nil, `{"success":false,"error":{"code":"denied","message":"no"}}`,
+		},
+		"a vague failure": {
+			tool.Result{},
+			nil,
+			`{"success":false,"error":{"code":"tool_failed","message":"the tool failed without giving a reason"}}`,
+		},
+		"a contradiction": {tool.Result{Success: true, Error: &tool.Error{}}, nil, `{"success":true}`},
+		"an error": {
+			nil, errors.New("broken"), `{"success":false,"error":{"code":"tool_failed","message":"broken"}}`,
+		},
+		"an error of ours": {
+			nil, fmt.Errorf("x: %w", &tool.Error{Code: tool.CodeDenied, Message: "no"}),
+			`{"success":false,"error":{"code":"denied","message":"no"}}`,
+		},
+		"not JSON": {
+			make(chan int), nil,
+			`{"success":false,"error":{"code":"internal","message":"the tool ran, but its result cannot be encoded as JSON: json: unsupported type: chan int"}}`,
+		},
+		"a result of no JSON": {
+			tool.Result{Success: true, Data: json.RawMessage("{")},
+			nil,
+			`{"success":false,"error":{"code":"internal","message":"the tool ran, but its result cannot be encoded as JSON: json: error calling MarshalJSON for type json.RawMessage: unexpected end of JSON input"}}`,
+		},
 	} {
 		run := bound(t, Tool("test:it", "d", func(context.Context, place) (any, error) { return c.v, c.err }))
 		got, err := run(t.Context(), callBody(t, "t1-p1-c0", `{"city":"Oslo"}`, inAMinute()))
@@ -60,7 +83,8 @@ func TestToolResults(t *testing.T) {
 func TestAToolGetsItsArgumentsAndItsCall(t *testing.T) {
 	run := bound(t, Tool("test:it", "d", func(ctx context.Context, p place) (string, error) {
 		call, ok := CallOf(ctx)
-		if at, has := ctx.Deadline(); !ok || call.Call != "t1-p1-c0" || call.Attempt != "a1" || call.Session != "s1" || !has || !at.Equal(call.Deadline) {
+		if at, has := ctx.Deadline(); !ok || call.Call != "t1-p1-c0" || call.Attempt != "a1" || call.Session != "s1" ||
+			!has || !at.Equal(call.Deadline) {
 			t.Errorf("%+v", call)
 		}
 		return fmt.Sprint(p.City, p.Days), nil
@@ -109,7 +133,8 @@ func TestFailuresOfACall(t *testing.T) {
 		t.Error("it ran")
 		return 0, nil
 	}), `{"city":1}`, inAMinute(), tool.CodeInvalidArgs)
-	code(t, "a panic", Tool("test:it", "d", func(context.Context, place) (int, error) { panic("oh") }), `{}`, inAMinute(), tool.CodeInternal)
+	code(t, "a panic", Tool("test:it", "d", func(context.Context, place) (int, error) { panic("oh") }), `{}`, inAMinute(),
+		tool.CodeInternal)
 	synctest.Test(t, func(t *testing.T) { // or it might have passed before the tool is called
 		code(t, "a deadline that passes", Tool("test:it", "d", func(ctx context.Context, _ place) (int, error) {
 			<-ctx.Done()
@@ -150,7 +175,8 @@ func TestToolOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := json.Marshal(m.Tools[0])
-	if err != nil || !sameJSON(t, got, `{"name":"test:it","description":"d","args":{"type":"object","required":["x"]},"idempotent":true,
+	if err != nil ||
+		!sameJSON(t, got, `{"name":"test:it","description":"d","args":{"type":"object","required":["x"]},"idempotent":true,
 		"internal":true,"permissions":["fs.write"],"scope":["x"],"risk":"high","scenario_tags":["communication"],"timeout_ms":3000}`) {
 		t.Errorf("%s, %v", got, err)
 	}

@@ -35,9 +35,10 @@ type Message struct {
 
 // ToolCall is a model's request to run a tool.
 type ToolCall struct {
-	ID        string          `json:"id"`                   // unique in its response
-	Tool      string          `json:"tool"`                 // the tool's name, not encoded
-	Args      json.RawMessage `json:"args"`                 // as the model wrote them; text that is not JSON is kept as a JSON string
+	ID   string `json:"id"`   // unique in its response
+	Tool string `json:"tool"` // the tool's name, not encoded
+	// as the model wrote them; text that is not JSON is kept as a JSON string
+	Args      json.RawMessage `json:"args"`
 	DependsOn []string        `json:"depends_on,omitempty"` // ids of calls in the same response
 }
 

@@ -16,7 +16,9 @@ func TestIdsAreStringsOrNumbers(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"id":7,"tool":"a","args":{"x":1},"depends_on":[0,"one",-2.5]}`), &c); err != nil {
 		t.Fatal(err)
 	}
-	want := provider.ToolCall{ID: "7", Tool: "a", Args: json.RawMessage(`{"x":1}`), DependsOn: []string{"0", "one", "-2.5"}}
+	want := provider.ToolCall{
+		ID: "7", Tool: "a", Args: json.RawMessage(`{"x":1}`), DependsOn: []string{"0", "one", "-2.5"},
+	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v", c)
 	}
@@ -25,7 +27,8 @@ func TestIdsAreStringsOrNumbers(t *testing.T) {
 		t.Errorf("got %s, %v", b, err)
 	}
 	for _, bad := range []string{`true`, `[]`, `{}`} {
-		if err := json.Unmarshal([]byte(`{"id":`+bad+`}`), &c); err == nil || !strings.Contains(err.Error(), "string or a number") {
+		if err := json.Unmarshal([]byte(`{"id":`+bad+`}`), &c); err == nil ||
+			!strings.Contains(err.Error(), "string or a number") {
 			t.Errorf("id %s: %v", bad, err)
 		}
 	}
@@ -49,7 +52,10 @@ func TestConversationDecodesMessages(t *testing.T) {
 	got, err := r.Conversation()
 	want := []provider.Message{
 		{Role: provider.RoleUser, Text: "hi"},
-		{Role: provider.RoleAssistant, ToolCalls: []provider.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`{}`)}}, ProviderState: state},
+		{
+			Role: provider.RoleAssistant, ToolCalls: []provider.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`{}`)}},
+			ProviderState: state,
+		},
 		{Role: provider.RoleTool, CallID: "1", Tool: "t", Text: "no", Failed: true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -62,7 +68,9 @@ func TestConversationDecodesMessages(t *testing.T) {
 }
 
 func TestUsageAddsUp(t *testing.T) {
-	got := provider.Usage{InputTokens: 1, OutputTokens: 2, CostMicroUSD: 3}.Add(provider.Usage{InputTokens: 10, OutputTokens: 20, CostMicroUSD: 30})
+	got := provider.Usage{InputTokens: 1, OutputTokens: 2, CostMicroUSD: 3}.Add(provider.Usage{
+		InputTokens: 10, OutputTokens: 20, CostMicroUSD: 30,
+	})
 	if got != (provider.Usage{InputTokens: 11, OutputTokens: 22, CostMicroUSD: 33}) {
 		t.Errorf("got %+v", got)
 	}

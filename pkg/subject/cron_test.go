@@ -22,7 +22,9 @@ func TestCronSubjectsAreReadBack(t *testing.T) {
 }
 
 func TestWhatIsNoOccurrenceIsRefused(t *testing.T) {
-	for _, s := range []string{"", "occurred.clock", "occurred.a b.c", "occurred.clock.a..b", "fired.clock.a", "occurred.clock.-2"} {
+	for _, s := range []string{
+		"", "occurred.clock", "occurred.a b.c", "occurred.clock.a..b", "fired.clock.a", "occurred.clock.-2",
+	} {
 		if _, entry, err := subject.ParseCronOccurred(s); !errors.Is(err, subject.ErrInvalidSubject) {
 			t.Errorf("%q is read as entry %q, %v; want ErrInvalidSubject", s, entry, err)
 		}

@@ -28,14 +28,16 @@ func TestTheRegistrysKeysAreReadAsTheyAreWritten(t *testing.T) {
 	if p, i, err := subject.ParsePluginKey(subject.ManifestKey("weather")); err != nil || p != "weather" || i != "" {
 		t.Errorf("%s %s %v", p, i, err)
 	}
-	if p, i, err := subject.ParsePluginKey(subject.LeaseKey("weather", "w-1")); err != nil || p != "weather" || i != "w-1" {
+	if p, i, err := subject.ParsePluginKey(subject.LeaseKey("weather", "w-1")); err != nil || p != "weather" ||
+		i != "w-1" {
 		t.Errorf("%s %s %v", p, i, err)
 	}
 	if got := subject.BucketKey("plugins", subject.AllManifests); got != "$KV.plugins.manifest.*" {
 		t.Errorf("got %s", got)
 	}
 	for _, s := range []string{
-		"", "manifest", "manifest.", "manifest.*", "manifest.a.b", "lease.a", "lease.a.", "lease..b", "lease.a.b.c", "lease.a.*", "other.a", "manifest.a b",
+		"", "manifest", "manifest.", "manifest.*", "manifest.a.b", "lease.a", "lease.a.", "lease..b", "lease.a.b.c",
+		"lease.a.*", "other.a", "manifest.a b",
 	} {
 		if p, i, err := subject.ParsePluginKey(s); !errors.Is(err, subject.ErrInvalidSubject) {
 			t.Errorf("%q is read as %s %s, %v", s, p, i, err)

@@ -52,7 +52,8 @@ func TestFreeNamesStayOneToken(t *testing.T) {
 			"x." + ref.TimerSchedule(name)[len("timer.demo."):], "x." + ref.TimerFired(name)[len("fired.demo."):],
 		} {
 			tokens := strings.Split(s, ".")
-			if len(tokens) != 3 || strings.ContainsAny(s, "*> \t\r\n\x00") || strings.Contains(s, "..") || strings.HasSuffix(s, ".") {
+			if len(tokens) != 3 || strings.ContainsAny(s, "*> \t\r\n\x00") || strings.Contains(s, "..") ||
+				strings.HasSuffix(s, ".") {
 				t.Errorf("the name %q gives the subject %q", name, s)
 			}
 		}
@@ -69,7 +70,8 @@ func TestParseReversesBuild(t *testing.T) {
 	if r, err := subject.ParseCommit(ref.Commit()); err != nil || r != ref {
 		t.Errorf("ParseCommit = %v, %v", r, err)
 	}
-	if r, phase, event, err := subject.ParseLive(ref.Live("ui", "tool_call_request")); err != nil || r != ref || phase != "ui" || event != "tool_call_request" {
+	if r, phase, event, err := subject.ParseLive(ref.Live("ui", "tool_call_request")); err != nil || r != ref ||
+		phase != "ui" || event != "tool_call_request" {
 		t.Errorf("ParseLive = %v, %q, %q, %v", r, phase, event, err)
 	}
 	for _, id := range []string{"t4-p1-c0", "", "a.b >*", "é"} {
@@ -91,7 +93,10 @@ var parsers = map[string]struct {
 	parse  func(string) error
 }{
 	"ParseCause": {
-		[]string{"agent.%s.s1.sense.input.web", "agent.demo.%s.sense.input.web", "agent.demo.s1.sense.%s.web", "agent.demo.s1.sense.input.%s"},
+		[]string{
+			"agent.%s.s1.sense.input.web", "agent.demo.%s.sense.input.web", "agent.demo.s1.sense.%s.web",
+			"agent.demo.s1.sense.input.%s",
+		},
 		func(s string) error { _, err := subject.ParseCause(s); return err },
 	},
 	"ParseCommit": {
@@ -132,7 +137,8 @@ func TestParsersRefuseTheSubjectsOfOthers(t *testing.T) {
 	all := []string{
 		ref.Cause(subject.Input, "web"), ref.Commit(), ref.Live("ui", "ready"), ref.TimerFired("t1"),
 		subject.Reply("r1", "core-1", 7), ref.TimerSchedule("t1"), ref.Stream(), ref.Dead(), ref.All(), ref.Causes(),
-		"", ".", "agent", "agent.demo.s1", "agent.demo.s1.", "AGENT.demo.s1.commit", "agent.demo.s1.Commit", " agent.demo.s1.commit",
+		"", ".", "agent", "agent.demo.s1", "agent.demo.s1.", "AGENT.demo.s1.commit", "agent.demo.s1.Commit",
+		" agent.demo.s1.commit",
 		"reply.r1.core-1.01", "reply.r1.core-1.1Z", "reply.r1.core-1.-1", "reply.r1.core-1.", "reply.r1.core-1.1.2",
 		"reply.r1.core-1.zzzzzzzzzzzzzz", "fired.demo.s1.", "fired.demo.s1.a-2e", "fired.demo.s1.t1.t2",
 	}
@@ -219,7 +225,8 @@ func TestFiltersMatchTheirSubjectsAndNoOthers(t *testing.T) {
 			t.Errorf("%s matches %s: %t", ref.Causes(), s, got)
 		}
 	}
-	if !matches(subject.Replies("core-1"), subject.Reply("r1", "core-1", 5)) || matches(subject.Replies("core-1"), subject.Reply("r1", "core-2", 5)) {
+	if !matches(subject.Replies("core-1"), subject.Reply("r1", "core-1", 5)) ||
+		matches(subject.Replies("core-1"), subject.Reply("r1", "core-2", 5)) {
 		t.Error("Replies does not match a caller's own answers alone")
 	}
 }

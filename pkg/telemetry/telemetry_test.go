@@ -56,7 +56,8 @@ func TestOneKeyIsOneTrace(t *testing.T) {
 	if telemetry.EnsureTrace(a) != a {
 		t.Error("a trace was replaced")
 	}
-	if telemetry.TraceID(telemetry.EnsureTrace(context.Background())) == "" || telemetry.TraceID(context.Background()) != "" {
+	if telemetry.TraceID(telemetry.EnsureTrace(context.Background())) == "" ||
+		telemetry.TraceID(context.Background()) != "" {
 		t.Error("no trace, or one out of nothing")
 	}
 }
@@ -77,7 +78,8 @@ func TestAMessageKeepsTheTraceItHas(t *testing.T) {
 func TestHeadersAreReadInAnyCase(t *testing.T) {
 	const tp = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 	for _, key := range []string{"traceparent", "Traceparent", "TRACEPARENT", "TraceParent"} {
-		sc := trace.SpanContextFromContext(telemetry.Extract(context.Background(), nats.Header{key: {tp}, "Tracestate": {"a=b"}}))
+		sc := trace.SpanContextFromContext(telemetry.Extract(context.Background(),
+			nats.Header{key: {tp}, "Tracestate": {"a=b"}}))
 		if sc.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || sc.TraceState().Get("a") != "b" {
 			t.Errorf("%s: %+v", key, sc)
 		}
@@ -85,7 +87,9 @@ func TestHeadersAreReadInAnyCase(t *testing.T) {
 }
 
 func TestMalformedHeadersAreIgnored(t *testing.T) {
-	for _, tp := range []string{"", "x", "00-00000000000000000000000000000000-b7ad6b7169203331-01", strings.Repeat("0", 4096)} {
+	for _, tp := range []string{
+		"", "x", "00-00000000000000000000000000000000-b7ad6b7169203331-01", strings.Repeat("0", 4096),
+	} {
 		ctx := telemetry.Extract(context.Background(), nats.Header{"traceparent": {tp}, "baggage": {"=,;"}})
 		if telemetry.TraceID(ctx) != "" {
 			t.Errorf("%q made the trace %s", tp, telemetry.TraceID(ctx))
@@ -104,7 +108,8 @@ func TestBaggageGoesAlong(t *testing.T) {
 	}
 	h := nats.Header{}
 	telemetry.Inject(baggage.ContextWithBaggage(context.Background(), bag), h)
-	if got := baggage.FromContext(telemetry.Extract(context.Background(), h)).Member("party").Value(); got != "acme" || len(h["baggage"]) != 1 {
+	if got := baggage.FromContext(telemetry.Extract(context.Background(), h)).Member("party").Value(); got != "acme" ||
+		len(h["baggage"]) != 1 {
 		t.Errorf("%q from %v", got, h)
 	}
 }
@@ -123,7 +128,8 @@ func TestNothingToExtractCostsNothing(t *testing.T) {
 func TestCarrierSpeaksLowerCase(t *testing.T) {
 	c := telemetry.Carrier{"TraceState": {"old"}, "Other": {"x"}}
 	c.Set("Tracestate", "new")
-	if len(c) != 2 || c["tracestate"][0] != "new" || c.Get("TRACESTATE") != "new" || c.Get("none") != "" || len(c.Keys()) != 2 {
+	if len(c) != 2 || c["tracestate"][0] != "new" || c.Get("TRACESTATE") != "new" || c.Get("none") != "" ||
+		len(c.Keys()) != 2 {
 		t.Errorf("%v", c)
 	}
 }
@@ -146,7 +152,8 @@ func TestLoggerIsTextOrJSON(t *testing.T) {
 		t.Error(s)
 	}
 	var record map[string]any
-	if err := json.Unmarshal(jsonl.Bytes(), &record); err != nil || record["msg"] != "careful" || record["service"] != "core" {
+	if err := json.Unmarshal(jsonl.Bytes(), &record); err != nil || record["msg"] != "careful" ||
+		record["service"] != "core" {
 		t.Errorf("%s: %v", jsonl.String(), err)
 	}
 }
@@ -186,7 +193,8 @@ func TestCredentialsInURLsAreNotShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.Info("connecting to nats://secret@host", "url", "nats://secret@host", "error", errors.New("nats://secret@host is away"))
+	log.Info("connecting to nats://secret@host", "url", "nats://secret@host",
+		"error", errors.New("nats://secret@host is away"))
 	if strings.Contains(out.String(), "secret") {
 		t.Errorf("the log shows the token: %s", out.String())
 	}

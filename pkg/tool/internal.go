@@ -12,7 +12,8 @@ type InternalCall struct {
 	Agent   subject.Agent   `json:"agent"`
 	Session subject.Session `json:"session"`
 	Turn    string          `json:"turn,omitempty"`
-	Caller  subject.Writer  `json:"caller"` // a plugin or a service; the principal for policy is "internal:" followed by it
-	Tool    string          `json:"tool"`
-	Args    json.RawMessage `json:"args,omitempty"` // default {}
+	// a plugin or a service; the principal for policy is "internal:" followed by it
+	Caller subject.Writer  `json:"caller"`
+	Tool   string          `json:"tool"`
+	Args   json.RawMessage `json:"args,omitempty"` // default {}
 }

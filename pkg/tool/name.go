@@ -9,7 +9,8 @@ import (
 // groups are the prefixes of the names of built-in tools, before the colon. They are
 // reserved, whether or not a service that offers the tools is running.
 var groups = []string{
-	"file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell", "skandha", "status", "time",
+	"file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell", "skandha", "status",
+	"time",
 }
 
 // Reserved reports whether a name is in a group of the built-in tools, ignoring case.
@@ -24,8 +25,10 @@ func Reserved(name string) bool {
 func CheckName(name string) error {
 	parts := strings.Split(name, ":")
 	for _, p := range parts {
-		if p == "" || len(parts) > 2 || strings.Trim(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
-			return fmt.Errorf("%q is not a valid tool name: want [group:]name, each of A-Z a-z 0-9 _ . -, for example mail:send", name)
+		if p == "" || len(parts) > 2 ||
+			strings.Trim(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
+			return fmt.Errorf("%q is not a valid tool name: want [group:]name, each of A-Z a-z 0-9 _ . -, for example mail:send",
+				name)
 		}
 	}
 	if Reserved(name) {

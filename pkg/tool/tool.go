@@ -35,19 +35,25 @@ const MaxTimeout = 2 * time.Hour
 
 // Spec describes a tool to core, to models and to people.
 type Spec struct {
-	Name         string          `json:"name"` // e.g. "file_system:read_file"; any UTF-8, at most 64 bytes when encoded
-	Description  string          `json:"description"`
-	Args         json.RawMessage `json:"args"`                    // JSON Schema of the arguments, an object schema
-	Idempotent   bool            `json:"idempotent,omitempty"`    // running a call twice has the same effect as once
-	Internal     bool            `json:"internal,omitempty"`      // for services and plugins, by service.core.call; never offered to a model
-	Permissions  []string        `json:"permissions,omitempty"`   // e.g. "network.request", "fs.write"
-	Scope        []string        `json:"scope,omitempty"`         // the arguments that identify what it acts on, e.g. "path": an approval for the session is bound to them
-	Risk         Risk            `json:"risk,omitempty"`          // default low
-	ScenarioTags []string        `json:"scenario_tags,omitempty"` // of Scenarios()
-	TimeoutMS    int64           `json:"timeout_ms,omitempty"`    // default 60 000
-	Pool         string          `json:"pool,omitempty"`          // the slots it competes for; default "default"
-	Sticky       bool            `json:"sticky,omitempty"`        // keeps state for the session: its calls go to the instance that ran the pool's last one, while it lives
-	Plugin       string          `json:"plugin,omitempty"`        // the plugin that runs it; set by the tool runner, never in a manifest
+	Name        string          `json:"name"` // e.g. "file_system:read_file"; any UTF-8, at most 64 bytes when encoded
+	Description string          `json:"description"`
+	Args        json.RawMessage `json:"args"`                 // JSON Schema of the arguments, an object schema
+	Idempotent  bool            `json:"idempotent,omitempty"` // running a call twice has the same effect as once
+	// for services and plugins, by service.core.call; never offered to a model
+	Internal    bool     `json:"internal,omitempty"`
+	Permissions []string `json:"permissions,omitempty"` // e.g. "network.request", "fs.write"
+	// the arguments that identify what it acts on, e.g. "path": an approval for the session is
+	// bound to them
+	Scope        []string `json:"scope,omitempty"`
+	Risk         Risk     `json:"risk,omitempty"`          // default low
+	ScenarioTags []string `json:"scenario_tags,omitempty"` // of Scenarios()
+	TimeoutMS    int64    `json:"timeout_ms,omitempty"`    // default 60 000
+	Pool         string   `json:"pool,omitempty"`          // the slots it competes for; default "default"
+	// keeps state for the session: its calls go to the instance that ran the pool's last one,
+	// while it lives
+	Sticky bool `json:"sticky,omitempty"`
+	// the plugin that runs it; set by the tool runner, never in a manifest
+	Plugin string `json:"plugin,omitempty"`
 
 	digest string // see Sealed
 }

@@ -38,7 +38,8 @@ func TestOKCarriesAnyJSON(t *testing.T) {
 func TestWhatIsNoJSONIsAFailureOfTheTool(t *testing.T) {
 	for _, v := range []any{func() {}, make(chan int), json.RawMessage(`{`)} {
 		r := tool.OK(v)
-		if r.Success || r.Error == nil || r.Error.Code != tool.CodeInternal || !strings.Contains(r.Error.Message, "encoding the result") {
+		if r.Success || r.Error == nil || r.Error.Code != tool.CodeInternal ||
+			!strings.Contains(r.Error.Message, "encoding the result") {
 			t.Errorf("OK(%T) = %+v", v, r)
 		}
 	}

@@ -47,7 +47,9 @@ func TestPermissionsOfAnAgent(t *testing.T) {
 		}
 	}
 	for _, p := range []string{"", "a b", "*.read", "fs*", "fs.*.x"} {
-		if _, _, err := (core.Config{Agents: map[string]core.AgentConfig{"main": {Permissions: []string{p}}}}).Build(); err == nil ||
+		if _, _, err := (core.Config{
+			Agents: map[string]core.AgentConfig{"main": {Permissions: []string{p}}},
+		}).Build(); err == nil ||
 			!strings.Contains(err.Error(), "agents.main.permissions[0] is ") {
 			t.Errorf("%q: %v", p, err)
 		}
@@ -161,7 +163,8 @@ func TestStreamsAreConfigured(t *testing.T) {
 	if got, err := config(t, "agents: {main: {}}\n").BuildStreams(); err != nil || got != (bus.StreamsConfig{}) {
 		t.Errorf("without settings %+v, %v; want the existing values kept", got, err)
 	}
-	if err := refused(t, "streams: {replicas: 2}\n"); !strings.HasSuffix(err, "skandha.yaml:1: streams.replicas is 2, want 1, 3 or 5") {
+	if err := refused(t, "streams: {replicas: 2}\n"); !strings.HasSuffix(err,
+		"skandha.yaml:1: streams.replicas is 2, want 1, 3 or 5") {
 		t.Errorf("%s, want an error that names the field", err)
 	}
 }
@@ -180,13 +183,16 @@ func config(t *testing.T, yaml string) core.Config {
 }
 
 func TestRequiredGuidesAreGuides(t *testing.T) {
-	cfg := core.Config{Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind", "brief"}, Required: []string{"brief"}}}}
+	cfg := core.Config{
+		Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind", "brief"}, Required: []string{"brief"}}},
+	}
 	agents, _, err := cfg.Build()
 	if err != nil || !slices.Equal(agents["main"].Required, []string{"brief"}) {
 		t.Errorf("got %+v, %v", agents, err)
 	}
 	cfg.Agents["main"] = core.AgentConfig{Guides: []string{"kind"}, Required: []string{"brief"}}
-	if _, _, err := cfg.Build(); err == nil || !strings.Contains(err.Error(), `agents.main.required_guides[0] is "brief", want one of guides ["kind"]`) {
+	if _, _, err := cfg.Build(); err == nil ||
+		!strings.Contains(err.Error(), `agents.main.required_guides[0] is "brief", want one of guides ["kind"]`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -251,7 +257,8 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 			t.Errorf("with %d: %d copies, %v, want %d", flag, c.Streams.Replicas, err, want)
 		}
 	}
-	if _, err := (core.Flags{Replicas: 2}).Config(); err == nil || !strings.HasPrefix(err.Error(), "--stream-replicas or SKANDHA_STREAM_REPLICAS: ") {
+	if _, err := (core.Flags{Replicas: 2}).Config(); err == nil ||
+		!strings.HasPrefix(err.Error(), "--stream-replicas or SKANDHA_STREAM_REPLICAS: ") {
 		t.Errorf("%v, want an error that names the flag", err)
 	}
 }

@@ -65,7 +65,8 @@ func CheckFile(path string) error {
 func (c Config) Validate() error {
 	errs := []error{prefixed("http", c.HTTP.Validate())}
 	if len(c.Stdin) > 1 {
-		errs = append(errs, fmt.Errorf("stdin: %d listeners read standard input, at most one can; remove the others", len(c.Stdin)))
+		errs = append(errs,
+			fmt.Errorf("stdin: %d listeners read standard input, at most one can; remove the others", len(c.Stdin)))
 	}
 	seen := map[string]string{}
 	for _, l := range c.all() {
@@ -74,7 +75,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
 		}
 		if other := seen[l.name]; other != "" {
-			errs = append(errs, fmt.Errorf("%s: %s has the same name; choose another, as it identifies the listener's inputs", where, other))
+			errs = append(errs,
+				fmt.Errorf("%s: %s has the same name; choose another, as it identifies the listener's inputs", where, other))
 		}
 		if l.name == string(subject.TimerWriter) {
 			errs = append(errs, fmt.Errorf("%s: this name is reserved for core; choose another", where))
@@ -82,7 +84,9 @@ func (c Config) Validate() error {
 		seen[l.name] = where
 		errs = append(errs, prefixed(where, l.err))
 		if l.insecure && !c.HTTP.Loopback() {
-			errs = append(errs, fmt.Errorf("%s.insecure: http.listen %q is reachable from other machines; listen on 127.0.0.1, or remove insecure", where, c.HTTP.Listen))
+			errs = append(errs,
+				fmt.Errorf("%s.insecure: http.listen %q is reachable from other machines; listen on 127.0.0.1, or remove insecure",
+					where, c.HTTP.Listen))
 		}
 	}
 	return errors.Join(errs...)

@@ -30,7 +30,8 @@ func (f Flags) Config() (c Config, err error) {
 	}
 	if f.Stdin != "" {
 		if len(c.Stdin) > 0 {
-			return Config{}, fmt.Errorf("--stdin %s: the configuration also has a listener of standard input; remove one", f.Stdin)
+			return Config{}, fmt.Errorf("--stdin %s: the configuration also has a listener of standard input; remove one",
+				f.Stdin)
 		}
 		c.Stdin = map[string]stdio.Config{f.Stdin: {Agent: f.Agent, Session: f.Session, JSON: f.JSON, Acks: f.Acks}}
 		if err := c.Validate(); err != nil {

@@ -19,7 +19,8 @@ import (
 func command(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "skandha-listener")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "skandha.dev/services/listener/cmd/skandha-listener")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path,
+		"skandha.dev/services/listener/cmd/skandha-listener")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
@@ -33,12 +34,15 @@ func TestTheCommand(t *testing.T) {
 	b := natstest.ConnectURL(t, p.URL())
 	t.Run("takes lines and ends with them", func(t *testing.T) {
 		var out, log bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), path, "--nats", p.URL(), "--stdin", "lines", "--session", "piped", "--json", "--acks")
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(`{"text": "one", "id": "1"}`+"\n"+`{"text": "two", "id": "2"}`), &out, &log
+		cmd := exec.CommandContext(t.Context(), path, "--nats", p.URL(), "--stdin", "lines", "--session", "piped", "--json",
+			"--acks")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(`{"text": "one", "id": "1"}`+"\n"+
+			`{"text": "two", "id": "2"}`), &out, &log
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%v\n%s", err, log.String())
 		}
-		if in := listenertest.Log(t, b, ref("piped")); len(in) != 2 || in[0].ID != "1" || in[1].Text != "two" || in[0].Writer != "lines" {
+		if in := listenertest.Log(t, b, ref("piped")); len(in) != 2 || in[0].ID != "1" || in[1].Text != "two" ||
+			in[0].Writer != "lines" {
 			t.Errorf("the log holds %+v", in)
 		}
 		if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, `{"line":2,"id":"2","sequence":2}`) {

@@ -258,10 +258,12 @@ func (s *Service) Ready() error {
 // Counters returns the service's counts by metric name.
 func (s *Service) Counters() map[string]int64 {
 	out := map[string]int64{
-		"listener_webhook_rejected": s.stats.webhook.Rejected.Load(), "listener_webhook_failed": s.stats.webhook.Failed.Load(),
-		"listener_websocket_open": s.stats.websocket.Open.Load(), "listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
-		"listener_websocket_dropped": s.stats.websocket.Dropped.Load(),
-		"listener_cron_occurred":     s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
+		"listener_webhook_rejected":   s.stats.webhook.Rejected.Load(),
+		"listener_webhook_failed":     s.stats.webhook.Failed.Load(),
+		"listener_websocket_open":     s.stats.websocket.Open.Load(),
+		"listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
+		"listener_websocket_dropped":  s.stats.websocket.Dropped.Load(),
+		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
 	return out

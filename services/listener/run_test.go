@@ -125,7 +125,8 @@ func TestEveryListenerWritesUnderItsName(t *testing.T) {
 func TestItEndsWithItsInput(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
 	var acks strings.Builder
-	r := run(t, b, "  stdin: {lines: {session: s, acks: true}}\n", listener.Deps{Stdin: strings.NewReader("one\ntwo\n"), Stdout: &acks})
+	r := run(t, b, "  stdin: {lines: {session: s, acks: true}}\n",
+		listener.Deps{Stdin: strings.NewReader("one\ntwo\n"), Stdout: &acks})
 	if err := r.end(t); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
@@ -152,7 +153,8 @@ func TestItEndsWithAnErrorIfALineWasWrong(t *testing.T) {
 
 func TestTheEndOfTheInputEndsNobodyElse(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	r := run(t, b, "  http: {listen: \"127.0.0.1:0\"}\n  stdin: {lines: {}}\n  webhook: {calls: {session: s, insecure: true}}\n",
+	r := run(t, b,
+		"  http: {listen: \"127.0.0.1:0\"}\n  stdin: {lines: {}}\n  webhook: {calls: {session: s, insecure: true}}\n",
 		listener.Deps{Stdin: strings.NewReader("one\n")})
 	natstest.Eventually(t, "the line is taken", func() bool { return len(listenertest.Log(t, b, ref("lines"))) == 1 })
 	natstest.Eventually(t, "calls are taken", func() bool { // the address is there a moment before the listener
@@ -170,7 +172,8 @@ func TestItStartsWithoutABusAndIsNotReady(t *testing.T) {
 	b := natstest.ConnectURL(t, p.URL())
 	p.Kill()
 	natstest.Eventually(t, "the connection is lost", func() bool { return !b.Connected() })
-	r := run(t, b, "  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true, timeout: 1s}}\n  cron: {clock: {session: s}}\n", listener.Deps{})
+	r := run(t, b,
+		"  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true, timeout: 1s}}\n  cron: {clock: {session: s}}\n", listener.Deps{})
 	natstest.Eventually(t, "it answers", func() bool {
 		code, _ := post(t, "http://"+r.addr+"/hooks/calls", `{"text": "x"}`)
 		return code == http.StatusServiceUnavailable
@@ -188,7 +191,8 @@ func TestItStartsWithoutABusAndIsNotReady(t *testing.T) {
 
 func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	first := run(t, b, "  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true}}\n", listener.Deps{})
+	first := run(t, b, "  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true}}\n",
+		listener.Deps{})
 	cfg, err := listener.ParseConfig([]byte(fmt.Sprintf("listeners:\n  http: {listen: %q}\n  webhook: {calls: {session: s, insecure: true}}\n", first.addr)))
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +253,8 @@ func TestOneThatDoesNotStartStopsThoseThatHave(t *testing.T) {
 
 func TestTwoOfOneNameAreRefused(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	_, err := listener.New(listener.Config{}, listener.Options{}, listener.Deps{Bus: b, Extra: []listener.Listener{&broken{}, &broken{}}})
+	_, err := listener.New(listener.Config{}, listener.Options{},
+		listener.Deps{Bus: b, Extra: []listener.Listener{&broken{}, &broken{}}})
 	if err == nil || !strings.Contains(err.Error(), "duplicate listener broken") {
 		t.Errorf("New: %v", err)
 	}

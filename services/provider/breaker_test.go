@@ -35,7 +35,8 @@ func TestAQuestionThatFailsLeavesTheAPIToOthers(t *testing.T) {
 	for i := range attempts {
 		q := question(t, "t1-p1", "hello")
 		q.Attempt = fmt.Sprint("n", i)
-		if a := c.answer(c.ask(q)); a.Error == nil || !strings.HasSuffix(a.Error.Message, " answered 500: the model is on fire") {
+		if a := c.answer(c.ask(q)); a.Error == nil ||
+			!strings.HasSuffix(a.Error.Message, " answered 500: the model is on fire") {
 			t.Errorf("attempt %d: answer is %+v", i, a.Error)
 		}
 	}

@@ -105,7 +105,8 @@ func (c Config) Validate() error {
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
 		errs = append(errs, errors.New("base_url is set, but provider is offline, which uses no API; remove one of them"))
 	}
-	if u, err := url.Parse(c.LocalURL); c.LocalURL != NoLocal && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+	if u, err := url.Parse(c.LocalURL); c.LocalURL != NoLocal &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s", c.LocalURL, DefaultLocalURL, NoLocal))
 	}
 	if c.Slots < 0 || c.Slots > 4096 {
@@ -114,7 +115,13 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"probe_timeout", c.ProbeTimeout}, {"flush_every", c.FlushEvery}, {"drain_timeout", c.DrainTimeout}, {"stall", c.Stall}, {"plugin_grace", c.PluginGrace}} {
+	}{
+		{"probe_timeout", c.ProbeTimeout},
+		{"flush_every", c.FlushEvery},
+		{"drain_timeout", c.DrainTimeout},
+		{"stall", c.Stall},
+		{"plugin_grace", c.PluginGrace},
+	} {
 		if d.v < 0 {
 			errs = append(errs, fmt.Errorf("%s is %s, want a positive duration, or 0 for the default", d.name, d.v))
 		}
@@ -131,7 +138,8 @@ func parseNames(list string) ([]string, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if !slices.Contains(names(), name) {
-			return nil, fmt.Errorf("provider %q is unknown, want one of %s, or several of them separated by commas", name, strings.Join(names(), ", "))
+			return nil, fmt.Errorf("provider %q is unknown, want one of %s, or several of them separated by commas", name,
+				strings.Join(names(), ", "))
 		}
 		if slices.Contains(out, name) {
 			return nil, fmt.Errorf("provider %q is named twice", name)

@@ -230,7 +230,8 @@ func readError(p subject.Plugin, e contract.Error) *contract.Error {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
 		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
 	default:
-		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, clip(string(e.Code)), clip(e.Message))
+		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, clip(string(e.Code)),
+			clip(e.Message))
 	}
 	e.Message, e.RetryInMS = clip(e.Message), max(e.RetryInMS, 0)
 	if e.Message == "" {

@@ -90,11 +90,13 @@ func TestAPluginIsAProvider(t *testing.T) {
 		_ = m.Respond([]byte(rain))
 	})
 	a := p.answer(p.ask(p.to("dodona")))
-	if a.State != executor.Finished || a.Response == nil || a.Response.TextContent != "rain" || a.Response.Usage.OutputTokens != 2 || !a.Response.IsFinal {
+	if a.State != executor.Finished || a.Response == nil || a.Response.TextContent != "rain" ||
+		a.Response.Usage.OutputTokens != 2 || !a.Response.IsFinal {
 		t.Fatalf("answer is %+v (%v)", a, a.Error)
 	}
 	c := <-calls
-	if c.Plan != "t-p1" || c.Attempt != "n1" || c.Agent != "a" || c.Session != "s" || c.Provider != "dodona" || time.Until(c.Deadline) <= 0 ||
+	if c.Plan != "t-p1" || c.Attempt != "n1" || c.Agent != "a" || c.Session != "s" || c.Provider != "dodona" ||
+		time.Until(c.Deadline) <= 0 ||
 		len(c.Request.Messages) != 1 || !strings.Contains(string(c.Request.Messages[0]), "will it rain?") {
 		t.Errorf("the plugin got %+v", c)
 	}
@@ -111,26 +113,46 @@ func TestWhatAPluginAnswers(t *testing.T) {
 		want  contract.ErrorCode
 		words string
 	}{
-		"its own failure":       {`{"error":{"code":"rate_limited","message":"not today","retryable":true,"retry_in_ms":1500}}`, contract.ErrRateLimited, "not today"},
-		"no key":                {`{"error":{"code":"auth","message":"no key","retryable":false}}`, contract.ErrAuth, "no key"},
-		"a failure without why": {`{"error":{"code":"internal","message":"","retryable":false}}`, contract.ErrInternal, "no reason"},
-		"a code that is none":   {`{"error":{"code":"oops","message":"x","retryable":true}}`, contract.ErrInternal, "oops"},
-		"an endless reason":     {`{"error":{"code":"internal","message":"` + strings.Repeat("x", 100000) + `"}}`, contract.ErrInternal, "xxx"},
-		"garbage":               {"\x00", contract.ErrGarbage, "provider reply"},
-		"nothing":               {"", contract.ErrGarbage, "empty"},
-		"null":                  {"null", contract.ErrGarbage, "one of"},
-		"neither":               {"{}", contract.ErrGarbage, "one of"},
-		"both":                  {`{"response":{"text_content":"x"},"error":{"code":"internal","message":"x"}}`, contract.ErrGarbage, "one of"},
-		"a half bare response":  {`{"is_final":true,"text_content":"x","response":{"text_content":"x"}}`, contract.ErrGarbage, "is_final"},
-		"a bare one with more":  {`{"is_final":true,"text_content":"x","mood":"good"}`, contract.ErrGarbage, "mood"},
-		"a bare one with none":  {`{"is_final":true}`, contract.ErrGarbage, "neither"},
-		"two replies":           {rain + rain, contract.ErrGarbage, "follows"},
-		"half a reply":          {rain[:30], contract.ErrGarbage, "reply"},
-		"no text and no calls":  {`{"response":{"is_final":true}}`, contract.ErrGarbage, "neither"},
-		"a call that is none":   {`{"response":{"tool_calls":[{"id":"1","args":{}}]}}`, contract.ErrGarbage, "tool"},
-		"negative usage":        {`{"response":{"text_content":"x","usage":{"input_tokens":-5,"output_tokens":0}}}`, contract.ErrGarbage, "negative"},
-		"too much text":         {`{"response":{"text_content":"` + strings.Repeat("x", 250<<10) + `"}}`, contract.ErrTooLong, "longer"},
-		"too much state":        {`{"response":{"text_content":"x","provider_state":"` + strings.Repeat("x", 150<<10) + `"}}`, contract.ErrTooLong, "state"},
+		"its own failure": {
+			`{"error":{"code":"rate_limited","message":"not today","retryable":true,"retry_in_ms":1500}}`,
+			contract.ErrRateLimited, "not today",
+		},
+		"no key": {
+			`{"error":{"code":"auth","message":"no key","retryable":false}}`, contract.ErrAuth, "no key",
+		},
+		"a failure without why": {
+			`{"error":{"code":"internal","message":"","retryable":false}}`, contract.ErrInternal, "no reason",
+		},
+		"a code that is none": {`{"error":{"code":"oops","message":"x","retryable":true}}`, contract.ErrInternal, "oops"},
+		"an endless reason": {
+			`{"error":{"code":"internal","message":"` + strings.Repeat("x", 100000) + `"}}`, contract.ErrInternal, "xxx",
+		},
+		"garbage": {"\x00", contract.ErrGarbage, "provider reply"},
+		"nothing": {"", contract.ErrGarbage, "empty"},
+		"null":    {"null", contract.ErrGarbage, "one of"},
+		"neither": {"{}", contract.ErrGarbage, "one of"},
+		"both": {
+			`{"response":{"text_content":"x"},"error":{"code":"internal","message":"x"}}`, contract.ErrGarbage, "one of",
+		},
+		"a half bare response": {
+			`{"is_final":true,"text_content":"x","response":{"text_content":"x"}}`, contract.ErrGarbage, "is_final",
+		},
+		"a bare one with more": {`{"is_final":true,"text_content":"x","mood":"good"}`, contract.ErrGarbage, "mood"},
+		"a bare one with none": {`{"is_final":true}`, contract.ErrGarbage, "neither"},
+		"two replies":          {rain + rain, contract.ErrGarbage, "follows"},
+		"half a reply":         {rain[:30], contract.ErrGarbage, "reply"},
+		"no text and no calls": {`{"response":{"is_final":true}}`, contract.ErrGarbage, "neither"},
+		"a call that is none":  {`{"response":{"tool_calls":[{"id":"1","args":{}}]}}`, contract.ErrGarbage, "tool"},
+		"negative usage": {
+			`{"response":{"text_content":"x","usage":{"input_tokens":-5,"output_tokens":0}}}`, contract.ErrGarbage, "negative",
+		},
+		"too much text": {
+			`{"response":{"text_content":"` + strings.Repeat("x", 250<<10) + `"}}`, contract.ErrTooLong, "longer",
+		},
+		"too much state": {
+			`{"response":{"text_content":"x","provider_state":"` + strings.Repeat("x", 150<<10) + `"}}`, contract.ErrTooLong,
+			"state",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reply = c.reply
@@ -151,7 +173,8 @@ func TestWhatAPluginAnswers(t *testing.T) {
 
 // The specification's generate answers with the response itself.
 func TestABareResponseIsAReply(t *testing.T) {
-	p := startOracle(t, func(m *nats.Msg) { _ = m.Respond([]byte(`{"is_final":true,"tool_calls":null,"text_content":"rain"}`)) })
+	p := startOracle(t,
+		func(m *nats.Msg) { _ = m.Respond([]byte(`{"is_final":true,"tool_calls":null,"text_content":"rain"}`)) })
 	if a := p.answer(p.ask(p.to("delphi"))); a.Response == nil || a.Response.TextContent != "rain" {
 		t.Errorf("answer is %+v (%v)", a, a.Error)
 	}
@@ -160,7 +183,9 @@ func TestABareResponseIsAReply(t *testing.T) {
 func TestAPluginsErrorReply(t *testing.T) {
 	var code string
 	p := startOracle(t, func(m *nats.Msg) {
-		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{bus.ErrorHeader: {code}}, Data: []byte(`{"code":"x","message":"because","retryable":false}`)})
+		_ = m.RespondMsg(&nats.Msg{
+			Header: nats.Header{bus.ErrorHeader: {code}}, Data: []byte(`{"code":"x","message":"because","retryable":false}`),
+		})
 	})
 	for c, want := range map[string]contract.ErrorCode{
 		"invalid_argument": contract.ErrBadRequest, "not_found": contract.ErrBadRequest, "denied": contract.ErrBadRequest,
@@ -168,7 +193,8 @@ func TestAPluginsErrorReply(t *testing.T) {
 		"too_large": contract.ErrTooLong, "internal": contract.ErrInternal, "unheard_of": contract.ErrInternal,
 	} {
 		code = c
-		if a := p.answer(p.ask(p.to("delphi"))); a.Error == nil || a.Error.Code != want || !strings.Contains(a.Error.Message, "because") {
+		if a := p.answer(p.ask(p.to("delphi"))); a.Error == nil || a.Error.Code != want ||
+			!strings.Contains(a.Error.Message, "because") {
 			t.Errorf("%s: answer is %+v", c, a.Error)
 		}
 	}
@@ -201,7 +227,8 @@ func TestAPluginThatIsNotThere(t *testing.T) {
 	p := startPlugged(t, provider.Config{})
 	p.registry.Register(oracle(), "o1")
 	p.awaitProviders("offline", "delphi", "dodona")
-	if a := p.answer(p.ask(p.to("delphi"))); a.Error == nil || a.Error.Code != contract.ErrUnavailable || !a.Error.Retryable {
+	if a := p.answer(p.ask(p.to("delphi"))); a.Error == nil || a.Error.Code != contract.ErrUnavailable ||
+		!a.Error.Retryable {
 		t.Fatalf("answer is %+v", a.Error)
 	}
 }

@@ -128,7 +128,9 @@ func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
 
 // base returns the settings that the adapters of APIs have in common.
 func (s *selector) base() openai.Config {
-	c := openai.Config{Model: s.cfg.Model, Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry}
+	c := openai.Config{
+		Model: s.cfg.Model, Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
+	}
 	if c.Model == "" {
 		c.Model = s.env("OPENAI_MODEL")
 	}

@@ -47,19 +47,74 @@ func TestSelect(t *testing.T) {
 		{"a key", provider.Config{}, env(key, "sk-1"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key with a line break", provider.Config{}, env(key, " sk-1\n"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key and a model", provider.Config{}, env(key, "sk-1", "OPENAI_MODEL", "m1"), "openai/m1", "api.openai.com"},
-		{"the configured model counts more", provider.Config{Model: "m2"}, env(key, "sk-1", "OPENAI_MODEL", "m1"), "openai/m2", ""},
+		{
+			"the configured model counts more",
+			provider.Config{Model: "m2"},
+			env(key, "sk-1", "OPENAI_MODEL", "m1"),
+			"openai/m2", "",
+		},
 		{"an address", provider.Config{}, env(base, server, "OPENAI_MODEL", "m"), "openai/m", "OPENAI_BASE_URL is set"},
-		{"an address, its server knows its model", provider.Config{}, env(base, server), "openai/" + openaitest.Model, "OPENAI_BASE_URL is set"},
-		{"a configured address", provider.Config{BaseURL: server}, env(), "openai/" + openaitest.Model, "a base URL is configured"},
-		{"a configured address counts more", provider.Config{BaseURL: "http://h:1/v1", Model: "m"}, env(base, server), "openai/m", "h:1"},
+		{
+			"an address, its server knows its model",
+			provider.Config{},
+			env(base, server), "openai/" + openaitest.Model,
+			"OPENAI_BASE_URL is set",
+		},
+		{
+			"a configured address",
+			provider.Config{BaseURL: server},
+			env(), "openai/" + openaitest.Model,
+			"a base URL is configured",
+		},
+		{
+			"a configured address counts more",
+			provider.Config{BaseURL: "http://h:1/v1", Model: "m"},
+			env(base, server),
+			"openai/m", "h:1",
+		},
 		{"a local server", provider.Config{LocalURL: server}, env(), "local/" + openaitest.Model, "a local server answers"},
-		{"a local server without the environment's model", provider.Config{LocalURL: server}, env("OPENAI_MODEL", "gpt-x"), "local/" + openaitest.Model, ""},
-		{"a key counts more than a local server", provider.Config{LocalURL: server}, env(key, "sk-1"), "openai/gpt-5.4-mini", ""},
-		{"offline in spite of a key", provider.Config{Provider: "offline"}, env(key, "sk-1"), "offline/rules", "it is configured"},
-		{"offline by environment", provider.Config{}, env(key, "sk-1", "SKANDHA_PROVIDER", "Offline"), "offline/rules", "SKANDHA_PROVIDER is set"},
-		{"configuration counts more", provider.Config{Provider: "openai"}, env(key, "sk-1", "SKANDHA_PROVIDER", "offline"), "openai/gpt-5.4-mini", ""},
-		{"test rules in spite of a key", provider.Config{TestRules: true}, env(key, "sk-1"), "offline/rules", "rules are configured"},
-		{"two", provider.Config{Provider: "openai, offline"}, env(key, "sk-1"), "openai/gpt-5.4-mini offline/rules", "then offline"},
+		{
+			"a local server without the environment's model",
+			provider.Config{LocalURL: server},
+			env("OPENAI_MODEL", "gpt-x"),
+			"local/" + openaitest.Model, "",
+		},
+		{
+			"a key counts more than a local server",
+			provider.Config{LocalURL: server},
+			env(key, "sk-1"), "openai/gpt-5.4-mini",
+			"",
+		},
+		{
+			"offline in spite of a key",
+			provider.Config{Provider: "offline"},
+			env(key, "sk-1"), "offline/rules",
+			"it is configured",
+		},
+		{
+			"offline by environment",
+			provider.Config{},
+			env(key, "sk-1", "SKANDHA_PROVIDER", "Offline"), "offline/rules",
+			"SKANDHA_PROVIDER is set",
+		},
+		{
+			"configuration counts more",
+			provider.Config{Provider: "openai"},
+			env(key, "sk-1", "SKANDHA_PROVIDER", "offline"),
+			"openai/gpt-5.4-mini", "",
+		},
+		{
+			"test rules in spite of a key",
+			provider.Config{TestRules: true},
+			env(key, "sk-1"), "offline/rules",
+			"rules are configured",
+		},
+		{
+			"two",
+			provider.Config{Provider: "openai, offline"},
+			env(key, "sk-1"), "openai/gpt-5.4-mini offline/rules",
+			"then offline",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			adapters, reason, err := provider.Select(t.Context(), patient(c.cfg), c.env)
@@ -87,20 +142,36 @@ func TestSelectRefuses(t *testing.T) {
 		env  func(string) string
 		want string
 	}{
-		{"an unknown provider", provider.Config{Provider: "openia"}, env(), `"openia" is unknown, want one of offline, openai, local`},
+		{
+			"an unknown provider",
+			provider.Config{Provider: "openia"},
+			env(),
+			`"openia" is unknown, want one of offline, openai, local`,
+		},
 		{"an unknown provider in the environment", provider.Config{}, env("SKANDHA_PROVIDER", "gpt"), "SKANDHA_PROVIDER"},
 		{"one twice", provider.Config{Provider: "offline,offline"}, env(), "twice"},
 		{"openai without a key", provider.Config{Provider: "openai"}, env(), "OPENAI_API_KEY"},
 		{"a server that does not say its model", provider.Config{BaseURL: "http://127.0.0.1:1/v1"}, env(), "OPENAI_MODEL"},
 		{"a broken address", provider.Config{}, env("OPENAI_BASE_URL", "localhost", "OPENAI_MODEL", "m"), "base_url"},
-		{"local, but nothing is there", provider.Config{Provider: "local", LocalURL: "http://127.0.0.1:1/v1"}, env(), "no server answers at 127.0.0.1:1"},
+		{
+			"local, but nothing is there",
+			provider.Config{Provider: "local", LocalURL: "http://127.0.0.1:1/v1"},
+			env(),
+			"no server answers at 127.0.0.1:1",
+		},
 		{"local, but not to be looked for", provider.Config{Provider: "local"}, env(), "local_url"},
 		{"offline with an address", provider.Config{Provider: "offline", BaseURL: "http://h/v1"}, env(), "base_url"},
 		{"two rule sets", provider.Config{OfflineRules: "f", TestRules: true}, env(), "offline_rules"},
-		{"rules that are not there", provider.Config{OfflineRules: filepath.Join(t.TempDir(), "none.yaml")}, env(), "none.yaml"},
+		{
+			"rules that are not there",
+			provider.Config{OfflineRules: filepath.Join(t.TempDir(), "none.yaml")},
+			env(),
+			"none.yaml",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if a, why, err := provider.Select(t.Context(), patient(c.cfg), c.env); err == nil || !strings.Contains(err.Error(), c.want) {
+			if a, why, err := provider.Select(t.Context(), patient(c.cfg), c.env); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("selected %v (%s), error %v, want %q in it", a, why, err, c.want)
 			}
 		})
@@ -127,7 +198,8 @@ func TestWhatIsNoLocalServerIsLeftAlone(t *testing.T) {
 func TestProbeDoesNotWaitForever(t *testing.T) {
 	ts := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer ts.Close()
-	adapters, _, err := provider.Select(t.Context(), provider.Config{LocalURL: ts.URL, ProbeTimeout: 50 * time.Millisecond}, env())
+	adapters, _, err := provider.Select(t.Context(),
+		provider.Config{LocalURL: ts.URL, ProbeTimeout: 50 * time.Millisecond}, env())
 	if err != nil || adapters[0].Info().Name != provider.NameOffline {
 		t.Errorf("selected %v, %v", adapters, err)
 	}

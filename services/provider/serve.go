@@ -88,7 +88,8 @@ type service struct {
 func (s *service) work(ctx context.Context, req executor.Request, _ func(string)) executor.Answer {
 	began := time.Now()
 	resp, failure := s.generate(ctx, req)
-	log := s.log.With("plan", req.Call, "attempt", req.Attempt, "agent", string(req.Agent), "session", string(req.Session), "took", time.Since(began))
+	log := s.log.With("plan", req.Call, "attempt", req.Attempt, "agent", string(req.Agent), "session", string(req.Session),
+		"took", time.Since(began))
 	if failure != nil {
 		if ctx.Err() == nil {
 			log.Warn("the model did not answer", "code", string(failure.Code), "reason", failure.Message)
@@ -102,7 +103,9 @@ func (s *service) work(ctx context.Context, req executor.Request, _ func(string)
 
 // generate asks the adapter or the plugin, and checks the answer against the
 // contract in any case.
-func (s *service) generate(ctx context.Context, req executor.Request) (resp contract.Response, failure *contract.Error) {
+func (s *service) generate(
+	ctx context.Context, req executor.Request,
+) (resp contract.Response, failure *contract.Error) {
 	a := s.adapter(req.Provider)
 	switch {
 	case req.Model == nil:
@@ -126,7 +129,9 @@ func (s *service) generate(ctx context.Context, req executor.Request) (resp cont
 }
 
 // askAdapter asks the adapter and streams what it writes.
-func (s *service) askAdapter(ctx context.Context, a Adapter, req executor.Request) (contract.Response, *contract.Error) {
+func (s *service) askAdapter(
+	ctx context.Context, a Adapter, req executor.Request,
+) (contract.Response, *contract.Error) {
 	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
 	ctx, cancel := context.WithCancelCause(retry.WithQuestion(ctx, req.Call))
 	defer cancel(nil)
@@ -146,7 +151,9 @@ func (s *service) askAdapter(ctx context.Context, a Adapter, req executor.Reques
 }
 
 // ask turns a panic of the adapter into an error.
-func (s *service) ask(ctx context.Context, a Adapter, req contract.Request, delta func(text, reasoning string)) (resp contract.Response, err error) {
+func (s *service) ask(
+	ctx context.Context, a Adapter, req contract.Request, delta func(text, reasoning string),
+) (resp contract.Response, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.log.Error("an adapter panicked", "provider", a.Info().Name, "panic", v, "stack", string(debug.Stack()))

@@ -131,18 +131,19 @@ func (c *core) ask(r executor.Request) <-chan executor.Answer {
 		c.t.Fatal(err)
 	}
 	final := make(chan executor.Answer, 1)
-	cancel, err := c.caller.Send(natstest.Context(c.t), subject.Executor(subject.Provider, c.exec), string(c.exec), nil, body, func(m bus.Reply) {
-		var a executor.Answer
-		if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {
-			c.t.Errorf("got %+v (%v)", m, err)
-		}
-		if a.State.Final() {
-			select {
-			case final <- a:
-			default:
+	cancel, err := c.caller.Send(natstest.Context(c.t), subject.Executor(subject.Provider, c.exec), string(c.exec), nil,
+		body, func(m bus.Reply) {
+			var a executor.Answer
+			if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {
+				c.t.Errorf("got %+v (%v)", m, err)
 			}
-		}
-	})
+			if a.State.Final() {
+				select {
+				case final <- a:
+				default:
+				}
+			}
+		})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -342,7 +343,9 @@ type scripted struct {
 
 func (s scripted) Info() contract.Info { return contract.Info{Name: s.name, Model: "m"} }
 
-func (s scripted) Generate(ctx context.Context, _ contract.Request, delta func(string, string)) (contract.Response, error) {
+func (s scripted) Generate(
+	ctx context.Context, _ contract.Request, delta func(string, string),
+) (contract.Response, error) {
 	if s.do != nil {
 		return s.do(ctx, delta)
 	}
@@ -357,7 +360,10 @@ func TestServiceHoldsWhatAnAdapterDoesNot(t *testing.T) {
 		do   func(ctx context.Context, delta func(string, string)) (contract.Response, error)
 		want contract.ErrorCode
 	}{
-		{"panics", func(context.Context, func(string, string)) (contract.Response, error) { panic("boom") }, contract.ErrInternal},
+		{
+			"panics", func(context.Context, func(string, string)) (contract.Response, error) { panic("boom") },
+			contract.ErrInternal,
+		},
 		{"fails in its own way", func(context.Context, func(string, string)) (contract.Response, error) {
 			return contract.Response{}, errors.New("?")
 		}, contract.ErrInternal},
@@ -377,12 +383,35 @@ func TestServiceHoldsWhatAnAdapterDoesNot(t *testing.T) {
 			return contract.Response{}, nil
 		}, contract.ErrGarbage},
 		{"says too much", answers(contract.Response{TextContent: huge}), contract.ErrTooLong},
-		{"arguments that are no JSON", answers(contract.Response{ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage("{")}}}), contract.ErrGarbage},
-		{"two calls with one id", answers(contract.Response{ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: args}, {ID: "1", Tool: "t", Args: args}}}), contract.ErrGarbage},
-		{"a call without a tool", answers(contract.Response{ToolCalls: []contract.ToolCall{{ID: "1", Args: args}}}), contract.ErrGarbage},
-		{"arguments that are too long", answers(contract.Response{ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`"` + huge + `"`)}}}), contract.ErrTooLong},
-		{"a state that is too long", answers(contract.Response{TextContent: "x", ProviderState: json.RawMessage(`"` + huge + `"`)}), contract.ErrTooLong},
-		{"a state that is no JSON", answers(contract.Response{TextContent: "x", ProviderState: json.RawMessage("{")}), contract.ErrGarbage},
+		{
+			"arguments that are no JSON",
+			answers(contract.Response{ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage("{")}}}),
+			contract.ErrGarbage,
+		},
+		{
+			"two calls with one id",
+			answers(contract.Response{
+				ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: args}, {ID: "1", Tool: "t", Args: args}},
+			}), contract.ErrGarbage,
+		},
+		{
+			"a call without a tool", answers(contract.Response{ToolCalls: []contract.ToolCall{{ID: "1", Args: args}}}),
+			contract.ErrGarbage,
+		},
+		{
+			"arguments that are too long",
+			answers(contract.Response{
+				ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`"` + huge + `"`)}},
+			}), contract.ErrTooLong,
+		},
+		{
+			"a state that is too long",
+			answers(contract.Response{TextContent: "x", ProviderState: json.RawMessage(`"` + huge + `"`)}), contract.ErrTooLong,
+		},
+		{
+			"a state that is no JSON", answers(contract.Response{TextContent: "x", ProviderState: json.RawMessage("{")}),
+			contract.ErrGarbage,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			core := start(t, provider.Config{}, scripted{name: "bad", do: c.do})
@@ -399,7 +428,9 @@ func answers(r contract.Response) func(context.Context, func(string, string)) (c
 
 // Calls win over is_final, whatever the adapter says.
 func TestIsFinalFollowsFromTheCalls(t *testing.T) {
-	r := contract.Response{IsFinal: true, ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`{}`)}}}
+	r := contract.Response{
+		IsFinal: true, ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`{}`)}},
+	}
 	c := start(t, provider.Config{}, scripted{name: "bad", do: answers(r)})
 	if a := c.answer(c.ask(question(t, "p", "?"))); a.Response == nil || a.Response.IsFinal {
 		t.Errorf("answer is %+v", a)
@@ -464,7 +495,8 @@ func TestServeNeedsABusAndAnAdapter(t *testing.T) {
 	if err := provider.Serve(t.Context(), provider.Config{}, nil, provider.Deps{}); err == nil {
 		t.Error("nothing to serve, and no error")
 	}
-	if err := provider.Serve(t.Context(), provider.Config{Slots: -1}, []provider.Adapter{scripted{}}, provider.Deps{}); err == nil || !strings.Contains(err.Error(), "slots") {
+	if err := provider.Serve(t.Context(), provider.Config{Slots: -1}, []provider.Adapter{scripted{}},
+		provider.Deps{}); err == nil || !strings.Contains(err.Error(), "slots") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -111,7 +111,8 @@ func TestLargePiecesAreCutAtRunes(t *testing.T) {
 			t.Errorf("a message of %d bytes, whole runes: %v", len(d.Text), utf8.ValidString(d.Text))
 		}
 	}
-	if piece, rest := cut(strings.Repeat("\x80", maxPiece+10)); len(piece) < maxPiece-utf8.UTFMax || len(piece)+len(rest) != maxPiece+10 {
+	if piece, rest := cut(strings.Repeat("\x80", maxPiece+10)); len(piece) < maxPiece-utf8.UTFMax ||
+		len(piece)+len(rest) != maxPiece+10 {
 		t.Errorf("bytes that are no text are cut into %d and %d", len(piece), len(rest))
 	}
 }

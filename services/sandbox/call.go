@@ -228,7 +228,8 @@ func (s *Service) withoutSandbox(ctx context.Context, c call, err error) contrac
 	case errors.Is(ctx.Err(), context.Canceled):
 		return executor.DidNotRun("it was stopped before its sandbox was ready")
 	case errors.As(err, &packages):
-		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "cannot install the packages, so the code was not run: "+packages.Error()))
+		return s.answer(ctx, c,
+			tool.Failure(tool.CodeFailed, "cannot install the packages, so the code was not run: "+packages.Error()))
 	case errors.As(err, &refused):
 		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, refused.Message+"; the tool was not run"))
 	case errors.Is(err, pool.ErrFull), errors.Is(err, pool.ErrClosed):

@@ -47,14 +47,16 @@ func (s *session) fs(name string, a args) (out file) {
 func (s *session) refused(code, name string, a args) {
 	s.c.t.Helper()
 	r := s.call("sandbox_fs:"+name, a)
-	if r.Success || r.Error.Code != tool.CodeFailed || len(r.Error.Details) != 1 || r.Error.Details[0] != code || r.Error.Message == "" {
+	if r.Success || r.Error.Code != tool.CodeFailed || len(r.Error.Details) != 1 || r.Error.Details[0] != code ||
+		r.Error.Message == "" {
 		s.c.t.Errorf("%s %v: got %+v, want %s", name, a, r, code)
 	}
 }
 
 func TestFilesAreMadeLookedAtAndRemoved(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
-	if f := s.fs("write", args{"path": "d/a.txt", "content": "one\ntwo\n"}); f.Path != "d/a.txt" || f.Size != 8 || f.Type != "file" {
+	if f := s.fs("write", args{"path": "d/a.txt", "content": "one\ntwo\n"}); f.Path != "d/a.txt" || f.Size != 8 ||
+		f.Type != "file" {
 		t.Errorf("got %+v", f)
 	}
 	s.refused("exists", "write", args{"path": "d/a.txt", "content": "", "mode": "create"})
@@ -81,7 +83,8 @@ func TestFilesAreMadeLookedAtAndRemoved(t *testing.T) {
 	if l := s.fs("glob", args{"pattern": "**/*.txt"}); len(l.Entries) != 1 || l.Entries[0].Path != "x/y/b.txt" {
 		t.Errorf("got %+v", l)
 	}
-	if m := s.fs("grep", args{"pattern": "^THR", "ignore_case": true}).Matches; len(m) != 1 || m[0].Line != 3 || m[0].Text != "thrEE" {
+	if m := s.fs("grep", args{"pattern": "^THR", "ignore_case": true}).Matches; len(m) != 1 || m[0].Line != 3 ||
+		m[0].Text != "thrEE" {
 		t.Errorf("got %+v", m)
 	}
 	s.refused("not_empty", "remove", args{"path": "x"})
@@ -95,7 +98,9 @@ func TestFilesAreMadeLookedAtAndRemoved(t *testing.T) {
 func TestPathsOutsideTheWorkspaceAreRefused(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
 	s.python("import os\nos.symlink('/etc', 'etc')")
-	for _, p := range []string{"/etc/passwd", "../etc/passwd", "a/../../etc/passwd", "/workspace/../etc/passwd", "etc/passwd"} {
+	for _, p := range []string{
+		"/etc/passwd", "../etc/passwd", "a/../../etc/passwd", "/workspace/../etc/passwd", "etc/passwd",
+	} {
 		s.refused("outside", "read", args{"path": p})
 		s.refused("outside", "write", args{"path": p, "content": "x"})
 		s.refused("outside", "download", args{"path": p})
@@ -118,7 +123,8 @@ func TestTextIsReadByLines(t *testing.T) {
 			break
 		}
 	}
-	if text := whole.String(); strings.Count(text, "\n") != 5000 || !strings.HasSuffix(text, "line 4998\nline 4999\n") || parts < 3 {
+	if text := whole.String(); strings.Count(text, "\n") != 5000 || !strings.HasSuffix(text, "line 4998\nline 4999\n") ||
+		parts < 3 {
 		t.Errorf("%d bytes in %d parts", len(text), parts)
 	}
 	if f := s.fs("read", args{"path": "n.txt", "offset": 4999}); f.Content != "line 4999\n" || f.Truncated {
@@ -134,7 +140,8 @@ func TestTextIsReadByLines(t *testing.T) {
 	if f := s.fs("read", args{"path": "empty"}); f.Content != "" || f.Size != 0 || f.Truncated {
 		t.Errorf("got %+v", f)
 	}
-	if r := s.call("sandbox_fs:read", args{"path": "n.txt", "offset": 6000}); r.Success || !strings.Contains(r.Error.Message, "5000 lines") {
+	if r := s.call("sandbox_fs:read", args{"path": "n.txt", "offset": 6000}); r.Success ||
+		!strings.Contains(r.Error.Message, "5000 lines") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -205,14 +212,17 @@ func TestFilesGoInAndOutThroughArtifacts(t *testing.T) {
 	if err := c.bus.PutArtifact(natstest.Context(t), "main/other/secret", []byte("secret")); err != nil {
 		t.Fatal(err)
 	}
-	for _, ref := range []string{"main/other/secret", "main/s/../other/secret", "main/s/", "main/s", "/main/s/x", "main/s//x"} {
+	for _, ref := range []string{
+		"main/other/secret", "main/s/../other/secret", "main/s/", "main/s", "/main/s/x", "main/s//x",
+	} {
 		r := s.call("sandbox_fs:upload", args{"artifact": ref, "path": "x"})
 		if r.Success || !strings.Contains(r.Error.Message, "not an artifact of this session") {
 			t.Errorf("%s: got %+v", ref, r)
 		}
 	}
 	s.python("with open('big','wb') as f: f.truncate(17<<20)")
-	if r := s.call("sandbox_fs:download", args{"path": "big"}); r.Success || !strings.Contains(r.Error.Message, "17825792 bytes") {
+	if r := s.call("sandbox_fs:download", args{"path": "big"}); r.Success ||
+		!strings.Contains(r.Error.Message, "17825792 bytes") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -228,7 +238,8 @@ func TestAFullArtifactQuotaCostsTheFilesAndNotTheRun(t *testing.T) {
 	if got.Stdout != "done\n" || len(got.Artifacts) != 1 || len(got.LeftOut) != 2 {
 		t.Fatalf("got %+v", got)
 	}
-	contains(t, "the first", got.LeftOut[0], "out/b: artifact quota reached", "skandha artifacts rm --agent main --session s", "streams.max_session_artifact_bytes")
+	contains(t, "the first", got.LeftOut[0], "out/b: artifact quota reached",
+		"skandha artifacts rm --agent main --session s", "streams.max_session_artifact_bytes")
 	contains(t, "the second", got.LeftOut[1], "out/c: not stored, for the same reason")
 	r := s.call("sandbox_fs:download", args{"path": "out/b"})
 	if r.Success {

@@ -132,7 +132,9 @@ func (l *leases) broken(s *session, sandbox *pool.Sandbox, why error) {
 
 // grant gives the session a sandbox. It reports false, and the session does not own the
 // sandbox, when the session was restarted in the meantime. notice is for the model.
-func (l *leases) grant(s *session, as tenure, sandbox *pool.Sandbox, packages deps.Requirements) (notice string, ok bool) {
+func (l *leases) grant(
+	s *session, as tenure, sandbox *pool.Sandbox, packages deps.Requirements,
+) (notice string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if as != (tenure{s.lease, s.begun}) {

@@ -300,7 +300,8 @@ func TestPackagesAreAddedAndFilesMoveAlong(t *testing.T) {
 	c.instance = c.serve(sandbox.Config{Warm: 1}, d, packages)
 	s := c.session("s")
 	s.python("import os\nos.makedirs('d')\nopen('d/a','w').write('kept')")
-	r := s.call("python:execute", args{"code": "open('d/a').read()", "dependencies": []string{"Six", "attrs>=20"}, "requirements": []string{"six"}})
+	r := s.call("python:execute",
+		args{"code": "open('d/a').read()", "dependencies": []string{"Six", "attrs>=20"}, "requirements": []string{"six"}})
 	got := s.decode(r)
 	if string(got.Result) != `"kept"` || got.Notice != "" || strings.Join(got.Packages, " ") != "attrs>=20 six" {
 		t.Errorf("got %+v", got)
@@ -330,7 +331,8 @@ func TestPackagesThatCannotBeInstalledAreAFailureBeforeAnythingRan(t *testing.T)
 	}
 	contains(t, "the error", r.Error.Message, "packages cannot be installed here", "the tool was not run")
 	d := drivertest.New(t)
-	c.instance = c.serve(sandbox.Config{Warm: -1}, d, &shelf{d: d, err: &deps.Error{Code: deps.NotFound, Detail: "no matching distribution"}})
+	c.instance = c.serve(sandbox.Config{Warm: -1}, d,
+		&shelf{d: d, err: &deps.Error{Code: deps.NotFound, Detail: "no matching distribution"}})
 	s = c.session("s")
 	s.python("open('before','w')")
 	r = s.call("python:execute", args{"code": "open('a','w')", "dependencies": []string{"six"}})
@@ -363,7 +365,8 @@ func TestTheStatusSaysWhatIsThere(t *testing.T) {
 	c.session("s").python("1")
 	natstest.Eventually(t, "the driver is asked to reap", func() bool { return c.driver.Reaps() > 0 })
 	st := c.service.Status(t.Context())
-	if st.Driver == nil || st.Driver.Driver != "drivertest" || st.Sessions != 1 || st.Pool.Used != 1 || st.Instance != c.offer.Instance {
+	if st.Driver == nil || st.Driver.Driver != "drivertest" || st.Sessions != 1 || st.Pool.Used != 1 ||
+		st.Instance != c.offer.Instance {
 		t.Errorf("got %+v", st)
 	}
 	if n := c.service.Counters(); n["sandbox_calls"] != 1 || n["sandbox_used"] != 1 || n["sandbox_sessions"] != 1 {

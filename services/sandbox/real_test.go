@@ -44,7 +44,11 @@ func onBubblewrap(t *testing.T, index string) *core {
 func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 	index := depstest.New(t,
 		depstest.Wheel{Name: "greeting", Version: "1.2", Files: map[string]string{"greeting.py": "text = 'hello'\n"}},
-		depstest.Wheel{Name: "shout", Version: "2.0", Files: map[string]string{"shout.py": "import greeting\ntext = greeting.text.upper()\n"}, Requires: []string{"greeting>=1"}},
+		depstest.Wheel{
+			Name: "shout", Version: "2.0",
+			Files:    map[string]string{"shout.py": "import greeting\ntext = greeting.text.upper()\n"},
+			Requires: []string{"greeting>=1"},
+		},
 	)
 	s := onBubblewrap(t, index.Listen("127.0.0.1:0")).session("s")
 	s.python("open('kept.txt', 'w').write('kept')")
@@ -56,7 +60,8 @@ func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 		}
 		return s.decode(s.call("python:execute", a))
 	}
-	if out := run("import shout; [shout.text, open('kept.txt').read()]", "shout"); string(out.Result) != `["HELLO","kept"]` || len(out.Packages) != 1 {
+	if out := run("import shout; [shout.text, open('kept.txt').read()]",
+		"shout"); string(out.Result) != `["HELLO","kept"]` || len(out.Packages) != 1 {
 		t.Fatalf("%+v", out)
 	}
 	asked := len(index.Requests())
@@ -66,10 +71,12 @@ func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 	if out := run("import urllib.request as u\ntry: u.urlopen('http://127.0.0.1:9/', timeout=2)\nexcept OSError as e: print('offline')"); !strings.Contains(out.Stdout, "offline") {
 		t.Errorf("the sandbox has a network: %+v", out)
 	}
-	if r := s.call("python:execute", args{"code": "1", "dependencies": []string{"nowhere"}}); r.Success || !strings.Contains(r.Error.Message, "nowhere") {
+	if r := s.call("python:execute", args{"code": "1", "dependencies": []string{"nowhere"}}); r.Success ||
+		!strings.Contains(r.Error.Message, "nowhere") {
 		t.Errorf("a package that is not there: %+v", r)
 	}
-	if r := s.call("python:execute", args{"code": "1", "dependencies": []string{"--index-url=http://evil"}}); r.Success || r.Error.Code != "invalid_arguments" {
+	if r := s.call("python:execute", args{"code": "1", "dependencies": []string{"--index-url=http://evil"}}); r.Success ||
+		r.Error.Code != "invalid_arguments" {
 		t.Errorf("a flag: %+v", r)
 	}
 }
@@ -84,7 +91,8 @@ func TestAPlotBecomesAnArtifact(t *testing.T) {
 	}
 	c := onBubblewrap(t, "")
 	out := c.session("s").python("import logging; logging.basicConfig(level=logging.INFO)\nimport pandas as pd\nimport matplotlib.pyplot as plt\nd = pd.DataFrame({'x': range(4)})\nd.assign(y=d.x**2).plot(x='x')\nint((d.x**2).sum())")
-	if string(out.Result) != "14" || len(out.Artifacts) != 1 || out.Artifacts[0].Path != "out/figure-1.png" || out.Artifacts[0].MediaType != "image/png" {
+	if string(out.Result) != "14" || len(out.Artifacts) != 1 || out.Artifacts[0].Path != "out/figure-1.png" ||
+		out.Artifacts[0].MediaType != "image/png" {
 		t.Fatalf("%+v", out)
 	}
 	if strings.Contains(out.Stderr, "fontManager") {

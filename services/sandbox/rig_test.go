@@ -150,9 +150,13 @@ func (s *session) reset() {
 func (s *session) request(name, args string) executor.Request {
 	n := calls.Add(1)
 	return executor.Request{
-		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: fmt.Sprintf("t%d-p1-c%d", s.turn, n), Attempt: "n",
+		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: fmt.Sprintf("t%d-p1-c%d", s.turn, n),
+		Attempt: "n",
 		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(2 * natstest.Patience),
-		Tool: &executor.ToolCall{Name: name, Args: json.RawMessage(args), Turn: fmt.Sprintf("t%d", s.turn), Principal: s.by, Lease: s.lease, Before: s.before},
+		Tool: &executor.ToolCall{
+			Name: name, Args: json.RawMessage(args), Turn: fmt.Sprintf("t%d", s.turn), Principal: s.by, Lease: s.lease,
+			Before: s.before,
+		},
 	}
 }
 
@@ -164,13 +168,14 @@ func (s *session) send(r executor.Request) <-chan executor.Answer {
 	}
 	out := make(chan executor.Answer, 1000)
 	inst := s.at.offer.Instance
-	cancel, err := s.c.caller.Send(natstest.Context(s.c.t), subject.Executor(subject.Runner, inst), string(inst), nil, body, func(m bus.Reply) {
-		var a executor.Answer
-		if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {
-			s.c.t.Errorf("got %+v (%v)", m, err)
-		}
-		out <- a
-	})
+	cancel, err := s.c.caller.Send(natstest.Context(s.c.t), subject.Executor(subject.Runner, inst), string(inst), nil,
+		body, func(m bus.Reply) {
+			var a executor.Answer
+			if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {
+				s.c.t.Errorf("got %+v (%v)", m, err)
+			}
+			out <- a
+		})
 	if err != nil {
 		s.c.t.Fatal(err)
 	}
@@ -286,7 +291,8 @@ func (s *session) live(p event.Payload, cause string) {
 
 func (c *core) sandboxes(n int) {
 	c.t.Helper()
-	natstest.Eventually(c.t, fmt.Sprintf("there are %d sandboxes", n), func() bool { return len(c.driver.Sandboxes()) == n })
+	natstest.Eventually(c.t, fmt.Sprintf("there are %d sandboxes", n),
+		func() bool { return len(c.driver.Sandboxes()) == n })
 }
 
 func contains(t testing.TB, what, text string, want ...string) {

@@ -73,8 +73,9 @@ func (s *Service) run(ctx context.Context, c call, at place) (res tool.Result, w
 
 func outcomeOf(exit agent.Exit) outcome {
 	o := outcome{
-		Stdout: exit.Stdout.Text, Stderr: exit.Stderr.Text, ExitCode: exit.Code, Signal: exit.Signal, DurationMS: exit.Duration.Milliseconds(),
-		Truncated: exit.Stdout.Cut || exit.Stderr.Cut, Artifacts: []tools.Artifact{}, Strays: exit.Strays,
+		Stdout: exit.Stdout.Text, Stderr: exit.Stderr.Text, ExitCode: exit.Code, Signal: exit.Signal,
+		DurationMS: exit.Duration.Milliseconds(),
+		Truncated:  exit.Stdout.Cut || exit.Stderr.Cut, Artifacts: []tools.Artifact{}, Strays: exit.Strays,
 	}
 	switch {
 	case len(exit.Result) > 0 && json.Valid(exit.Result):
@@ -101,7 +102,10 @@ func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.
 	case exit.Stopped || stopped != nil:
 		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was stopped from outside before it ended"}
 	case exit.Signal == "SIGKILL":
-		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was killed, probably because the sandbox ran out of memory; process less data at a time"}
+		r.Error = &tool.Error{
+			Code:    tool.CodeFailed,
+			Message: "it was killed, probably because the sandbox ran out of memory; process less data at a time",
+		}
 	case exit.Signal != "":
 		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "ended by " + exit.Signal}
 	case exit.Code != 0:
@@ -155,7 +159,8 @@ func (s *Service) keep(ctx context.Context, c call, at place, exit agent.Exit, o
 		o.Artifacts = append(o.Artifacts, a)
 	}
 	if exit.MoreFiles > 0 {
-		o.LeftOut = append(o.LeftOut, fmt.Sprintf("%d more files: at most %d are considered per call", exit.MoreFiles, len(exit.Files)))
+		o.LeftOut = append(o.LeftOut,
+			fmt.Sprintf("%d more files: at most %d are considered per call", exit.MoreFiles, len(exit.Files)))
 	}
 }
 

@@ -39,8 +39,10 @@ func TestWhatIsOffered(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"python:execute", "sandbox_fs:download", "sandbox_fs:edit", "sandbox_fs:glob", "sandbox_fs:grep", "sandbox_fs:list", "sandbox_fs:mkdir",
-		"sandbox_fs:move", "sandbox_fs:read", "sandbox_fs:remove", "sandbox_fs:stat", "sandbox_fs:upload", "sandbox_fs:write", "shell:execute",
+		"python:execute", "sandbox_fs:download", "sandbox_fs:edit", "sandbox_fs:glob", "sandbox_fs:grep", "sandbox_fs:list",
+		"sandbox_fs:mkdir",
+		"sandbox_fs:move", "sandbox_fs:read", "sandbox_fs:remove", "sandbox_fs:stat", "sandbox_fs:upload", "sandbox_fs:write",
+		"shell:execute",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %v", names)
@@ -53,7 +55,9 @@ func TestWhatIsOffered(t *testing.T) {
 func TestPythonAnswersWhatItPrintedAndItsLastValue(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
 	got := s.python("import sys\nprint('hello')\nprint('oops', file=sys.stderr)\n{'n': 6*7}")
-	if got.Stdout != "hello\n" || got.Stderr != "oops\n" || string(got.Result) != `{"n":42}` && string(got.Result) != `{"n": 42}` || got.ExitCode != 0 || got.Truncated || got.Notice != "" {
+	if got.Stdout != "hello\n" || got.Stderr != "oops\n" ||
+		string(got.Result) != `{"n":42}` && string(got.Result) != `{"n": 42}` || got.ExitCode != 0 || got.Truncated ||
+		got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
 	if got := s.python("x = 1"); got.Result != nil {
@@ -86,10 +90,19 @@ func TestAProgramThatFailsIsAFailureWithWhatItPrinted(t *testing.T) {
 			"ZeroDivisionError: division by zero (exit 1)",
 			ran{Stdout: "before\n", Stderr: "Traceback", ExitCode: 1},
 		},
-		"an exit code":    {"python:execute", args{"code": "raise SystemExit(3)"}, "exit 3", ran{ExitCode: 3}},
-		"no Python":       {"python:execute", args{"code": "1 +"}, "SyntaxError: invalid syntax (exit 1)", ran{Stderr: "SyntaxError", ExitCode: 1}},
-		"a shell command": {"shell:execute", args{"command": "echo no >&2; exit 7"}, "no (exit 7)", ran{Stderr: "no\n", ExitCode: 7}},
-		"a signal":        {"shell:execute", args{"argv": []string{"sh", "-c", "kill -TERM $$"}}, "ended by SIGTERM", ran{ExitCode: 143}},
+		"an exit code": {"python:execute", args{"code": "raise SystemExit(3)"}, "exit 3", ran{ExitCode: 3}},
+		"no Python": {
+			"python:execute",
+			args{"code": "1 +"},
+			"SyntaxError: invalid syntax (exit 1)",
+			ran{Stderr: "SyntaxError", ExitCode: 1},
+		},
+		"a shell command": {
+			"shell:execute", args{"command": "echo no >&2; exit 7"}, "no (exit 7)", ran{Stderr: "no\n", ExitCode: 7},
+		},
+		"a signal": {
+			"shell:execute", args{"argv": []string{"sh", "-c", "kill -TERM $$"}}, "ended by SIGTERM", ran{ExitCode: 143},
+		},
 		"a long last line": {
 			"shell:execute",
 			args{"command": "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1"},
@@ -110,7 +123,8 @@ func TestAProgramThatFailsIsAFailureWithWhatItPrinted(t *testing.T) {
 
 func TestAFailedProgramsFilesAreKept(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
-	r := s.call("python:execute", args{"code": "import os\nos.makedirs('out', exist_ok=True)\nopen('out/a.csv','w').write('x')\n1/0"})
+	r := s.call("python:execute",
+		args{"code": "import os\nos.makedirs('out', exist_ok=True)\nopen('out/a.csv','w').write('x')\n1/0"})
 	if got := s.decode(r); r.Success || len(got.Artifacts) != 1 || got.Artifacts[0].Path != "out/a.csv" {
 		t.Errorf("success %t, got %+v", r.Success, got)
 	}
@@ -120,7 +134,8 @@ func TestARunOutOfTimeIsAFailureWithWhatItPrinted(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
 	var r tool.Result
 	for ms := 300; ; ms *= 2 { // a machine may be too slow to begin in that time
-		r = s.call("python:execute", args{"code": "import time\nprint('so far')\nopen('begun','w')\ntime.sleep(60)", "timeout": float64(ms) / 1000})
+		r = s.call("python:execute",
+			args{"code": "import time\nprint('so far')\nopen('begun','w')\ntime.sleep(60)", "timeout": float64(ms) / 1000})
 		if r.Success || r.Error.Code != tool.CodeTimeout {
 			t.Fatalf("got %+v", r)
 		}
@@ -201,7 +216,8 @@ func TestFilesInOutBecomeArtifacts(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	a := got.Artifacts[0]
-	if a.Path != "out/a.csv" || a.MediaType != "text/csv" || a.Bytes != 4 || !strings.HasPrefix(a.Ref, "main/s/t") || !strings.HasSuffix(a.Ref, "/n/out/a.csv") {
+	if a.Path != "out/a.csv" || a.MediaType != "text/csv" || a.Bytes != 4 || !strings.HasPrefix(a.Ref, "main/s/t") ||
+		!strings.HasSuffix(a.Ref, "/n/out/a.csv") {
 		t.Errorf("got %+v", a)
 	}
 	if body, err := c.bus.GetArtifact(natstest.Context(t), a.Ref); err != nil || string(body) != "x,y\n" {
@@ -273,7 +289,8 @@ func TestWhatIsPrintedIsStreamed(t *testing.T) {
 	case <-time.After(natstest.Patience):
 		t.Fatal("nothing was streamed")
 	}
-	if first.Type != event.TypeOutput || first.Turn != "t2" || first.Call != req.Call || first.Attempt != "n" || first.N != 0 || first.Stream != "stdout" || first.Text != "äö\n" {
+	if first.Type != event.TypeOutput || first.Turn != "t2" || first.Call != req.Call || first.Attempt != "n" ||
+		first.N != 0 || first.Stream != "stdout" || first.Text != "äö\n" {
 		t.Errorf("got %+v", first)
 	}
 	req.Op, req.Tool = executor.OpStop, nil // it still runs
@@ -293,7 +310,8 @@ func TestARunIsStopped(t *testing.T) {
 	if a := s.final(answers); a.State != executor.Stopped {
 		t.Errorf("got %+v", a)
 	}
-	if got := s.python("import os\nsorted(os.listdir())"); !strings.Contains(string(got.Result), "kept") || got.Notice != "" {
+	if got := s.python("import os\nsorted(os.listdir())"); !strings.Contains(string(got.Result), "kept") ||
+		got.Notice != "" {
 		t.Errorf("got %+v", got)
 	}
 }

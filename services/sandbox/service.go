@@ -114,7 +114,8 @@ func (s *Service) Run(ctx context.Context) error {
 		loops.Wait()
 		s.pool.Close()
 	}()
-	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), s.onSessionEvent)
+	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"),
+		s.onSessionEvent)
 	if err != nil {
 		return fmt.Errorf("sandbox: following sessions: %w", err)
 	}
@@ -241,11 +242,16 @@ func (s *Service) Ready() error {
 func (s *Service) Counters() map[string]int64 {
 	p := s.pool.Stats()
 	return map[string]int64{
-		"sandbox_calls": s.counts.calls.Load(), "sandbox_call_failures": s.counts.failures.Load(), "sandbox_broken": s.counts.broken.Load(),
-		"sandbox_expired": s.counts.expired.Load(), "sandbox_evicted": s.counts.evicted.Load(), "sandbox_resets": s.counts.resets.Load(),
-		"sandbox_reaped": s.counts.reaped.Load(), "sandbox_artifacts": s.counts.artifacts.Load(), "sandbox_sessions": int64(s.leases.count()),
-		"sandbox_warm": int64(p.Warm), "sandbox_used": int64(p.Used), "sandbox_starting": int64(p.Starting), "sandbox_waiting": int64(p.Waiting),
-		"sandbox_started": p.Started, "sandbox_destroyed": p.Destroyed, "sandbox_start_failures": p.Failed, "sandbox_warm_died": p.Died,
-		"sandbox_gets": p.Gets, "sandbox_gets_drained": p.Drained, "sandbox_start_mean_us": p.Starts.Mean.Microseconds(),
+		"sandbox_calls": s.counts.calls.Load(), "sandbox_call_failures": s.counts.failures.Load(),
+		"sandbox_broken":  s.counts.broken.Load(),
+		"sandbox_expired": s.counts.expired.Load(), "sandbox_evicted": s.counts.evicted.Load(),
+		"sandbox_resets": s.counts.resets.Load(),
+		"sandbox_reaped": s.counts.reaped.Load(), "sandbox_artifacts": s.counts.artifacts.Load(),
+		"sandbox_sessions": int64(s.leases.count()),
+		"sandbox_warm":     int64(p.Warm), "sandbox_used": int64(p.Used), "sandbox_starting": int64(p.Starting),
+		"sandbox_waiting": int64(p.Waiting),
+		"sandbox_started": p.Started, "sandbox_destroyed": p.Destroyed, "sandbox_start_failures": p.Failed,
+		"sandbox_warm_died": p.Died,
+		"sandbox_gets":      p.Gets, "sandbox_gets_drained": p.Drained, "sandbox_start_mean_us": p.Starts.Mean.Microseconds(),
 	}
 }

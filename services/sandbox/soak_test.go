@@ -56,7 +56,8 @@ func TestSessionsSideBySideDoNotSeeEachOtherAndLeaveNothing(t *testing.T) {
 // bubbles returns a driver that uses bubblewrap.
 func bubbles(t *testing.T) *bwrap.Driver {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-") // sandboxes of root run under separate users, who cannot read the test's directory
+	// sandboxes of root run under separate users, who cannot read the test's directory
+	dir, err := os.MkdirTemp("/var/tmp", "skandha-sandbox-")
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o755)
@@ -142,7 +143,8 @@ func processes(t *testing.T) (n int) {
 		if err != nil {
 			continue // it has just ended
 		}
-		if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
+		if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 1 &&
+			f[1] == strconv.Itoa(os.Getpid()) {
 			n++
 		}
 	}

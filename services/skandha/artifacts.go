@@ -210,7 +210,9 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 }
 
 // choose returns the artifacts to remove, and how many more --results would add.
-func (r *artifactsRmCmd) choose(all []bus.ArtifactInfo, now time.Time) (chosen []bus.ArtifactInfo, results int, err error) {
+func (r *artifactsRmCmd) choose(
+	all []bus.ArtifactInfo, now time.Time,
+) (chosen []bus.ArtifactInfo, results int, err error) {
 	missing := slices.Clone(r.Names)
 	for _, a := range all {
 		switch {

@@ -15,7 +15,8 @@ import (
 
 func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 	data := t.TempDir()
-	sys, err := system.Start(natstest.Context(t), system.Config{Data: data, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler)})
+	sys, err := system.Start(natstest.Context(t),
+		system.Config{Data: data, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +53,22 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if err := (&artifactsPutCmd{Session: "a.b", Agent: "main", File: "mine.csv"}).Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "SESSION") {
+	if err := (&artifactsPutCmd{Session: "a.b", Agent: "main", File: "mine.csv"}).Run(t.Context(), g); err == nil ||
+		!strings.Contains(err.Error(), "SESSION") {
 		t.Errorf("a session that cannot be: %v", err)
 	}
 	if err := (&artifactsRmCmd{Session: "s1"}).Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("files are removed unasked: %v", err)
 	}
-	if err := (&artifactsRmCmd{Names: []string{ref, "nope"}, Yes: true}).Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), `"nope"`) {
+	if err := (&artifactsRmCmd{Names: []string{ref, "nope"}, Yes: true}).Run(t.Context(), g); err == nil ||
+		!strings.Contains(err.Error(), `"nope"`) {
 		t.Errorf("a name that is not there: %v", err)
 	}
 	if err := (&artifactsRmCmd{Session: "s1", Yes: true}).Run(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&artifactsGetCmd{Name: ref, Out: "-"}).Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), "no artifact") {
+	if err := (&artifactsGetCmd{Name: ref, Out: "-"}).Run(t.Context(), g); err == nil ||
+		!strings.Contains(err.Error(), "no artifact") {
 		t.Errorf("it is still there: %v", err)
 	}
 	if left, err := filepath.Glob("*"); err != nil || len(left) != 2 {
@@ -87,10 +91,12 @@ func TestArtifactsToRemoveAreChosen(t *testing.T) {
 	}{
 		"by name, a result too": {artifactsRmCmd{Names: []string{"main/s/t1/n"}}, "main/s/t1/n", 0, false},
 		"of a session":          {artifactsRmCmd{Session: "s"}, "main/s/t1/n/old.png main/s/uploads/new.csv", 1, false},
-		"with results":          {artifactsRmCmd{Agent: "main", Results: true}, "main/s/t1/n main/s/t1/n/old.png main/s/uploads/new.csv", 0, false},
-		"by age":                {artifactsRmCmd{OlderThan: time.Minute}, "main/s/t1/n/old.png", 1, false},
-		"by nothing":            {artifactsRmCmd{Results: true}, "", 0, true},
-		"by two things":         {artifactsRmCmd{Names: []string{"x"}, Session: "s"}, "", 0, true},
+		"with results": {
+			artifactsRmCmd{Agent: "main", Results: true}, "main/s/t1/n main/s/t1/n/old.png main/s/uploads/new.csv", 0, false,
+		},
+		"by age":        {artifactsRmCmd{OlderThan: time.Minute}, "main/s/t1/n/old.png", 1, false},
+		"by nothing":    {artifactsRmCmd{Results: true}, "", 0, true},
+		"by two things": {artifactsRmCmd{Names: []string{"x"}, Session: "s"}, "", 0, true},
 	} {
 		if err := x.rm.Validate(); (err != nil) != x.invalid {
 			t.Errorf("%s: %v", name, err)

@@ -102,7 +102,8 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	}
 	err = w.wait(ctx, items)
 	if errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn continues in session %s\n", a.Timeout, w.missing(c.fault(ctx)), ref.Session)
+		fmt.Fprintf(os.Stderr, "skandha: no answer within %s%s; the turn continues in session %s\n", a.Timeout,
+			w.missing(c.fault(ctx)), ref.Session)
 		return exitTimeout
 	}
 	if errors.Is(err, context.Canceled) {
@@ -167,7 +168,8 @@ func (w *waiter) missing(fault string) string {
 	case w.turn == "":
 		return ": no core has started on the input, or an earlier turn is still running (see skandha status)"
 	case w.plan == "":
-		return fmt.Sprintf(": no provider was available (see skandha status, and agents.%s.provider in the configuration)", w.ref.Agent)
+		return fmt.Sprintf(": no provider was available (see skandha status, and agents.%s.provider in the configuration)",
+			w.ref.Agent)
 	}
 	return ""
 }
@@ -355,7 +357,8 @@ func (w *waiter) result(e event.Event) {
 		_, _ = fmt.Fprintf(w.err, "%s· %s %s%s\n", s.dim, line(p.Tool, 100), resultSummary(p), s.off)
 		artifacts, leftOut := terminal.Artifacts(p.Result.Data)
 		for _, a := range artifacts {
-			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: %s artifacts get %s%s\n", s.dim, clean(a.Path), count(a.Bytes, "byte"), buildinfo.Command(), clean(a.Ref), s.off)
+			_, _ = fmt.Fprintf(w.err, "%s  %s, %s: %s artifacts get %s%s\n", s.dim, clean(a.Path), count(a.Bytes, "byte"),
+				buildinfo.Command(), clean(a.Ref), s.off)
 		}
 		for _, why := range leftOut {
 			_, _ = fmt.Fprintf(w.err, "%s  not kept: %s%s\n", s.dim, line(why, 500), s.off)
@@ -375,7 +378,8 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 		reason := ""
 		if !w.yes {
 			if q.SecurityWarning != nil && !w.json {
-				_, _ = fmt.Fprintf(w.err, "! %s requires approval: %s\n", line(q.ToolName, 100), line(q.SecurityWarning.Message, 500))
+				_, _ = fmt.Fprintf(w.err, "! %s requires approval: %s\n", line(q.ToolName, 100),
+					line(q.SecurityWarning.Message, 500))
 			}
 			reason = "no terminal to ask at; --yes approves"
 		}

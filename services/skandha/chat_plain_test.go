@@ -32,7 +32,8 @@ func TestTerminalIsPlainWhereItShouldBe(t *testing.T) {
 		s.mu.Lock()
 		raw := s.raw.String()
 		s.mu.Unlock()
-		if strings.Contains(raw, "\x1b[?") || strings.Contains(raw, "\x1b]") || name != "--plain" && strings.Contains(raw, "\x1b") {
+		if strings.Contains(raw, "\x1b[?") || strings.Contains(raw, "\x1b]") ||
+			name != "--plain" && strings.Contains(raw, "\x1b") {
 			t.Errorf("%s: %q", name, raw)
 		}
 	}
@@ -95,11 +96,22 @@ func TestChatIsPiped(t *testing.T) {
 	}{
 		{name: "answers", in: "hello\n/cancel\n\nbye", out: "echo: hello\nNothing was running.\necho: bye\n"},
 		{name: "leaves", in: "/quit\nhello\n", out: ""},
-		{name: "refuses what nobody can be asked about", in: `call kit:risky {"text":"x"}`, code: 3, err: "· kit:risky denied", out: "denied"},
+		{
+			name: "refuses what nobody can be asked about", in: `call kit:risky {"text":"x"}`, code: 3,
+			err: "· kit:risky denied", out: "denied",
+		},
 		{name: "approves", args: []string{"-y"}, in: `call kit:risky {"text":"x"}`, out: `"did x"`},
-		{name: "sends again what failed", in: "/retry\nfail internal\n/help\n/retry\n", code: 1, err: "nothing to retry: no turn has failed here\nskandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed"},
-		{name: "has nothing to send again of a turn that succeeded", in: "hello\n/retry\n", out: "echo: hello\n", err: "nothing to retry: no turn has failed here"},
-		{name: "fails", in: "fail internal\nhello\n", out: "echo: hello\n", code: 1, err: "the turn failed (provider_failed)"},
+		{
+			name: "sends again what failed", in: "/retry\nfail internal\n/help\n/retry\n", code: 1,
+			err: "nothing to retry: no turn has failed here\nskandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed",
+		},
+		{
+			name: "has nothing to send again of a turn that succeeded", in: "hello\n/retry\n", out: "echo: hello\n",
+			err: "nothing to retry: no turn has failed here",
+		},
+		{
+			name: "fails", in: "fail internal\nhello\n", out: "echo: hello\n", code: 1, err: "the turn failed (provider_failed)",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], append([]string{"chat", "--data", w.data, "-s", "pipe"}, c.args...)...)
@@ -111,7 +123,8 @@ func TestChatIsPiped(t *testing.T) {
 			if got := cmd.ProcessState.ExitCode(); got != c.code {
 				t.Errorf("exit code %d, want %d: %v", got, c.code, err)
 			}
-			if !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) || strings.Contains(stdout.String(), "\x1b") {
+			if !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.err) ||
+				strings.Contains(stdout.String(), "\x1b") {
 				t.Errorf("stdout %q, want %q\nstderr %q, want %q", stdout.String(), c.out, stderr.String(), c.err)
 			}
 		})

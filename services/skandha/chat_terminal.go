@@ -55,8 +55,10 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		return err
 	}
 	cfg := terminal.Config{
-		Client: sessionClient{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about, Hints: page(ctx, conn), Logs: logs,
-		History: filepath.Join(g.Data, "chat_history"), Yes: c.Yes, NoColour: os.Getenv("NO_COLOR") != "", Now: time.Now, NewID: client.NewID,
+		Client: sessionClient{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about,
+		Hints: page(ctx, conn), Logs: logs,
+		History: filepath.Join(g.Data, "chat_history"), Yes: c.Yes, NoColour: os.Getenv("NO_COLOR") != "", Now: time.Now,
+		NewID: client.NewID,
 		Where: g.where(),
 	}
 	if conn.own != nil {
@@ -100,7 +102,9 @@ const pastTurns = 3
 
 // earlier reads the session's latest turns up to a commit: past turns have ended, open
 // holds the items of the running one.
-func earlier(ctx context.Context, conn *connection, ref subject.Ref, upTo uint64) (past []terminal.Past, open []follow.Item, err error) {
+func earlier(
+	ctx context.Context, conn *connection, ref subject.Ref, upTo uint64,
+) (past []terminal.Past, open []follow.Item, err error) {
 	turns, err := history.Last(ctx, conn.Bus, ref, pastTurns+1)
 	if err != nil && !errors.Is(err, history.ErrNoTurn) {
 		return nil, nil, err

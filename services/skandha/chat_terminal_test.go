@@ -69,7 +69,8 @@ func TestTerminalStreamsAnAnswer(t *testing.T) {
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(strings.Join(strings.Fields(s.all()), " "), "To continue: skandha chat -a main -s talk --data "+w.data) {
+	if !strings.Contains(strings.Join(strings.Fields(s.all()), " "),
+		"To continue: skandha chat -a main -s talk --data "+w.data) {
 		t.Errorf("it does not say how to go on:\n%s", s)
 	}
 }
@@ -305,7 +306,8 @@ func TestTerminalIsResized(t *testing.T) {
 	for _, size := range [][2]int{{40, 24}, {40, 12}, {80, 24}, {60, 10}, {100, 30}, {80, 24}} {
 		s.resize(size[0], size[1])
 		s.until("one prompt of the new width", func(screen string) bool {
-			return strings.Count(screen, "╭─") == 1 && strings.Count(screen, "╰") == 1 && strings.Count(screen, "waiting for your answer") == 1 &&
+			return strings.Count(screen, "╭─") == 1 && strings.Count(screen, "╰") == 1 &&
+				strings.Count(screen, "waiting for your answer") == 1 &&
 				strings.Contains(screen, "╭─ approval "+strings.Repeat("─", 3)) && len([]rune(lineWith(screen, "╭─"))) == size[0]-1
 		})
 	}
@@ -363,7 +365,9 @@ func TestTerminalIsNotSpokenToByStrangers(t *testing.T) {
 	s.mu.Lock()
 	raw := bytes.Clone(s.raw.Bytes())
 	s.mu.Unlock()
-	for _, bad := range []string{"\x1b]52", "\x1b]8;", "\x1b]0;", "pwned\x07", "\x1b[13;37H", "\x1b[2J", "\u009b", "\x1bc", "\u202e"} {
+	for _, bad := range []string{
+		"\x1b]52", "\x1b]8;", "\x1b]0;", "pwned\x07", "\x1b[13;37H", "\x1b[2J", "\u009b", "\x1bc", "\u202e",
+	} {
 		if i := bytes.Index(raw, []byte(bad)); i >= 0 {
 			t.Errorf("%q reached the terminal: %q", bad, raw[max(i-40, 0):min(i+40, len(raw))])
 		}

@@ -49,7 +49,8 @@ func TestABusThatIsAwayIsSaidWithWhatToDo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err = (&globals{NATS: "nats://t0ken@" + free.Addr().String(), Log: "error"}).connect(ctx)
-	if err == nil || !strings.Contains(err.Error(), free.Addr().String()) || !strings.Contains(err.Error(), "start the system (skandha up") || strings.Contains(err.Error(), "t0ken") {
+	if err == nil || !strings.Contains(err.Error(), free.Addr().String()) ||
+		!strings.Contains(err.Error(), "start the system (skandha up") || strings.Contains(err.Error(), "t0ken") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,7 +25,8 @@ func TestDocsPrintsPages(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, page.String())
 		}
 	}
-	if err := (docsCmd{Page: "plugin"}).print(&page); err == nil || !strings.Contains(err.Error(), "did you mean plugins?") {
+	if err := (docsCmd{Page: "plugin"}).print(&page); err == nil ||
+		!strings.Contains(err.Error(), "did you mean plugins?") {
 		t.Errorf("a misspelt page: %v", err)
 	}
 }

@@ -45,7 +45,8 @@ func (doctorCmd) Run(ctx context.Context, g *globals) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	s := stylesFor(os.Stdout)
-	fmt.Printf("Skandha %s, %s, %s/%s, %d CPUs\n\n", buildinfo.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	fmt.Printf("Skandha %s, %s, %s/%s, %d CPUs\n\n", buildinfo.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		runtime.NumCPU())
 	bad := false
 	for _, f := range g.findings(ctx) {
 		mark := s.green + "ok  " + s.off
@@ -77,7 +78,9 @@ func (g *globals) findings(ctx context.Context) []finding {
 	if g.NATS == "" { // otherwise the sandbox is on the machines of that system's tool runners
 		out = append(out, g.sandboxFindings(ctx)...)
 	}
-	return append(out, program("redis-server", "Redis for a deployed system", "apt-get install redis-server, or use the docker-compose file"),
+	return append(out,
+		program("redis-server", "Redis for a deployed system",
+			"apt-get install redis-server, or use the docker-compose file"),
 		docker(), program("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),
 		program("python3", "Python for plugins in Python", "apt-get install python3"))
 }
@@ -154,12 +157,15 @@ func (g *globals) configFinding() finding {
 
 func (g *globals) busFinding(ctx context.Context) finding {
 	if g.NATS == "" {
-		return finding{ok: true, what: "bus: embedded NATS", advice: "use --nats URL (or SKANDHA_NATS) for a bus that runs elsewhere"}
+		return finding{
+			ok: true, what: "bus: embedded NATS", advice: "use --nats URL (or SKANDHA_NATS) for a bus that runs elsewhere",
+		}
 	}
 	f := finding{need: true, what: "bus " + telemetry.Redact(g.NATS)}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	b, err := bus.Connect(ctx, bus.Config{URL: g.NATS, Token: g.Token, CredsFile: g.Creds, Name: "doctor", Logger: g.logger()})
+	b, err := bus.Connect(ctx,
+		bus.Config{URL: g.NATS, Token: g.Token, CredsFile: g.Creds, Name: "doctor", Logger: g.logger()})
 	if err != nil {
 		f.advice = err.Error()
 		return f
@@ -261,7 +267,8 @@ func faultFindings(st coreapi.Status) (out []finding) {
 func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) finding {
 	var r tool.Result
 	var st toolrunner.Status
-	err := ask(ctx, g, coreapi.VerbCall, tool.InternalCall{Agent: agent, Session: "doctor", Caller: "doctor", Tool: "status:query"}, &r)
+	err := ask(ctx, g, coreapi.VerbCall,
+		tool.InternalCall{Agent: agent, Session: "doctor", Caller: "doctor", Tool: "status:query"}, &r)
 	switch {
 	case err == nil && r.Error != nil:
 		err = r.Error
@@ -271,13 +278,19 @@ func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) findin
 	if err != nil {
 		return finding{what: "tool runner: status:query failed", advice: err.Error()}
 	}
-	return finding{ok: true, what: fmt.Sprintf("tool runner %s: %s, %d of %d slots busy", st.Instance, count(len(st.Tools), "tool"), st.Running, st.Slots)}
+	return finding{
+		ok: true,
+		what: fmt.Sprintf("tool runner %s: %s, %d of %d slots busy", st.Instance, count(len(st.Tools), "tool"), st.Running,
+			st.Slots),
+	}
 }
 
 func (g *globals) storeFinding(ctx context.Context) finding {
 	where := os.Getenv("SKANDHA_STORE")
 	if where == "" {
-		return finding{ok: true, what: "view: SQLite in the data directory", advice: "set SKANDHA_STORE=redis://… to keep it in Redis"}
+		return finding{
+			ok: true, what: "view: SQLite in the data directory", advice: "set SKANDHA_STORE=redis://… to keep it in Redis",
+		}
 	}
 	f := finding{need: true, what: "view in " + telemetry.Redact(where)}
 	st, err := open.Store(ctx, where, g.logger())
@@ -302,7 +315,9 @@ func program(name, what, advice string) finding {
 }
 
 func docker() finding {
-	f := finding{what: "Docker engine: not reachable", advice: "only needed for containers; install docker.io and start dockerd"}
+	f := finding{
+		what: "Docker engine: not reachable", advice: "only needed for containers; install docker.io and start dockerd",
+	}
 	var d net.Dialer
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -39,7 +39,8 @@ func describeSandbox(r driver.Report, l driver.Limits) []finding {
 	out := []finding{
 		{ok: true, what: fmt.Sprintf("sandbox: %s (%s), Python %s", r.Driver, r.Version, r.Python), advice: isolation},
 		{ok: true, what: "sandbox limits: " + strings.Join(r.Enforced, ", "), advice: fmt.Sprintf(
-			"each sandbox has %d MiB of memory, %g CPUs, %d processes, %d MiB for files", l.Memory>>20, l.CPUs, l.PIDs, l.Workspace>>20)},
+			"each sandbox has %d MiB of memory, %g CPUs, %d processes, %d MiB for files", l.Memory>>20, l.CPUs, l.PIDs,
+			l.Workspace>>20)},
 	}
 	for _, m := range r.Missing {
 		out = append(out, finding{what: "sandbox does not enforce " + m})

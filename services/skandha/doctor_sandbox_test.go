@@ -20,7 +20,10 @@ func TestTheDoctorSaysHowWellASandboxIsolates(t *testing.T) {
 			t.Errorf("%s is needed", f.what)
 		}
 	}
-	for _, want := range []string{"bwrap (bubblewrap 0.8.0), Python 3.11.2", "namespaces", "limits: pids", "1024 MiB", "not enforce memory: there is no cgroup"} {
+	for _, want := range []string{
+		"bwrap (bubblewrap 0.8.0), Python 3.11.2", "namespaces", "limits: pids", "1024 MiB",
+		"not enforce memory: there is no cgroup",
+	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, all.String())
 		}
@@ -35,7 +38,8 @@ func TestTheDoctorSaysHowWellASandboxIsolates(t *testing.T) {
 
 func TestTheDoctorSaysWhatToDoWithoutASandbox(t *testing.T) {
 	g := &globals{Sandbox: selection.Flags{Driver: selection.None}}
-	if got := g.sandboxFindings(t.Context()); len(got) != 1 || got[0].ok || !strings.Contains(got[0].advice, "configuration disables") {
+	if got := g.sandboxFindings(t.Context()); len(got) != 1 || got[0].ok ||
+		!strings.Contains(got[0].advice, "configuration disables") {
 		t.Errorf("got %+v", got)
 	}
 	g.NoSandbox = true

@@ -21,7 +21,9 @@ func (g *globals) uiFinding(ctx context.Context) finding {
 		return g.runningUIFinding(ctx)
 	}
 	if g.UI == "off" {
-		return finding{ok: true, what: "page: off", advice: "set --ui " + uibridge.DefaultListen + " (or SKANDHA_UI) to serve it"}
+		return finding{
+			ok: true, what: "page: off", advice: "set --ui " + uibridge.DefaultListen + " (or SKANDHA_UI) to serve it",
+		}
 	}
 	f := finding{need: true, what: "page"}
 	cfg, err := system.UI{Listen: g.UI}.Flags(g.Config).Config()
@@ -86,7 +88,8 @@ func (g *globals) runningUIFinding(ctx context.Context) finding {
 	st, err := c.pageStatus(ctx)
 	switch {
 	case errors.Is(err, system.ErrNoUI):
-		f.what, f.advice = "page: the running system has none", "restart it with --ui "+uibridge.DefaultListen+", or start skandha-uibridge as well"
+		f.what, f.advice = "page: the running system has none", "restart it with --ui "+uibridge.DefaultListen+
+			", or start skandha-uibridge as well"
 	case err != nil:
 		f.advice = err.Error()
 	default:

@@ -17,7 +17,8 @@ func TestExportLineIsReadByAShellAsItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), "sh", "-c", line+"; printf '%s %s' \"$SKANDHA_NATS\" \"$SKANDHA_DATA\"").CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "sh", "-c",
+			line+"; printf '%s %s' \"$SKANDHA_NATS\" \"$SKANDHA_DATA\"").CombinedOutput()
 		if err != nil || string(out) != c.want+" "+c.data {
 			t.Errorf("%s: a shell reads %q, %v, want %q", line, out, err, c.want)
 		}

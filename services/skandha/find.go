@@ -116,7 +116,8 @@ func (g *globals) find(command string) {
 		if len(runs) > 0 {
 			g.Data = runs[0]
 			for _, other := range runs[1:] {
-				fmt.Fprintf(os.Stderr, "skandha: using the system on %s; another runs on %s; for that one add --data %[2]s\n", runs[0], shellQuote(other))
+				fmt.Fprintf(os.Stderr, "skandha: using the system on %s; another runs on %s; for that one add --data %[2]s\n",
+					runs[0], shellQuote(other))
 			}
 			break
 		}

@@ -25,7 +25,8 @@ func runIn(t *testing.T, dir string, env []string, args ...string) (out string, 
 
 func TestCommandsThatLookStartNothing(t *testing.T) {
 	for _, line := range []string{
-		"status", "sessions", "sessions show x", "tail", "tools", "plugins", "plugins order", "hooks", "artifacts", "ui", "env",
+		"status", "sessions", "sessions show x", "tail", "tools", "plugins", "plugins order", "hooks", "artifacts", "ui",
+		"env",
 	} {
 		dir := t.TempDir()
 		out, code, home := runIn(t, dir, nil, strings.Fields(line)...)
@@ -79,16 +80,24 @@ func TestTheSystemIsFound(t *testing.T) {
 	}{
 		"in the working directory": {nil, []string{"status"}, "agents [main]", 0},
 		"here and on the default directory": {
-			[]string{"XDG_DATA_HOME=" + share}, []string{"status"}, "another runs on " + share + "/skandha; for that one add --data", 0,
+			[]string{"XDG_DATA_HOME=" + share},
+			[]string{"status"},
+			"another runs on " + share + "/skandha; for that one add --data", 0,
 		},
-		"a flag wins over SKANDHA_NATS": {[]string{"SKANDHA_NATS=" + away}, []string{"status", "--data", data}, "agents [main]", 0},
+		"a flag wins over SKANDHA_NATS": {
+			[]string{"SKANDHA_NATS=" + away}, []string{"status", "--data", data}, "agents [main]", 0,
+		},
 		"a directory of the environment on which one runs": {
 			[]string{"SKANDHA_NATS=" + away, "SKANDHA_DATA=" + data}, []string{"status"}, "agents [main]", 0,
 		},
-		"one runs elsewhere":           {nil, []string{"status", "--data", other}, "one runs on .data; add --data .data", 1},
-		"an unknown agent":             {nil, []string{"ask", "-a", "nobody", "hello"}, "unknown agent nobody; the agents are main", 1},
-		"a flag for a separate system": {nil, []string{"ask", "--provider", "offline", "hello"}, "--provider: only for a system that this command starts", 1},
-		"a time limit":                 {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
+		"one runs elsewhere": {nil, []string{"status", "--data", other}, "one runs on .data; add --data .data", 1},
+		"an unknown agent": {
+			nil, []string{"ask", "-a", "nobody", "hello"}, "unknown agent nobody; the agents are main", 1,
+		},
+		"a flag for a separate system": {
+			nil, []string{"ask", "--provider", "offline", "hello"}, "--provider: only for a system that this command starts", 1,
+		},
+		"a time limit": {nil, []string{"ask", "--timeout", "1ms", "hello"}, "no answer within 1ms", 4},
 		"the bus is away": {
 			[]string{"SKANDHA_NATS=" + away}, []string{"ask", "--timeout", "100ms", "hello"}, "nats://xxxxx@127.0.0.1:1", 4,
 		},
@@ -96,7 +105,9 @@ func TestTheSystemIsFound(t *testing.T) {
 		"up takes the default directory": {
 			[]string{"XDG_DATA_HOME=" + share}, []string{"up"}, "join it with: skandha chat --data " + share + "/skandha", 1,
 		},
-		"up ignores SKANDHA_NATS":   {[]string{"SKANDHA_NATS=" + away}, []string{"up", "--data", data}, "join it with: skandha chat --data " + data, 1},
+		"up ignores SKANDHA_NATS": {
+			[]string{"SKANDHA_NATS=" + away}, []string{"up", "--data", data}, "join it with: skandha chat --data " + data, 1,
+		},
 		"a bus that is not for up":  {nil, []string{"up", "--nats", away}, "--listen HOST:PORT", 1},
 		"an address with the token": {nil, []string{"up", "--data", other, "--listen", away}, "nats://xxxxx@127.0.0.1:1", 1},
 	} {
@@ -128,7 +139,8 @@ func TestDataAmongTheConfigurationIsStillFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _, _ = runIn(t, t.TempDir(), []string{"XDG_CONFIG_HOME=" + filepath.Dir(old), "XDG_DATA_HOME=" + home}, "status")
-	if strings.Contains(out, "the data is in") || !strings.Contains(out, "no system runs on "+filepath.Join(home, "skandha")) {
+	if strings.Contains(out, "the data is in") ||
+		!strings.Contains(out, "no system runs on "+filepath.Join(home, "skandha")) {
 		t.Errorf("%s", out)
 	}
 }
@@ -155,7 +167,8 @@ func TestADataDirectoryAtRestIsFound(t *testing.T) {
 	if err := os.MkdirAll(below, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, code, _ := runIn(t, below, nil, "status"); code != 1 || !strings.Contains(out, "no system runs on ../../.data;") {
+	if out, code, _ := runIn(t, below, nil, "status"); code != 1 ||
+		!strings.Contains(out, "no system runs on ../../.data;") {
 		t.Errorf("from below: exit code %d\n%s", code, out)
 	}
 	out, code, _ := runIn(t, dir, nil, "ask", "what is 2+3?")

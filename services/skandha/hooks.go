@@ -51,7 +51,8 @@ func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 			if h.Judge {
 				mode = "judge"
 			}
-			_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", line(string(h.Plugin), 24), mode, short(time.Duration(h.DeadlineMS)*time.Millisecond),
+			_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", line(string(h.Plugin), 24), mode,
+				short(time.Duration(h.DeadlineMS)*time.Millisecond),
 				h.OnError, h.OnSilence, h.Asked, h.Failed, latency(h, h.P50US), latency(h, h.P99US))
 			if h.Unasked != "" {
 				remarks = append(remarks, fmt.Sprintf("%s: %s is not asked: %s", p.Point, h.Plugin, line(h.Unasked, 200)))
@@ -65,7 +66,8 @@ func printHooks(out io.Writer, info coreapi.HooksInfo) error {
 		return err
 	}
 	if !anybody {
-		remarks = append(remarks, "No plugin has a hook. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
+		remarks = append(remarks,
+			"No plugin has a hook. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
 	}
 	for l := range strings.Lines(table.String()) {
 		_, _ = fmt.Fprintln(out, strings.TrimRight(l, " \n")) // a point has fewer cells than a plugin
@@ -174,7 +176,8 @@ func printOrder(out io.Writer, st styles, order []placed, at string) {
 		}
 	}
 	if at != "" && hook.Point(at).DefaultMode() == hook.Parallel {
-		_, _ = fmt.Fprintf(out, "%s asks all plugins at once unless configured otherwise; their answers are combined in this order.\n", at)
+		_, _ = fmt.Fprintf(out,
+			"%s asks all plugins at once unless configured otherwise; their answers are combined in this order.\n", at)
 	}
 }
 
@@ -210,13 +213,15 @@ func printVerdicts(out io.Writer, st styles, indent string, at time.Time, sessio
 		case v.Reason != "":
 			what += ": " + line(v.Reason, 120)
 		}
-		_, _ = fmt.Fprintf(out, "%s%s%s%s%s %s%-22s%s %s\n", indent, st.dim, at.Local().Format("15:04:05.000"), session, st.off,
+		_, _ = fmt.Fprintf(out, "%s%s%s%s%s %s%-22s%s %s\n", indent, st.dim, at.Local().Format("15:04:05.000"), session,
+			st.off,
 			colour, "hook."+string(v.Point), st.off, what)
 	}
 }
 
 // commitLine formats the header of a commit.
 func commitLine(st styles, seq uint64, h event.Header) string {
-	return fmt.Sprintf("%s%8d %s%s commit after %d, by %s%s, driver %d, digest %s", st.dim, seq, h.Now.Local().Format("15:04:05.000"), st.off,
+	return fmt.Sprintf("%s%8d %s%s commit after %d, by %s%s, driver %d, digest %s", st.dim, seq,
+		h.Now.Local().Format("15:04:05.000"), st.off,
 		h.Prev, h.Trigger.Kind, triggerOf(h.Trigger), h.Driver, h.Digest)
 }

@@ -46,7 +46,8 @@ func (t *toolsCmd) Run(ctx context.Context, g *globals) error {
 		if i.Internal && !t.All {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", clean(i.Name), orElse(i.Plugin, "–"), succeeded(i), meanLatency(i),
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", clean(i.Name), orElse(i.Plugin, "–"), succeeded(i),
+			meanLatency(i),
 			orElse(string(i.Risk), "low"), map[bool]string{true: "safe", false: "never"}[i.Idempotent], describe(i))
 	}
 	return w.Flush()
@@ -132,7 +133,8 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	if s.JSON {
 		return printJSON(os.Stdout, st, true)
 	}
-	fmt.Printf("core %s, version %s, %s, agents %v\n", st.Instance, st.Version, count(st.Open+len(st.Awaiting), "open session"), st.Agents)
+	fmt.Printf("core %s, version %s, %s, agents %v\n", st.Instance, st.Version,
+		count(st.Open+len(st.Awaiting), "open session"), st.Agents)
 	if len(st.Awaiting) > 0 {
 		fmt.Printf("%s for confirmation: %s\n", waits(len(st.Awaiting)), refs(st.Awaiting))
 	}
@@ -167,7 +169,8 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 			}
 			offers = strings.Join(names, ", ")
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Instance, e.Service, line(e.Host, 30), busy, slots, line(offers, 40), ago(e.Started))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Instance, e.Service, line(e.Host, 30), busy, slots,
+			line(offers, 40), ago(e.Started))
 	}
 	return w.Flush()
 }
@@ -328,7 +331,8 @@ func printMessage(w io.Writer, st styles, seq uint64, subj string, at time.Time,
 	if c, err := subject.ParseCause(subj); err == nil {
 		what = fmt.Sprintf("← %s by %s", c.Kind, c.Writer)
 	}
-	_, _ = fmt.Fprintf(w, "%s%8d %s%s %s%-22s%s %s\n", st.dim, seq, at.Local().Format("15:04:05.000"), st.off, st.bold, what, st.off, line(string(data), 100))
+	_, _ = fmt.Fprintf(w, "%s%8d %s%s %s%-22s%s %s\n", st.dim, seq, at.Local().Format("15:04:05.000"), st.off, st.bold,
+		what, st.off, line(string(data), 100))
 }
 
 func marshalIndent(v any) string {

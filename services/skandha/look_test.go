@@ -63,12 +63,15 @@ func TestPluginsShowWhatIsRequiredAndMissing(t *testing.T) {
 	}
 	upOn(t, data, "--ui", "off", "--config", config)
 	out, all, err := says(t, "plugins", "--data", data)
-	if err != nil || !strings.Contains(out, "no-secrets is not asked at before_act: it is required but not registered; all calls there are denied") {
+	if err != nil ||
+		!strings.Contains(out,
+			"no-secrets is not asked at before_act: it is required but not registered; all calls there are denied") {
 		t.Errorf("%v\n%s", err, all)
 	}
 	for at, has := range map[string]bool{"before_act": true, "before_plan": false} {
 		out, _, err := says(t, "plugins", "order", at, "--data", data)
-		if err != nil || strings.Contains(out, "! no-secrets is not asked at before_act: it is required but not registered") != has {
+		if err != nil ||
+			strings.Contains(out, "! no-secrets is not asked at before_act: it is required but not registered") != has {
 			t.Errorf("%s: %v\n%s", at, err, out)
 		}
 	}

@@ -83,7 +83,8 @@ func printMissing(out io.Writer, hooks coreapi.HooksInfo, at hook.Point) error {
 			if h.OnSilence == hook.Deny {
 				effect = "all calls there are denied"
 			}
-			if _, err := fmt.Fprintf(out, "! %s is not asked at %s: %s; %s\n", h.Plugin, p.Point, line(h.Unasked, 200), effect); err != nil {
+			if _, err := fmt.Fprintf(out, "! %s is not asked at %s: %s; %s\n", h.Plugin, p.Point, line(h.Unasked, 200),
+				effect); err != nil {
 				return err
 			}
 		}
@@ -117,7 +118,8 @@ func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err e
 
 func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "No plugins. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
+		_, err := fmt.Fprintln(out,
+			"No plugins. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -128,7 +130,8 @@ func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 	}
 	width := 80 - longest - len("  0.3.1-beta.2  suspended  REPLICAS  ") // what is left for the declarations
 	for _, p := range list {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Name, line(p.Version, 12), p.State, len(p.Instances), line(declares(p), max(width, 16)))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Name, line(p.Version, 12), p.State, len(p.Instances),
+			line(declares(p), max(width, 16)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -284,7 +287,8 @@ type pluginsSuspendCmd struct {
 
 // Run implements the command.
 func (s *pluginsSuspendCmd) Run(ctx context.Context, g *globals) error {
-	return operate(ctx, g, s.JSON, registry.PluginRequest{Op: registry.OpSuspend, Plugin: subject.Plugin(s.Name), Reason: s.Reason})
+	return operate(ctx, g, s.JSON,
+		registry.PluginRequest{Op: registry.OpSuspend, Plugin: subject.Plugin(s.Name), Reason: s.Reason})
 }
 
 type pluginsResumeCmd struct {
@@ -306,11 +310,13 @@ type pluginsUnloadCmd struct {
 
 // Run implements the command.
 func (u *pluginsUnloadCmd) Run(ctx context.Context, g *globals) error {
-	return operate(ctx, g, u.JSON, registry.PluginRequest{Op: registry.OpUnload, Plugin: subject.Plugin(u.Name), Force: u.Force, Reason: u.Reason})
+	return operate(ctx, g, u.JSON,
+		registry.PluginRequest{Op: registry.OpUnload, Plugin: subject.Plugin(u.Name), Force: u.Force, Reason: u.Reason})
 }
 
 func unregistered(name string) error {
-	return fmt.Errorf("no plugin %s is registered or was recently; %s plugins lists them", line(name, 80), buildinfo.Command())
+	return fmt.Errorf("no plugin %s is registered or was recently; %s plugins lists them", line(name, 80),
+		buildinfo.Command())
 }
 
 // operate asks core to change a plugin's state, and shows the new state.

@@ -21,17 +21,21 @@ func some() []registry.PluginInfo {
 	long := time.Now().Add(-9*time.Hour - 30*time.Minute)
 	return []registry.PluginInfo{
 		{
-			Name: "no-secrets", Version: "1.0.0", Description: "Keeps secrets.\x1b[31m", Hash: "0123456789abcdef", State: plugin.Active,
+			Name: "no-secrets", Version: "1.0.0", Description: "Keeps secrets.\x1b[31m", Hash: "0123456789abcdef",
+			State:      plugin.Active,
 			Registered: long, Priority: 5,
 			Instances: []view.Lease{{Instance: "py-1", Since: long}, {Instance: "py-2", Since: long, Draining: true}},
 			Hooks:     []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 500}, {Point: hook.AfterSense, OnError: hook.Deny}},
 		},
 		{
-			Name: "house", Version: "0.3.1-beta.2+linux", Hash: "0123456789abcdef", State: plugin.Waiting, Reason: "plugin gate is not registered",
+			Name: "house", Version: "0.3.1-beta.2+linux", Hash: "0123456789abcdef", State: plugin.Waiting,
+			Reason:     "plugin gate is not registered",
 			Registered: long, Dependencies: []subject.Plugin{"gate"}, RunAfter: []subject.Plugin{"no-secrets"},
-			Hooks: []plugin.Hook{{Point: hook.BeforeAct}}, Tools: []tool.Spec{{Name: "house:rooms", Description: "Lists the rooms of a floor."}},
-			Storage: &plugin.Storage{Verbs: []plugin.StorageVerb{plugin.Put, plugin.Get}}, Listeners: []plugin.Listener{{Name: "bell"}},
-			Guides: []string{"butler"}, Why: []string{"after no-secrets: run_after of house names no-secrets"},
+			Hooks:     []plugin.Hook{{Point: hook.BeforeAct}},
+			Tools:     []tool.Spec{{Name: "house:rooms", Description: "Lists the rooms of a floor."}},
+			Storage:   &plugin.Storage{Verbs: []plugin.StorageVerb{plugin.Put, plugin.Get}},
+			Listeners: []plugin.Listener{{Name: "bell"}},
+			Guides:    []string{"butler"}, Why: []string{"after no-secrets: run_after of house names no-secrets"},
 		},
 		{Name: "old", Version: "1.0.0", Hash: "00", State: plugin.Gone},
 	}
@@ -149,8 +153,14 @@ func TestHooksAreShown(t *testing.T) {
 	err := printHooks(&out, coreapi.HooksInfo{Instance: "core-1", Points: []coreapi.PointInfo{
 		{Point: hook.BeforePlan, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []coreapi.HookInfo{}},
 		{Point: hook.BeforeAct, Mode: hook.Chain, BudgetMS: 10_000, Plugins: []coreapi.HookInfo{
-			{Plugin: "no-secrets", Mode: hook.Chain, OnError: hook.Deny, OnSilence: hook.Allow, DeadlineMS: 500, Asked: 12345, Failed: 2, P50US: 420, P99US: 61_000, LastError: "no answer"},
-			{Plugin: "house", Mode: hook.Chain, OnError: hook.Deny, OnSilence: hook.Deny, Judge: true, DeadlineMS: 2000, Unasked: "it is suspended by operator: x"},
+			{
+				Plugin: "no-secrets", Mode: hook.Chain, OnError: hook.Deny, OnSilence: hook.Allow, DeadlineMS: 500, Asked: 12345,
+				Failed: 2, P50US: 420, P99US: 61_000, LastError: "no answer",
+			},
+			{
+				Plugin: "house", Mode: hook.Chain, OnError: hook.Deny, OnSilence: hook.Deny, Judge: true, DeadlineMS: 2000,
+				Unasked: "it is suspended by operator: x",
+			},
 		}},
 	}})
 	if err != nil {
@@ -182,7 +192,9 @@ func TestVerdictsOfACommitAreShown(t *testing.T) {
 func TestAReportFitsATerminal(t *testing.T) {
 	var out strings.Builder
 	for _, r := range []conformance.Result{
-		{Check: "registers", What: "sends its manifest to the registry", Status: conformance.Passed, Notes: []string{"quiet"}},
+		{
+			Check: "registers", What: "sends its manifest to the registry", Status: conformance.Passed, Notes: []string{"quiet"},
+		},
 		{Check: "tool/house:rooms/answers", What: "fitting arguments have a valid result in time", Status: conformance.Failed, Findings: []conformance.Finding{{
 			Expected: "a result by schemas/tool/answer.json",
 			Seen:     `{"rooms": ["hall"]}, called with {"floor": 1}: /: missing property 'success'` + "\x1b[2J",
@@ -192,7 +204,10 @@ func TestAReportFitsATerminal(t *testing.T) {
 	} {
 		printResult(&out, styles{}, r, false)
 	}
-	printReport(&out, styles{}, &conformance.Report{Plugin: "house", Version: "1.0.0", Passed: 1, Failed: 1, Skipped: 1, TookMS: 9870, Output: "hello\n"}, false)
+	printReport(&out, styles{},
+		&conformance.Report{
+			Plugin: "house", Version: "1.0.0", Passed: 1, Failed: 1, Skipped: 1, TookMS: 9870, Output: "hello\n",
+		}, false)
 	equal(t, out.String(), `
 ok    registers                  sends its manifest to the registry
 FAIL  tool/house:rooms/answers   fitting arguments have a valid result in time
@@ -211,7 +226,9 @@ house 1.0.0 failed: 1 checks passed, 1 failed, 1 skipped, in 9.9 s`)
 }
 
 func TestExamplesOfCallsAreRead(t *testing.T) {
-	o, err := (&pluginsTestCmd{Command: []string{"--", "./house"}, Call: []string{`a:b={"x":"y=z"}`, `a:b={}`}}).options(&globals{Log: "warn"})
+	o, err := (&pluginsTestCmd{
+		Command: []string{"--", "./house"}, Call: []string{`a:b={"x":"y=z"}`, `a:b={}`},
+	}).options(&globals{Log: "warn"})
 	if err != nil || len(o.Calls["a:b"]) != 2 || string(o.Calls["a:b"][0]) != `{"x":"y=z"}` || o.Command[0] != "./house" {
 		t.Errorf("%v, %+v", err, o)
 	}

@@ -73,7 +73,8 @@ func nextSteps(lang string) [][2]string {
 // shellQuote quotes a path as one word of a shell command.
 func shellQuote(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool {
-		return r != '/' && r != '.' && r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		return r != '/' && r != '.' && r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') &&
+			(r < 'a' || r > 'z')
 	}) < 0 && s != "" {
 		return s
 	}
@@ -210,7 +211,8 @@ func printResult(out io.Writer, st styles, r conformance.Result, verbose bool) {
 
 func printReport(out io.Writer, st styles, r *conformance.Report, verbose bool) {
 	if r.Output != "" && !verbose {
-		_, _ = fmt.Fprintf(out, "\nLast output of the plugin:\n%s%s%s\n", st.dim, clean(strings.TrimRight(r.Output, "\n")), st.off)
+		_, _ = fmt.Fprintf(out, "\nLast output of the plugin:\n%s%s%s\n", st.dim, clean(strings.TrimRight(r.Output, "\n")),
+			st.off)
 	}
 	verdict := st.green + "passed" + st.off
 	if !r.OK() {
@@ -220,7 +222,8 @@ func printReport(out io.Writer, st styles, r *conformance.Report, verbose bool) 
 	if r.Version != "" {
 		name += " " + clean(r.Version)
 	}
-	_, _ = fmt.Fprintf(out, "\n%s %s: %d checks passed, %d failed, %d skipped, in %.1f s\n", name, verdict, r.Passed, r.Failed, r.Skipped, float64(r.TookMS)/1e3)
+	_, _ = fmt.Fprintf(out, "\n%s %s: %d checks passed, %d failed, %d skipped, in %.1f s\n", name, verdict, r.Passed,
+		r.Failed, r.Skipped, float64(r.TookMS)/1e3)
 }
 
 // prefixed writes each line after a prefix, without sequences that would move the cursor.

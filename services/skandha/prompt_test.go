@@ -30,7 +30,8 @@ func TestAPlainPromptEndsWhenOthersHaveDecided(t *testing.T) {
 	} {
 		s.keys(`call kit:risky {"text":"`+c.text+`"}`, enter)
 		s.await(`"text": "`+c.text+`"`, "Approve? [y/N")
-		if err := w.c.Confirm(t.Context(), w.ref("both"), awaitEvent[event.ToolCallRequest](t, items), c.approved, map[bool]string{false: "not today"}[c.approved]); err != nil {
+		if err := w.c.Confirm(t.Context(), w.ref("both"), awaitEvent[event.ToolCallRequest](t, items), c.approved,
+			map[bool]string{false: "not today"}[c.approved]); err != nil {
 			t.Fatal(err)
 		}
 		s.await(c.want...)

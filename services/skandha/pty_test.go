@@ -108,7 +108,8 @@ func (w *world) plug(answer func() (any, error)) {
 	once := sync.OnceFunc(func() { close(active) })
 	go func() {
 		done <- plugin.Serve(ctx, plugin.Manifest{Name: "kit", Version: "1.0.0"}, plugin.Handlers{
-			plugin.Tool("kit:risky", "Does what cannot be undone.", func(_ context.Context, a args) (string, error) { return "did " + a.Text, nil }, risky),
+			plugin.Tool("kit:risky", "Does what cannot be undone.",
+				func(_ context.Context, a args) (string, error) { return "did " + a.Text, nil }, risky),
 			plugin.Tool("kit:answer", "Answers.", func(context.Context, args) (any, error) { return answer() }),
 		}, plugin.WithBus(b), plugin.OnState(func(s plugin.LeaseState, _ string) {
 			if s == plugin.Active {

@@ -13,7 +13,8 @@ import (
 func TestSessionsRepair(t *testing.T) {
 	data := t.TempDir()
 	ctx := natstest.Context(t)
-	sys, err := system.Start(ctx, system.Config{Data: data, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler)})
+	sys, err := system.Start(ctx,
+		system.Config{Data: data, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func TestSessionsRepair(t *testing.T) {
 	if err != nil || !report.Damaged || report.Locked || len(report.Gaps) != 1 {
 		t.Fatalf("before core has seen it: %+v, %v", report, err)
 	}
-	if err := (&sessionsRebuildCmd{Session: "s1", Agent: "main"}).Run(ctx, g); err == nil || !strings.Contains(err.Error(), "skandha sessions repair s1") {
+	if err := (&sessionsRebuildCmd{Session: "s1", Agent: "main"}).Run(ctx, g); err == nil ||
+		!strings.Contains(err.Error(), "skandha sessions repair s1") {
 		t.Errorf("rebuild: %v", err)
 	}
 	if err := cmd.Run(ctx, g); err != nil { // which only looks

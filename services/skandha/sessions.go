@@ -41,7 +41,8 @@ type sessionsListCmd struct {
 // Run implements the command.
 func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	var page coreapi.SessionsPage
-	if err := ask(ctx, g, coreapi.VerbSessions, coreapi.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After}, &page); err != nil {
+	if err := ask(ctx, g, coreapi.VerbSessions, coreapi.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After},
+		&page); err != nil {
 		return err
 	}
 	if l.JSON {
@@ -59,7 +60,8 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "AGENT\tSESSION\tTURNS\tSTATE\tUPDATED\tTITLE")
 	for _, s := range page.Sessions {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", s.Agent, s.Session, s.Turns, s.State, ago(s.Updated), line(s.Title, 60))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", s.Agent, s.Session, s.Turns, s.State, ago(s.Updated),
+			line(s.Title, 60))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -111,7 +113,8 @@ func (s *sessionsShowCmd) Run(ctx context.Context, g *globals) error {
 	}
 	st := info.State
 	fmt.Printf("%s at revision %d, digest %s\n", ref, st.Rev, info.Digest)
-	fmt.Printf("%s; %s, %d failed; %d tokens in, %d out\n", st.UI, count(st.Turns, "turn"), st.Failed, st.Usage.InputTokens, st.Usage.OutputTokens)
+	fmt.Printf("%s; %s, %d failed; %d tokens in, %d out\n", st.UI, count(st.Turns, "turn"), st.Failed,
+		st.Usage.InputTokens, st.Usage.OutputTokens)
 	if st.Locked != "" {
 		fmt.Println("locked: " + clean(st.LockedWhy()))
 	}
@@ -306,7 +309,8 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	if err := c.Ask(ctx, coreapi.VerbSession, ref, &live); err != nil {
 		return err
 	}
-	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%s in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest, count(rebuilt.Commits, "commit"), float64(took.Microseconds())/1e3)
+	fmt.Printf("rebuilt from the log  revision %d  digest %s  (%s in %.1f ms)\n", rebuilt.Rev, rebuilt.Digest,
+		count(rebuilt.Commits, "commit"), float64(took.Microseconds())/1e3)
 	fmt.Printf("live                  revision %d  digest %s\n", live.State.Rev, live.Digest)
 	if live.State.Rev != rebuilt.Rev {
 		return errors.New("the session has changed meanwhile; try again")
@@ -316,7 +320,8 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	fmt.Println("identical")
 	var written coreapi.RefillAnswer
-	if err := c.Ask(ctx, coreapi.VerbRefill, coreapi.RefillQuery{Agent: ref.Agent, Session: ref.Session}, &written); err != nil {
+	if err := c.Ask(ctx, coreapi.VerbRefill, coreapi.RefillQuery{Agent: ref.Agent, Session: ref.Session},
+		&written); err != nil {
 		return fmt.Errorf("writing it to the view: %w", err)
 	}
 	fmt.Printf("written to the view   revision %d\n", written.Revision)

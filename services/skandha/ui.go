@@ -33,7 +33,8 @@ func (u *uiCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Println(link.URL)
-	fmt.Fprintf(os.Stderr, "the link works once, within %d minutes; the browser then stays logged in\n", int(time.Until(link.Expires).Round(time.Minute)/time.Minute))
+	fmt.Fprintf(os.Stderr, "the link works once, within %d minutes; the browser then stays logged in\n",
+		int(time.Until(link.Expires).Round(time.Minute)/time.Minute))
 	if file := filepath.Join(g.Data, access.TokenFile); g.NATS == "" && isFile(file) {
 		fmt.Fprintf(os.Stderr, "the owner's token, for programs and other browsers, is in %s\n", file)
 	}
@@ -50,7 +51,9 @@ func isFile(path string) bool {
 
 // openers are the programs that open a file with its default application, by operating
 // system.
-var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}, "linux": {"xdg-open"}}
+var openers = map[string][]string{
+	"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}, "linux": {"xdg-open"},
+}
 
 // openInBrowser opens the link through a file that only this user can read: all users
 // of a machine can see a program's arguments.

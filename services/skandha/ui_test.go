@@ -42,7 +42,8 @@ func says(t *testing.T, args ...string) (stdout, all string, err error) {
 // upOn runs a system and returns what it prints until it is up, and how to end it.
 func upOn(t *testing.T, data string, args ...string) (printed string, stop func()) {
 	t.Helper()
-	cmd := command(t, append([]string{"up", "--data", data, "--ready-line", "--no-sandbox", "--provider", "offline"}, args...)...)
+	cmd := command(t,
+		append([]string{"up", "--data", data, "--ready-line", "--no-sandbox", "--provider", "offline"}, args...)...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	pipe, err := cmd.StdoutPipe()
@@ -97,7 +98,8 @@ func TestThePageIsFound(t *testing.T) {
 	printed, stop := upOn(t, data, "--ui", "127.0.0.1:0")
 	page := field(printed, "\n  page ")
 	link, all, err := says(t, "ui", "--data", data)
-	if at, code, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || at != page || code == "" || !strings.Contains(all, "works once") {
+	if at, code, _ := strings.Cut(strings.TrimSpace(link), "#code="); err != nil || at != page || code == "" ||
+		!strings.Contains(all, "works once") {
 		t.Errorf("skandha ui, for the page %q: %v\n%s", page, err, all)
 	}
 	if out, all, err := says(t, "status", "--data", data); err != nil || !strings.Contains(out, "page "+page) {
@@ -105,7 +107,8 @@ func TestThePageIsFound(t *testing.T) {
 	}
 	// It describes the system that runs, not one that these flags would start.
 	out, all, err := says(t, "doctor", "--data", data, "--provider", "openai")
-	if err != nil || !strings.Contains(out, "page: "+page) || !strings.Contains(out, "provider: offline rules") || !strings.Contains(out, "view: ") {
+	if err != nil || !strings.Contains(out, "page: "+page) || !strings.Contains(out, "provider: offline rules") ||
+		!strings.Contains(out, "view: ") {
 		t.Errorf("skandha doctor: %v\n%s", err, all)
 	}
 	stop()
@@ -136,17 +139,22 @@ func TestUpShowsSecretsToATerminalAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, s := range map[string]string{"the owner's token": owner(data), "the bus's token": run.Token, "a login code": "#code="} {
+	for what, s := range map[string]string{
+		"the owner's token": owner(data), "the bus's token": run.Token, "a login code": "#code=",
+	} {
 		if strings.Contains(printed, s) {
 			t.Errorf("it prints %s into a pipe:\n%s", what, printed)
 		}
 	}
-	if field(printed, "page's token  kept in") != filepath.Join(data, access.TokenFile) || !strings.Contains(printed, "skandha ui --data ") {
+	if field(printed, "page's token  kept in") != filepath.Join(data, access.TokenFile) ||
+		!strings.Contains(printed, "skandha ui --data ") {
 		t.Errorf("it does not say where they are:\n%s", printed)
 	}
 	stop()
 	data = t.TempDir()
-	seen := onScreen(t, command(t, "up", "--data", data, "--ready-line", "--no-sandbox", "--provider", "offline", "--ui", "127.0.0.1:0"), "READY")
+	seen := onScreen(t,
+		command(t, "up", "--data", data, "--ready-line", "--no-sandbox", "--provider", "offline", "--ui", "127.0.0.1:0"),
+		"READY")
 	if !strings.Contains(seen, "#code=") || field(seen, "page's token") != owner(data) {
 		t.Errorf("a terminal is shown no link, or not the token that is kept:\n%s", seen)
 	}
@@ -220,14 +228,24 @@ func TestTheDoctorLooksAtThePage(t *testing.T) {
 			globals{Config: config("ui: {listen: '" + l.Addr().String() + "'}")}, false, []string{"in use", "--ui"},
 		},
 		"other machines": {
-			globals{UI: "0.0.0.0:0", Config: config("ui: {owner: owner-0123456789, tokens: [{name: bot, token: bot-0123456789abc}]}")},
+			globals{
+				UI: "0.0.0.0:0", Config: config("ui: {owner: owner-0123456789, tokens: [{name: bot, token: bot-0123456789abc}]}"),
+			},
 			true,
 			[]string{"token is configured", "other configured tokens: 1", "without TLS"},
 		},
-		"a proxy with TLS": {globals{UI: "0.0.0.0:0", Config: config("ui: {url: 'https://agent.example.org'}")}, true, []string{"will be created"}},
-		"a wrong file":     {globals{Config: config("ui: {lisen: x}")}, false, []string{"ui.lisen: unknown key, did you mean listen?"}},
-		"a missing key":    {globals{Config: config("ui: {tls_cert: none.pem, tls_key: none.pem}")}, false, []string{"ui.tls_cert", "none.pem"}},
-		"a wrong address":  {globals{UI: "nonsense"}, false, []string{"--ui or SKANDHA_UI: "}},
+		"a proxy with TLS": {
+			globals{UI: "0.0.0.0:0", Config: config("ui: {url: 'https://agent.example.org'}")},
+			true,
+			[]string{"will be created"},
+		},
+		"a wrong file": {
+			globals{Config: config("ui: {lisen: x}")}, false, []string{"ui.lisen: unknown key, did you mean listen?"},
+		},
+		"a missing key": {
+			globals{Config: config("ui: {tls_cert: none.pem, tls_key: none.pem}")}, false, []string{"ui.tls_cert", "none.pem"},
+		},
+		"a wrong address": {globals{UI: "nonsense"}, false, []string{"--ui or SKANDHA_UI: "}},
 	} {
 		t.Setenv(uibridge.TokenVar, "")
 		if c.g.Data == "" {

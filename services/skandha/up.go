@@ -96,7 +96,8 @@ func (s *serverCmd) Run(ctx context.Context, g *globals) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if run, err := system.Running(g.Data); err == nil {
-		return fmt.Errorf("process %d runs a system with its own bus on %s; name another directory with --data", run.PID, g.Data)
+		return fmt.Errorf("process %d runs a system with its own bus on %s; name another directory with --data", run.PID,
+			g.Data)
 	}
 	srv, err := natsserver.Start(natsserver.Config{
 		StoreDir: g.Data, Sync: natsserver.Sync(g.Sync), Addr: s.Listen, Token: g.Token, Heal: true, Logger: g.logger(),

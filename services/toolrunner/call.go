@@ -70,7 +70,8 @@ func unanswered(p subject.Plugin, err error) tool.Result {
 	var said *bus.Error
 	switch {
 	case errors.Is(err, plugincall.ErrUnreadable) && errors.Is(err, bus.ErrTooLarge):
-		return tool.Failure(tool.CodeTooLarge, fmt.Sprintf("it did run: plugin %s answered, but the answer is too large: %v", p, err))
+		return tool.Failure(tool.CodeTooLarge,
+			fmt.Sprintf("it did run: plugin %s answered, but the answer is too large: %v", p, err))
 	case errors.Is(err, plugincall.ErrUnreadable), errors.Is(err, plugincall.ErrLost):
 		return tool.Failure(tool.CodeOutcomeUnknown, "it may have run: "+err.Error())
 	case errors.As(err, &said):
@@ -178,7 +179,9 @@ func readError(p subject.Plugin, e *tool.Error) *tool.Error {
 // "artifact" names a stored object, which must belong to this call.
 func readMetadata(raw json.RawMessage) map[string]any {
 	if len(raw) > MaxMetadata {
-		return map[string]any{"metadata_error": fmt.Sprintf("the plugin's metadata has %d bytes, at most %d are kept", len(raw), MaxMetadata)}
+		return map[string]any{
+			"metadata_error": fmt.Sprintf("the plugin's metadata has %d bytes, at most %d are kept", len(raw), MaxMetadata),
+		}
 	}
 	var m map[string]any
 	if err := json.Unmarshal(raw, &m); err != nil || len(m) == 0 {

@@ -19,7 +19,9 @@ func TestAWorkspaceHoldsNothingThatIsProtected(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ws", "skandha.yaml"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for link, to := range map[string]string{"link-to-ws": "ws", "link-to-nats": "data/nats", "link-to-config": "ws/skandha.yaml"} {
+	for link, to := range map[string]string{
+		"link-to-ws": "ws", "link-to-nats": "data/nats", "link-to-config": "ws/skandha.yaml",
+	} {
 		if err := os.Symlink(filepath.Join(dir, to), filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}

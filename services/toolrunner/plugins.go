@@ -121,7 +121,8 @@ func (r *remotes) refusal(t *remote, taken map[string]*remote, room int) string 
 		}
 	}
 	if t.size > room {
-		return fmt.Sprintf("the announcement has no room for its %d bytes: the limit of all plugins' tools together is %d", t.size, r.room)
+		return fmt.Sprintf("the announcement has no room for its %d bytes: the limit of all plugins' tools together is %d",
+			t.size, r.room)
 	}
 	return ""
 }

@@ -33,12 +33,13 @@ func BenchmarkPluginTool(b *testing.B) {
 				b.Fatal(err)
 			}
 			inst := string(p.offer.Instance)
-			forget, err := p.caller.Send(b.Context(), subject.Executor(subject.Runner, p.offer.Instance), inst, nil, body, func(m bus.Reply) {
-				var a executor.Answer
-				if json.Unmarshal(m.Data, &a) == nil && a.State.Final() {
-					answers <- a
-				}
-			})
+			forget, err := p.caller.Send(b.Context(), subject.Executor(subject.Runner, p.offer.Instance), inst, nil, body,
+				func(m bus.Reply) {
+					var a executor.Answer
+					if json.Unmarshal(m.Data, &a) == nil && a.State.Final() {
+						answers <- a
+					}
+				})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -39,7 +39,8 @@ func (p *plugged) didNotRun(a executor.Answer, why string) {
 // nobodyKnows fails the test unless the result says that the call may have run.
 func (p *plugged) nobodyKnows(a executor.Answer, why string) {
 	p.t.Helper()
-	if a.State != executor.Finished || a.Result.Success || code(*a.Result) != tool.CodeOutcomeUnknown || !strings.Contains(a.Result.Error.Message, why) {
+	if a.State != executor.Finished || a.Result.Success || code(*a.Result) != tool.CodeOutcomeUnknown ||
+		!strings.Contains(a.Result.Error.Message, why) {
 		p.t.Fatalf("got %+v %+v", a, a.Result)
 	}
 }
@@ -79,7 +80,8 @@ func TestAPluginThatDiesInMidCall(t *testing.T) {
 	p.registry.End("weather", "w1")
 	p.awaitNoWeather()
 	p.nobodyKnows(p.final(answers), "gone")
-	if a := p.final(p.send(executor.OpRun, "c2", "weather:now", ulm)); a.State != executor.Refused || a.Reason != executor.RefusedUnknown {
+	if a := p.final(p.send(executor.OpRun, "c2", "weather:now", ulm)); a.State != executor.Refused ||
+		a.Reason != executor.RefusedUnknown {
 		t.Fatalf("a new call: got %+v", a)
 	}
 	if r := p.call("time:now", `{}`); !r.Success {
@@ -125,7 +127,8 @@ func TestTheDeadlineAfterAReplicaDied(t *testing.T) {
 		m.Tools[0].TimeoutMS = timeout.Milliseconds()
 		p.registry.Register(m, "w1", "w2")
 		p.awaitOffer("of this version", func(s []tool.Spec) bool {
-			return slices.ContainsFunc(s, func(t tool.Spec) bool { return t.Name == "weather:now" && t.TimeoutMS == timeout.Milliseconds() })
+			return slices.ContainsFunc(s,
+				func(t tool.Spec) bool { return t.Name == "weather:now" && t.TimeoutMS == timeout.Milliseconds() })
 		})
 		sent := time.Now()
 		answers := p.send(executor.OpRun, fmt.Sprintf("c%d", n), "weather:now", ulm)
@@ -260,7 +263,8 @@ func TestAPluginIsReplacedWhileItsCallRuns(t *testing.T) {
 	v2 := weather()
 	v2.Version = "2.0.0"
 	v2.Tools[0].Args = json.RawMessage(`{"type":"object","properties":{"place":{"type":"string"}},"required":["place"]}`)
-	plugincalltest.Answer(t, plugincalltest.Client(t, p.server), "weather", weatherSubject, respond(`{"success":true,"data":"new"}`))
+	plugincalltest.Answer(t, plugincalltest.Client(t, p.server), "weather", weatherSubject,
+		respond(`{"success":true,"data":"new"}`))
 	p.registry.Register(v2, "w2")
 	if spec := p.awaitWeather(); !strings.Contains(string(spec.Args), "place") {
 		t.Fatalf("announced is %s", spec.Args)
@@ -286,7 +290,8 @@ func TestAnotherVersionTakesOver(t *testing.T) {
 		field := fmt.Sprintf("place%d", n)
 		m := weather()
 		m.Version = fmt.Sprintf("2.%d.0", n)
-		m.Tools[0].Args = json.RawMessage(`{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`)
+		m.Tools[0].Args = json.RawMessage(`{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` +
+			field + `"]}`)
 		p.registry.Register(m, "w1")
 		p.awaitOffer(field, func(s []tool.Spec) bool {
 			return has("weather:now")(s) && strings.Contains(string(s[len(s)-1].Args), field)
@@ -371,8 +376,9 @@ func TestAClaimThatCannotBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ref, want := range map[string]tool.Code{
-		"": tool.CodeOutcomeUnknown, "no reference": tool.CodeOutcomeUnknown, strings.Repeat("2", 64) + ".1": tool.CodeOutcomeUnknown,
-		forged: tool.CodeOutcomeUnknown, huge: tool.CodeTooLarge,
+		"": tool.CodeOutcomeUnknown, "no reference": tool.CodeOutcomeUnknown,
+		strings.Repeat("2", 64) + ".1": tool.CodeOutcomeUnknown,
+		forged:                         tool.CodeOutcomeUnknown, huge: tool.CodeTooLarge,
 	} {
 		refs <- ref
 		if r := p.call("weather:now", ulm); code(r) != want {

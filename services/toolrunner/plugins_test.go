@@ -128,7 +128,8 @@ func TestAPluginsToolIsOfferedAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := time.Until(call.Deadline)
-	if call.Call != "t1-c1" || call.Attempt != "n" || call.Agent != "a" || call.Session != "s" || call.Turn != "t" || call.Tool != "weather:now" ||
+	if call.Call != "t1-c1" || call.Attempt != "n" || call.Agent != "a" || call.Session != "s" || call.Turn != "t" ||
+		call.Tool != "weather:now" ||
 		string(call.Args) != `{"city":"Ulm","unit":"C"}` || left <= 0 || left > tool.DefaultTimeout {
 		t.Errorf("the plugin got %s", m.Data)
 	}
@@ -136,7 +137,8 @@ func TestAPluginsToolIsOfferedAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := p.final(answers)
-	if a.State != executor.Finished || !a.Result.Success || string(a.Result.Data) != `{"sky":"grey"}` || a.Result.Metadata["source"] != "window" {
+	if a.State != executor.Finished || !a.Result.Success || string(a.Result.Data) != `{"sky":"grey"}` ||
+		a.Result.Metadata["source"] != "window" {
 		t.Fatalf("got %+v", a)
 	}
 	if r := p.call("status:query", `{}`); !strings.Contains(string(r.Data), "weather:now") {
@@ -166,7 +168,8 @@ func TestACallIsForTheToolThatWasApproved(t *testing.T) {
 			}
 		}
 		a := p.final(answers)
-		if ran := a.State == executor.Finished; ran != runs || !runs && (a.State != executor.Refused || !strings.Contains(a.Message, "now another tool")) {
+		if ran := a.State == executor.Finished; ran != runs ||
+			!runs && (a.State != executor.Refused || !strings.Contains(a.Message, "now another tool")) {
 			t.Errorf("spec %s: %+v", digest, a)
 		}
 	}
@@ -185,43 +188,74 @@ func TestWhatAPluginAnswers(t *testing.T) {
 		want    tool.Code
 		message string
 	}{
-		"success":                     {`{"success":true,"data":1}`, "", ""},
-		"success without data":        {` {"success":true} `, "", ""},
-		"data that is null":           {`{"success":true,"data":null}`, "", ""},
-		"its own failure":             {`{"success":false,"error":{"code":"tool_failed","message":"no such city"}}`, tool.CodeFailed, "no such city"},
-		"a failure without a reason":  {`{"success":false}`, tool.CodeFailed, "without giving a reason"},
-		"a failure without a message": {`{"success":false,"error":{"code":"tool_failed","message":""}}`, tool.CodeFailed, "without giving a reason"},
-		"its arguments make no sense": {`{"success":false,"error":{"code":"invalid_arguments","message":"no city"}}`, tool.CodeInvalidArgs, "no city"},
-		"it does not know itself":     {`{"success":false,"error":{"code":"outcome_unknown","message":"the line went dead"}}`, tool.CodeOutcomeUnknown, "dead"},
+		"success":              {`{"success":true,"data":1}`, "", ""},
+		"success without data": {` {"success":true} `, "", ""},
+		"data that is null":    {`{"success":true,"data":null}`, "", ""},
+		"its own failure": {
+			`{"success":false,"error":{"code":"tool_failed","message":"no such city"}}`, tool.CodeFailed, "no such city",
+		},
+		"a failure without a reason": {`{"success":false}`, tool.CodeFailed, "without giving a reason"},
+		"a failure without a message": {
+			`{"success":false,"error":{"code":"tool_failed","message":""}}`, tool.CodeFailed, "without giving a reason",
+		},
+		"its arguments make no sense": {
+			`{"success":false,"error":{"code":"invalid_arguments","message":"no city"}}`, tool.CodeInvalidArgs, "no city",
+		},
+		"it does not know itself": {
+			`{"success":false,"error":{"code":"outcome_unknown","message":"the line went dead"}}`, tool.CodeOutcomeUnknown,
+			"dead",
+		},
 		// As the specification has them.
-		"a failure that is a text":   {`{"success":false,"data":null,"error":"no such city","metadata":null}`, tool.CodeFailed, "no such city"},
+		"a failure that is a text": {
+			`{"success":false,"data":null,"error":"no such city","metadata":null}`, tool.CodeFailed, "no such city",
+		},
 		"an error that is no reason": {`{"success":false,"error":""}`, tool.CodeFailed, "without giving a reason"},
 		"an error that is a number":  {`{"success":false,"error":7}`, tool.CodeOutcomeUnknown, "error"},
-		"an error with more fields":  {`{"success":false,"error":{"code":"tool_failed","message":"x","why":1}}`, tool.CodeOutcomeUnknown, `"why"`},
-		"the output of a program":    {`{"stdout":"1\n","stderr":"","result":null}`, "", ""},
-		"an output with more":        {`{"stdout":"1\n","stderr":"","sucess":false}`, tool.CodeOutcomeUnknown, `"stdout"`},
-		"garbage":                    {"\x00\x01 not JSON", tool.CodeOutcomeUnknown, "not a tool result"},
-		"nothing":                    {"", tool.CodeOutcomeUnknown, "empty"},
-		"blanks":                     {" \n ", tool.CodeOutcomeUnknown, "empty"},
-		"null":                       {"null", tool.CodeOutcomeUnknown, `"success" is missing`},
-		"a list":                     {`[{"success":true}]`, tool.CodeOutcomeUnknown, "not a tool result"},
-		"a text":                     {`"fine"`, tool.CodeOutcomeUnknown, "not a tool result"},
-		"no success":                 {`{"data":1}`, tool.CodeOutcomeUnknown, `"success" is missing`},
-		"success that is a text":     {`{"success":"true"}`, tool.CodeOutcomeUnknown, "success"},
-		"success with an error":      {`{"success":true,"error":{"code":"tool_failed","message":"x"}}`, tool.CodeOutcomeUnknown, "error"},
-		"a field that is none":       {`{"success":true,"result":1}`, tool.CodeOutcomeUnknown, `"result"`},
-		"two results":                {`{"success":true}{"success":false}`, tool.CodeOutcomeUnknown, "follows"},
-		"half a result":              {`{"success":true,"data":[1,2`, tool.CodeOutcomeUnknown, "not a tool result"},
-		"nested too deep":            {`{"success":true,"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, tool.CodeOutcomeUnknown, "not a tool result"},
+		"an error with more fields": {
+			`{"success":false,"error":{"code":"tool_failed","message":"x","why":1}}`, tool.CodeOutcomeUnknown, `"why"`,
+		},
+		"the output of a program": {`{"stdout":"1\n","stderr":"","result":null}`, "", ""},
+		"an output with more":     {`{"stdout":"1\n","stderr":"","sucess":false}`, tool.CodeOutcomeUnknown, `"stdout"`},
+		"garbage":                 {"\x00\x01 not JSON", tool.CodeOutcomeUnknown, "not a tool result"},
+		"nothing":                 {"", tool.CodeOutcomeUnknown, "empty"},
+		"blanks":                  {" \n ", tool.CodeOutcomeUnknown, "empty"},
+		"null":                    {"null", tool.CodeOutcomeUnknown, `"success" is missing`},
+		"a list":                  {`[{"success":true}]`, tool.CodeOutcomeUnknown, "not a tool result"},
+		"a text":                  {`"fine"`, tool.CodeOutcomeUnknown, "not a tool result"},
+		"no success":              {`{"data":1}`, tool.CodeOutcomeUnknown, `"success" is missing`},
+		"success that is a text":  {`{"success":"true"}`, tool.CodeOutcomeUnknown, "success"},
+		"success with an error": {
+			`{"success":true,"error":{"code":"tool_failed","message":"x"}}`, tool.CodeOutcomeUnknown, "error",
+		},
+		"a field that is none": {`{"success":true,"result":1}`, tool.CodeOutcomeUnknown, `"result"`},
+		"two results":          {`{"success":true}{"success":false}`, tool.CodeOutcomeUnknown, "follows"},
+		"half a result":        {`{"success":true,"data":[1,2`, tool.CodeOutcomeUnknown, "not a tool result"},
+		"nested too deep": {
+			`{"success":true,"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, tool.CodeOutcomeUnknown,
+			"not a tool result",
+		},
 		// Only core may say that a call did not run.
-		"not_run":                {`{"success":false,"error":{"code":"not_run","message":"x"}}`, tool.CodeFailed, "not_run: x"},
-		"cancelled":              {`{"success":false,"error":{"code":"cancelled","message":"x"}}`, tool.CodeFailed, "cancelled: x"},
-		"skipped":                {`{"success":false,"error":{"code":"skipped","message":"x"}}`, tool.CodeFailed, "skipped: x"},
-		"denied":                 {`{"success":false,"error":{"code":"denied","message":"x"}}`, tool.CodeFailed, "denied: x"},
-		"confirmation_expired":   {`{"success":false,"error":{"code":"confirmation_expired","message":"x"}}`, tool.CodeFailed, "confirmation_expired: x"},
-		"unknown_tool":           {`{"success":false,"error":{"code":"unknown_tool","message":"x"}}`, tool.CodeFailed, "unknown_tool: x"},
-		"a code that is none":    {`{"success":false,"error":{"code":"oops","message":"x"}}`, tool.CodeFailed, "oops: x"},
-		"a code that is endless": {`{"success":false,"error":{"code":"` + strings.Repeat("x", 100000) + `","message":"x"}}`, tool.CodeFailed, "xxx"},
+		"not_run": {
+			`{"success":false,"error":{"code":"not_run","message":"x"}}`, tool.CodeFailed, "not_run: x",
+		},
+		"cancelled": {
+			`{"success":false,"error":{"code":"cancelled","message":"x"}}`, tool.CodeFailed, "cancelled: x",
+		},
+		"skipped": {
+			`{"success":false,"error":{"code":"skipped","message":"x"}}`, tool.CodeFailed, "skipped: x",
+		},
+		"denied": {`{"success":false,"error":{"code":"denied","message":"x"}}`, tool.CodeFailed, "denied: x"},
+		"confirmation_expired": {
+			`{"success":false,"error":{"code":"confirmation_expired","message":"x"}}`, tool.CodeFailed,
+			"confirmation_expired: x",
+		},
+		"unknown_tool": {
+			`{"success":false,"error":{"code":"unknown_tool","message":"x"}}`, tool.CodeFailed, "unknown_tool: x",
+		},
+		"a code that is none": {`{"success":false,"error":{"code":"oops","message":"x"}}`, tool.CodeFailed, "oops: x"},
+		"a code that is endless": {
+			`{"success":false,"error":{"code":"` + strings.Repeat("x", 100000) + `","message":"x"}}`, tool.CodeFailed, "xxx",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body = func() *nats.Msg { return &nats.Msg{Data: []byte(c.reply)} }
@@ -232,7 +266,8 @@ func TestWhatAPluginAnswers(t *testing.T) {
 			if c.want != "" && (!strings.Contains(r.Error.Message, c.message) || len(r.Error.Message) > 5000) {
 				t.Errorf("the message is %.300q", r.Error.Message)
 			}
-			if c.want == tool.CodeOutcomeUnknown && !strings.Contains(c.reply, "dead") && !strings.Contains(r.Error.Message, "weather") {
+			if c.want == tool.CodeOutcomeUnknown && !strings.Contains(c.reply, "dead") &&
+				!strings.Contains(r.Error.Message, "weather") {
 				t.Errorf("the message does not name the plugin: %q", r.Error.Message)
 			}
 		})
@@ -241,7 +276,8 @@ func TestWhatAPluginAnswers(t *testing.T) {
 
 func TestAProgramsOutputIsTheDataOfAResult(t *testing.T) {
 	p := startWeather(t, toolrunner.Config{}, respond(`{"stdout":"1\n","stderr":"","result":42}`))
-	if r := p.call("weather:now", `{"city":"Ulm"}`); !r.Success || string(r.Data) != `{"stdout":"1\n","stderr":"","result":42}` {
+	if r := p.call("weather:now", `{"city":"Ulm"}`); !r.Success ||
+		string(r.Data) != `{"stdout":"1\n","stderr":"","result":42}` {
 		t.Errorf("got %s, %+v", r.Data, r.Error)
 	}
 }
@@ -249,11 +285,14 @@ func TestAProgramsOutputIsTheDataOfAResult(t *testing.T) {
 func TestAnErrorReplyIsAFailureOfTheTool(t *testing.T) {
 	var h string
 	p := startWeather(t, toolrunner.Config{}, func(m *nats.Msg) {
-		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Skandha-Error": {h}}, Data: []byte(`{"code":"` + h + `","message":"because","retryable":true}`)})
+		_ = m.RespondMsg(&nats.Msg{
+			Header: nats.Header{"Skandha-Error": {h}}, Data: []byte(`{"code":"` + h + `","message":"because","retryable":true}`),
+		})
 	})
 	for c, want := range map[string]tool.Code{
-		"internal": tool.CodeInternal, "timeout": tool.CodeTimeout, "too_large": tool.CodeTooLarge, "unavailable": tool.CodeFailed,
-		"not_found": tool.CodeFailed, "denied": tool.CodeFailed, "cancelled": tool.CodeFailed, "conflict": tool.CodeFailed,
+		"internal": tool.CodeInternal, "timeout": tool.CodeTimeout, "too_large": tool.CodeTooLarge,
+		"unavailable": tool.CodeFailed,
+		"not_found":   tool.CodeFailed, "denied": tool.CodeFailed, "cancelled": tool.CodeFailed, "conflict": tool.CodeFailed,
 	} {
 		h = c
 		if r := p.call("weather:now", `{"city":"Ulm"}`); code(r) != want || !strings.Contains(r.Error.Message, "because") {
@@ -272,7 +311,8 @@ func TestTextThatIsNoUTF8IsMendedAndMetadataIsNotTheRunners(t *testing.T) {
 }
 
 func TestMetadataIsBounded(t *testing.T) {
-	p := startWeather(t, toolrunner.Config{}, respond(`{"success":true,"metadata":{"x":"`+strings.Repeat("x", 100000)+`"}}`))
+	p := startWeather(t, toolrunner.Config{},
+		respond(`{"success":true,"metadata":{"x":"`+strings.Repeat("x", 100000)+`"}}`))
 	r := p.call("weather:now", `{"city":"Ulm"}`)
 	if !r.Success || !strings.Contains(fmt.Sprint(r.Metadata["metadata_error"]), "100") || len(r.Metadata) != 1 {
 		t.Fatalf("got %v", r.Metadata)
@@ -285,7 +325,9 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, other := range []string{subject.Reply("other", caller, n), subject.Reply("weather", caller, n+1), subject.Reply("weather", "other", n)} {
+		for _, other := range []string{
+			subject.Reply("other", caller, n), subject.Reply("weather", caller, n+1), subject.Reply("weather", "other", n),
+		} {
 			forged := *m
 			forged.Reply = other
 			if err := forged.Respond([]byte(`{"success":true,"data":"forged"}`)); err != nil {
@@ -331,7 +373,10 @@ func TestTheConfigurationChoosesAmongPluginsTools(t *testing.T) {
 		tool.Spec{Name: "weather:secret", Description: "d", Args: json.RawMessage(`{"type":"object"}`)},
 		tool.Spec{Name: "radar:scan", Description: "d", Args: json.RawMessage(`{"type":"object"}`)},
 		tool.Spec{Name: "weather:gpu", Description: "d", Args: json.RawMessage(`{"type":"object"}`), Pool: "gpu"},
-		tool.Spec{Name: "weather:bad", Description: "d", Args: json.RawMessage(`{"type":"object","properties":{"x":{"$ref":"http://elsewhere"}}}`)},
+		tool.Spec{
+			Name: "weather:bad", Description: "d",
+			Args: json.RawMessage(`{"type":"object","properties":{"x":{"$ref":"http://elsewhere"}}}`),
+		},
 		tool.Spec{Name: "time:now", Description: "not the runner's", Args: json.RawMessage(`{"type":"object"}`)},
 	)
 	p := startPlugged(t, toolrunner.Config{Enable: []string{"weather:*", "time:*"}, Disable: []string{"*:secret"}})
@@ -349,7 +394,8 @@ func TestTheConfigurationChoosesAmongPluginsTools(t *testing.T) {
 func TestPluginsCanBeLeftOut(t *testing.T) {
 	p := startPlugged(t, toolrunner.Config{NoPlugins: true})
 	p.registry.Register(weather(), "w1")
-	if a := p.final(p.send(executor.OpRun, "c", "weather:now", `{"city":"Ulm"}`)); a.State != executor.Refused || a.Reason != executor.RefusedUnknown {
+	if a := p.final(p.send(executor.OpRun, "c", "weather:now", `{"city":"Ulm"}`)); a.State != executor.Refused ||
+		a.Reason != executor.RefusedUnknown {
 		t.Fatalf("got %+v", a)
 	}
 }

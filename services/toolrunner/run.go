@@ -203,7 +203,8 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 		}
 		return r.callPlugin(ctx, c, t)
 	}
-	return executor.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name)) // it was offered when the call arrived
+	// it was offered when the call arrived
+	return executor.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name))
 }
 
 func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {
@@ -228,8 +229,10 @@ type Status struct {
 
 func (r *runner) status() any {
 	return Status{
-		Instance: r.bus.Instance(), Version: Version(), Started: r.started.UTC(), UptimeMS: time.Since(r.started).Milliseconds(),
-		Slots: r.cfg.Slots, Running: r.running.Load(), Tools: slices.Sorted(slices.Values(append(slices.Clone(r.names), r.remote.names()...))),
+		Instance: r.bus.Instance(), Version: Version(), Started: r.started.UTC(),
+		UptimeMS: time.Since(r.started).Milliseconds(),
+		Slots:    r.cfg.Slots, Running: r.running.Load(),
+		Tools: slices.Sorted(slices.Values(append(slices.Clone(r.names), r.remote.names()...))),
 	}
 }
 

@@ -71,7 +71,9 @@ func startOn(t testing.TB, s *natsserver.Server, cfg toolrunner.Config, extra ..
 	cfg.WorkspaceDir, cfg.DrainTimeout = c.workspace, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := toolrunner.Deps{Bus: natstest.Dial(t, bus.Config{InProcess: s, Name: "toolrunner"}), Logger: natstest.Logger(t), Extra: extra}
+	deps := toolrunner.Deps{
+		Bus: natstest.Dial(t, bus.Config{InProcess: s, Name: "toolrunner"}), Logger: natstest.Logger(t), Extra: extra,
+	}
 	go func() { ended <- toolrunner.Run(ctx, cfg, deps) }()
 	t.Cleanup(func() {
 		cancel()
@@ -100,13 +102,14 @@ func (c *core) send(op executor.Op, call, name, args string) <-chan executor.Ans
 	}
 	out := make(chan executor.Answer, 100)
 	inst := c.offer.Instance
-	cancel, err := c.caller.Send(natstest.Context(c.t), subject.Executor(subject.Runner, inst), string(inst), nil, body, func(m bus.Reply) {
-		var a executor.Answer
-		if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {
-			c.t.Errorf("got %+v (%v)", m, err)
-		}
-		out <- a
-	})
+	cancel, err := c.caller.Send(natstest.Context(c.t), subject.Executor(subject.Runner, inst), string(inst), nil, body,
+		func(m bus.Reply) {
+			var a executor.Answer
+			if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {
+				c.t.Errorf("got %+v (%v)", m, err)
+			}
+			out <- a
+		})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -150,17 +153,20 @@ func (c *core) offered() []string {
 func TestWhatIsOfferedByDefault(t *testing.T) {
 	c := start(t, toolrunner.Config{})
 	want := []string{
-		"file_system:append_file", "file_system:delete_file", "file_system:list", "file_system:read_file", "file_system:write_file",
+		"file_system:append_file", "file_system:delete_file", "file_system:list", "file_system:read_file",
+		"file_system:write_file",
 		"log:record", "math:evaluate", "memory:retrieve", "notes:add", "notes:search", "status:query", "time:now",
 	}
 	if got := c.offered(); !slices.Equal(got, want) {
 		t.Fatalf("got %v", got)
 	}
-	if c.offer.Kind != subject.Runner || c.offer.Service != "toolrunner" || c.offer.Pools[0] != (executor.Pool{Name: "default", Slots: 16}) {
+	if c.offer.Kind != subject.Runner || c.offer.Service != "toolrunner" ||
+		c.offer.Pools[0] != (executor.Pool{Name: "default", Slots: 16}) {
 		t.Fatalf("got %+v", c.offer)
 	}
 	for _, name := range []string{"test:count", "http:request"} {
-		if a := c.final(c.send(executor.OpRun, "x"+name, name, `{}`)); a.State != executor.Refused || a.Reason != executor.RefusedUnknown {
+		if a := c.final(c.send(executor.OpRun, "x"+name, name, `{}`)); a.State != executor.Refused ||
+			a.Reason != executor.RefusedUnknown {
 			t.Errorf("%s: got %+v", name, a)
 		}
 	}
@@ -170,7 +176,10 @@ func TestTheConfigurationChoosesTools(t *testing.T) {
 	c := start(t, toolrunner.Config{
 		Enable: []string{"file_system:*", "http:*", "time:now"}, Disable: []string{"*:append_file", "*:write_file"},
 		HTTPAllow: []string{"api.example.com"}, TestTools: true,
-	}, tools.Tool{Spec: tool.Spec{Name: "extra"}, Run: func(context.Context, tools.Call) tool.Result { return tool.OK("mine") }})
+	},
+		tools.Tool{
+			Spec: tool.Spec{Name: "extra"}, Run: func(context.Context, tools.Call) tool.Result { return tool.OK("mine") },
+		})
 	want := []string{
 		"extra", "file_system:delete_file", "file_system:list", "file_system:read_file", "http:request",
 		"test:big", "test:count", "test:count_idempotent", "test:ignore_cancel", "test:panic", "test:sleep", "time:now",
@@ -194,7 +203,8 @@ func TestEverySpecIsFitForAModel(t *testing.T) {
 				Enum              []string
 			} `json:"properties"`
 		}
-		if err := json.Unmarshal(s.Args, &schema); err != nil || schema.Type != "object" || schema.AdditionalProperties == nil {
+		if err := json.Unmarshal(s.Args, &schema); err != nil || schema.Type != "object" ||
+			schema.AdditionalProperties == nil {
 			t.Errorf("%s: its arguments are %s (%v)", s.Name, s.Args, err)
 		}
 		if _, err := toolschema.Compile(s); err != nil {

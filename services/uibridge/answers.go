@@ -29,7 +29,9 @@ type Status struct {
 // Status returns the bridge's current status.
 func (s *Service) Status() Status {
 	n := s.Counters()
-	return Status{s.deps.Bus.Instance(), buildinfo.String(), s.URL() + "/", n["uibridge_connections"], n["uibridge_sessions"]}
+	return Status{
+		s.deps.Bus.Instance(), buildinfo.String(), s.URL() + "/", n["uibridge_connections"], n["uibridge_sessions"],
+	}
 }
 
 // answer answers requests over the bus until stop is called.

@@ -29,7 +29,8 @@ ui:
 		t.Fatal(err)
 	}
 	bot := c.Tokens[0]
-	if c.Listen != "127.0.0.1:1" || c.Cookie != 24*time.Hour || bot.Rights[1] != contract.Administer || !bot.Expires.Equal(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)) || c.Limits.Decisions != 7 || c.Limits.Body != 6000 {
+	if c.Listen != "127.0.0.1:1" || c.Cookie != 24*time.Hour || bot.Rights[1] != contract.Administer ||
+		!bot.Expires.Equal(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)) || c.Limits.Decisions != 7 || c.Limits.Body != 6000 {
 		t.Errorf("read %+v", c)
 	}
 	if err := c.Validate(); err != nil {
@@ -84,7 +85,10 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	}
 	writeFile(t, file, "ui: {cookie: 1s}\n")
 	_, err = uibridge.Flags{File: file, Listen: "nonsense", URL: "x", Port: -1}.Config()
-	for _, want := range []string{file + ":1: ui.cookie is 1s", "--listen or SKANDHA_UI_LISTEN: ", "--url or SKANDHA_UI_URL: ", "--port or SKANDHA_UI_PORT is -1"} {
+	for _, want := range []string{
+		file + ":1: ui.cookie is 1s", "--listen or SKANDHA_UI_LISTEN: ", "--url or SKANDHA_UI_URL: ",
+		"--port or SKANDHA_UI_PORT is -1",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}

@@ -42,7 +42,8 @@ func letsIn(t *testing.T, page, token string) bool {
 func TestTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "skandha-uibridge")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "skandha.dev/services/uibridge/cmd/skandha-uibridge")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path,
+		"skandha.dev/services/uibridge/cmd/skandha-uibridge")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
@@ -89,7 +90,10 @@ func TestTheCommand(t *testing.T) {
 	t.Run("refuses what is wrong", func(t *testing.T) {
 		config := filepath.Join(dir, "config.yaml")
 		writeFile(t, config, "ui: {listen: nonsense}\n")
-		for want, args := range map[string][]string{"ui.listen": {"--config", config}, "SKANDHA_UI_TOKEN": {"--listen", page}, "--url or SKANDHA_UI_URL": {"--url", "agent"}} {
+		for want, args := range map[string][]string{
+			"ui.listen": {"--config", config}, "SKANDHA_UI_TOKEN": {"--listen", page},
+			"--url or SKANDHA_UI_URL": {"--url", "agent"},
+		} {
 			cmd, out := run(args...)
 			if err := cmd.Run(); err == nil || !strings.Contains(out.String(), want) {
 				t.Errorf("%v: %v\n%s", args, err, out)

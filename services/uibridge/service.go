@@ -79,7 +79,8 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if s.cert, err = cfg.certificate(); err != nil {
 		return nil, err
 	}
-	if s.access, err = access.New(cfg.Config, access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
+	if s.access, err = access.New(cfg.Config,
+		access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
 		return nil, prefixed(err)
 	}
 	if s.transports, err = newTransports(s.access, deps); err != nil {
@@ -136,8 +137,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	log := s.deps.Log
 	srv := &http.Server{
-		Handler: httpbody.Drain(s.handler()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: httpbody.Drain(s.handler()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	url := s.URL()
 	if !hosts.ListensOnLoopback(s.listener.Addr().String()) && !strings.HasPrefix(url, "https://") {

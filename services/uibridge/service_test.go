@@ -120,35 +120,44 @@ type answer struct {
 
 func TestEveryAnswerIsSecured(t *testing.T) {
 	b := start(t, owned(), "")
-	for path, status := range map[string]int{"/": 200, "/assets/app.js": 200, "/none": 404, "/v1/none": 401, "/v1/auth/me": 401, "/?token=x": 400} {
+	for path, status := range map[string]int{
+		"/": 200, "/assets/app.js": 200, "/none": 404, "/v1/none": 401, "/v1/auth/me": 401, "/?token=x": 400,
+	} {
 		res := b.ask(nil, path, "")
 		if res.status != status {
 			t.Errorf("%s is answered %d, want %d", path, res.status, status)
 		}
 		csp := res.header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"} {
+		for _, want := range []string{
+			"default-src 'none'", "script-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
+			"frame-ancestors 'none'",
+		} {
 			if !strings.Contains(csp, want) || strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") {
 				t.Errorf("%s: the policy is %q, want %s in it", path, csp, want)
 			}
 		}
 		for name, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
 		} {
 			if got := res.header.Get(name); got != want {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
 			}
 		}
 	}
-	if res := b.ask(nil, "/v1/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"not_found"`) || !strings.Contains(res.body, "HTTP paths") {
+	if res := b.ask(nil, "/v1/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 ||
+		!strings.Contains(res.body, `"not_found"`) || !strings.Contains(res.body, "HTTP paths") {
 		t.Errorf("an unknown path is answered %d %s", res.status, res.body)
 	}
 	// OpenAI's clients show the message of an error only if it has the API's shape.
 	for path, want := range map[string]int{"/v1/models": 401, "/v1/responses": 401, "/v1/chat/none": 401} {
-		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want || !strings.Contains(res.body, `"error":{"message":"unknown token`) {
+		if res := b.ask(nil, path, "", "Authorization: Bearer wrong"); res.status != want ||
+			!strings.Contains(res.body, `"error":{"message":"unknown token`) {
 			t.Errorf("%s with a wrong key is answered %d %s", path, res.status, res.body)
 		}
 	}
-	if res := b.ask(nil, "/v1/chat/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 || !strings.Contains(res.body, `"error":{"message":`) {
+	if res := b.ask(nil, "/v1/chat/none", "", "Authorization: Bearer "+ownerToken); res.status != 404 ||
+		!strings.Contains(res.body, `"error":{"message":`) {
 		t.Errorf("an unknown path of OpenAI's is answered %d %s", res.status, res.body)
 	}
 }
@@ -185,9 +194,11 @@ func TestALinkOfTheBusOpensThePageOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer caller.Close()
-	said, err := caller.Request(natstest.Context(t), subject.Service(uibridge.ServiceName, uibridge.VerbStatus), uibridge.ServiceName, nil)
+	said, err := caller.Request(natstest.Context(t), subject.Service(uibridge.ServiceName, uibridge.VerbStatus),
+		uibridge.ServiceName, nil)
 	var st uibridge.Status
-	if err != nil || json.Unmarshal(said, &st) != nil || st.Page != page || st.Version == "" || st.Instance != b.bus.Instance() {
+	if err != nil || json.Unmarshal(said, &st) != nil || st.Page != page || st.Version == "" ||
+		st.Instance != b.bus.Instance() {
 		t.Errorf("its status is %s, %v", said, err)
 	}
 	if err := b.stop(); err != nil {
@@ -237,12 +248,14 @@ func TestAnotherPortIsTakenIfThatIsAllowed(t *testing.T) {
 	cfg := owned()
 	cfg.Listen = first.Addr()
 	for _, anyPort := range []bool{false, true} {
-		s, err := uibridge.New(cfg, uibridge.Options{AnyPort: anyPort}, uibridge.Deps{Bus: first.bus, Log: natstest.Logger(t)})
+		s, err := uibridge.New(cfg, uibridge.Options{AnyPort: anyPort},
+			uibridge.Deps{Bus: first.bus, Log: natstest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = s.Listen(t.Context())
-		if (err == nil) != anyPort || s.Moved() != anyPort || s.Addr() == first.Addr() || err != nil && !strings.Contains(err.Error(), "ui.listen") {
+		if (err == nil) != anyPort || s.Moved() != anyPort || s.Addr() == first.Addr() ||
+			err != nil && !strings.Contains(err.Error(), "ui.listen") {
 			t.Errorf("any port %t: %v, at %q", anyPort, err, s.Addr())
 		}
 		if err := s.Close(); err != nil {
@@ -261,23 +274,36 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 		text string
 		want string
 	}{
-		"as it should be":                {me + own + auth + "\r\n", "200"},
-		"no Host":                        {me + auth + "\r\n", "400"},
-		"two Hosts":                      {me + own + "Host: evil.example\r\n" + auth + "\r\n", "400"},
-		"HTTP/1.0 without a Host":        {"GET /v1/auth/me HTTP/1.0\r\n" + auth + "\r\n", "421"},
-		"an absolute target":             {"GET http://evil.example/v1/auth/me HTTP/1.1\r\n" + own + auth + "\r\n", "421"},
-		"a target of two slashes":        {"GET //evil.example/v1/auth/me HTTP/1.1\r\n" + own + auth + "\r\n", "400"},
-		"CONNECT":                        {"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n" + auth + "\r\n", "421"},
-		"a space before the colon":       {me + own + "Authorization : Bearer " + ownerToken + "\r\n\r\n", "400"},
-		"a header twice":                 {me + own + auth + auth + "\r\n", "401"},
-		"an underscore for the dash":     {"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Content_Type: application/json\r\nContent-Length: 2\r\n\r\n{}", "415"},
-		"a NUL":                          {me + own + "X: \x00\r\n" + auth + "\r\n", "400"},
-		"two lengths":                    {"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x", "400"},
-		"a negative length":              {"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Content-Length: -1\r\n\r\n", "400"},
-		"an unknown transfer coding":     {"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Transfer-Encoding: xchunked\r\n\r\n", "501"},
-		"two transfer codings":           {"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n", "501"},
-		"headers without end":            {me + own + "X: " + strings.Repeat("x", 64<<10) + "\r\n" + auth + "\r\n", "431"},
-		"a proxy's headers of strangers": {me + "Host: evil.example\r\nX-Forwarded-Host: localhost\r\n" + auth + "\r\n", "421"},
+		"as it should be":         {me + own + auth + "\r\n", "200"},
+		"no Host":                 {me + auth + "\r\n", "400"},
+		"two Hosts":               {me + own + "Host: evil.example\r\n" + auth + "\r\n", "400"},
+		"HTTP/1.0 without a Host": {"GET /v1/auth/me HTTP/1.0\r\n" + auth + "\r\n", "421"},
+		"an absolute target":      {"GET http://evil.example/v1/auth/me HTTP/1.1\r\n" + own + auth + "\r\n", "421"},
+		"a target of two slashes": {"GET //evil.example/v1/auth/me HTTP/1.1\r\n" + own + auth + "\r\n", "400"},
+		"CONNECT": {
+			"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n" + auth + "\r\n", "421",
+		},
+		"a space before the colon": {me + own + "Authorization : Bearer " + ownerToken + "\r\n\r\n", "400"},
+		"a header twice":           {me + own + auth + auth + "\r\n", "401"},
+		"an underscore for the dash": {
+			"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Content_Type: application/json\r\nContent-Length: 2\r\n\r\n{}", "415",
+		},
+		"a NUL": {me + own + "X: \x00\r\n" + auth + "\r\n", "400"},
+		"two lengths": {
+			"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x", "400",
+		},
+		"a negative length": {"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Content-Length: -1\r\n\r\n", "400"},
+		"an unknown transfer coding": {
+			"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Transfer-Encoding: xchunked\r\n\r\n", "501",
+		},
+		"two transfer codings": {
+			"POST /v1/rpc/x HTTP/1.1\r\n" + own + auth + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+			"501",
+		},
+		"headers without end": {me + own + "X: " + strings.Repeat("x", 64<<10) + "\r\n" + auth + "\r\n", "431"},
+		"a proxy's headers of strangers": {
+			me + "Host: evil.example\r\nX-Forwarded-Host: localhost\r\n" + auth + "\r\n", "421",
+		},
 	} {
 		t.Run(about, func(t *testing.T) {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.Addr())
@@ -301,9 +327,11 @@ func TestHTTPS(t *testing.T) {
 	cfg := owned()
 	pool := certificate(t, &cfg)
 	b := start(t, cfg, "")
-	c := transporttest.Browser(t, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true})
+	c := transporttest.Browser(t,
+		&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true})
 	res := b.ask(c, "/v1/auth/token", `{"token": "`+ownerToken+`"}`)
-	if res.status != http.StatusOK || len(res.cookies) != 1 || !res.cookies[0].Secure || !strings.HasPrefix(res.cookies[0].Name, "__Host-") || res.header.Get("Strict-Transport-Security") == "" {
+	if res.status != http.StatusOK || len(res.cookies) != 1 || !res.cookies[0].Secure ||
+		!strings.HasPrefix(res.cookies[0].Name, "__Host-") || res.header.Get("Strict-Transport-Security") == "" {
 		t.Fatalf("answered %d %s, cookies %v", res.status, res.body, res.cookies)
 	}
 	if res := b.ask(c, "/v1/auth/me", ""); res.status != 200 || res.proto != 2 {
@@ -350,7 +378,8 @@ func TestWithoutACore(t *testing.T) {
 	b := start(t, owned(), "")
 	res := b.ask(nil, "/v1/rpc/getStatus", `{}`, "Authorization: Bearer "+ownerToken)
 	var e contract.Error
-	if err := json.Unmarshal([]byte(res.body), &e); err != nil || res.status != http.StatusServiceUnavailable || e.Code != contract.CodeUnavailable {
+	if err := json.Unmarshal([]byte(res.body), &e); err != nil || res.status != http.StatusServiceUnavailable ||
+		e.Code != contract.CodeUnavailable {
 		t.Errorf("answered %d %s", res.status, res.body)
 	}
 	if n := b.Counters()["uibridge_http_failed_total"]; n != 1 {

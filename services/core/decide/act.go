@@ -306,7 +306,8 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	if args == nil {
 		args = st.Args
 	}
-	switch d := ask(b, hook.AfterAct, st.Call, hook.AfterActData{Call: st.Call, Tool: st.Tool, Args: args, Result: r}); d.Verb {
+	switch d := ask(b, hook.AfterAct, st.Call,
+		hook.AfterActData{Call: st.Call, Tool: st.Tool, Args: args, Result: r}); d.Verb {
 	case hook.Replace:
 		var n hook.AfterActData
 		if decodeInto(d.Data, &n) == nil {

@@ -25,7 +25,8 @@ func (x *causeDecider) confirmation() string {
 	x.touched = true
 	if c.Approved {
 		x.emit(event.ActConfirmed{
-			Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason, Source: c.Source, Always: c.Always,
+			Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason, Source: c.Source,
+			Always: c.Always,
 		})
 	} else {
 		x.refuse(st, event.ActConfirmed{Outcome: event.Denied, By: x.c.Writer, Source: c.Source}, tool.CodeDenied,
@@ -105,7 +106,8 @@ func (x *causeDecider) refused(c event.Confirmation, no Ruling) string {
 	}
 	p := event.Audited{
 		Principal: x.c.Writer, Action: event.ActionConfirmation, Effect: event.EffectDeny,
-		Call: cut(c.ConfirmationID, maxQuoted), Hash: cut(c.Hash, maxQuoted), Reason: cut(no.Reason, maxRefusal), Rule: no.Rule,
+		Call: cut(c.ConfirmationID, maxQuoted), Hash: cut(c.Hash, maxQuoted), Reason: cut(no.Reason, maxRefusal),
+		Rule: no.Rule,
 	}
 	turn := ""
 	if t := x.s.Turn; t != nil {

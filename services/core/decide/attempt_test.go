@@ -83,7 +83,8 @@ func TestRefusedAttemptsPause(t *testing.T) {
 			var pauses []time.Duration
 			for w.state.Turn.Plan == nil { // until the model gets the result
 				before := w.step("c0").Attempts
-				w.replied("c0", executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: "nobody listens"})
+				w.replied("c0",
+					executor.Answer{State: executor.Refused, Reason: executor.RefusedUnknown, Message: "nobody listens"})
 				if w.state.Turn.Plan == nil && w.step("c0").Attempts == before {
 					w.now = w.now.Add(step)
 					continue
@@ -96,7 +97,8 @@ func TestRefusedAttemptsPause(t *testing.T) {
 					t.Fatalf("pauses are %v", pauses)
 				}
 			}
-			if all := w.now.Sub(began); len(pauses) != 8 || pauses[0] > 250*time.Millisecond || all < 15*time.Second || all > 20*time.Second {
+			if all := w.now.Sub(began); len(pauses) != 8 || pauses[0] > 250*time.Millisecond || all < 15*time.Second ||
+				all > 20*time.Second {
 				t.Errorf("pauses are %v, %v in all", pauses, w.now.Sub(began))
 			}
 			if len(runners) == 2 && pauses[0] != 0 {

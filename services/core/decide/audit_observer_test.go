@@ -45,7 +45,8 @@ func (o *observer) audited(c event.Commit, e event.Event, p event.Audited) (abou
 		o.audits["barred"]++
 		call.barred = true // policy was asked again before a later assignment
 		return true, o.inTurn(e, p.Call)
-	case p.Action == event.ActionCall && call.audited != nil && p.Hash != call.audited.Hash && (call.confirmed != nil || len(call.requests) > 0):
+	case p.Action == event.ActionCall && call.audited != nil && p.Hash != call.audited.Hash &&
+		(call.confirmed != nil || len(call.requests) > 0):
 		o.audits["again"]++ // the tool has changed since the call was judged
 	case p.Action != event.ActionCall || call.audited != nil || call.asked != nil || len(call.requests) > 0:
 		return true, fmt.Errorf("%s of %s, which was judged before", p.Action, p.Call)
@@ -100,7 +101,8 @@ func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirma
 		return nil
 	case g == nil || said.Always == nil || !sameGrant(*g, *said.Always):
 		return fmt.Errorf("granted was %+v, said %+v", g, said.Always)
-	case call.confirmed.Outcome != event.Approved || !slices.ContainsFunc(call.asked.Always, func(x event.Grant) bool { return sameGrant(*g, x) }):
+	case call.confirmed.Outcome != event.Approved ||
+		!slices.ContainsFunc(call.asked.Always, func(x event.Grant) bool { return sameGrant(*g, x) }):
 		return fmt.Errorf("granted was %+v, offered %+v", g, call.asked.Always)
 	}
 	o.grants = append(o.grants, *g)
@@ -111,12 +113,14 @@ func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirma
 func (o *observer) asAudited(c *callSeen, now time.Time, p event.ActRequested) error {
 	a := c.audited
 	switch {
-	case a == nil || c.barred || a.Hash != p.Hash || a.Effect == decide.Deny || (a.Effect == decide.Ask) != (c.asked != nil && c.asked.Hash == p.Hash):
+	case a == nil || c.barred || a.Hash != p.Hash || a.Effect == decide.Deny ||
+		(a.Effect == decide.Ask) != (c.asked != nil && c.asked.Hash == p.Hash):
 		return fmt.Errorf("it was judged as %+v", a)
 	case c.granted() && !o.coversLiterally(*a.Grant, p.Tool, p.Args, p.Hash):
 		return fmt.Errorf("%s is no case of the grant %+v", p.Args, a.Grant)
 	}
-	if must := a.Obligations; must != nil && must.MaxDurationMS > 0 && p.NotAfter.After(now.Add(time.Duration(must.MaxDurationMS)*time.Millisecond)) {
+	if must := a.Obligations; must != nil && must.MaxDurationMS > 0 &&
+		p.NotAfter.After(now.Add(time.Duration(must.MaxDurationMS)*time.Millisecond)) {
 		return fmt.Errorf("it may run until %s, more than %d ms", p.NotAfter, must.MaxDurationMS)
 	}
 	return nil

@@ -46,27 +46,36 @@ func (d *driver) store(b *testing.B, x *decide.Decision) {
 }
 
 var (
-	benchInput  = []byte(`{"text":"What does the file a.txt say?","id":""}`)
-	benchCalls  = &provider.Response{ToolCalls: calls("read", `{"path":"a.txt"}`), Usage: provider.Usage{InputTokens: 500, OutputTokens: 20}}
-	benchResult = &tool.Result{Success: true, Data: json.RawMessage(`{"text":"Lorem ipsum dolor sit amet, consectetur adipiscing elit."}`)}
-	benchFinal  = &provider.Response{TextContent: "It says: Lorem ipsum dolor sit amet.", Usage: provider.Usage{InputTokens: 600, OutputTokens: 20}}
+	benchInput = []byte(`{"text":"What does the file a.txt say?","id":""}`)
+	benchCalls = &provider.Response{
+		ToolCalls: calls("read", `{"path":"a.txt"}`), Usage: provider.Usage{InputTokens: 500, OutputTokens: 20},
+	}
+	benchResult = &tool.Result{
+		Success: true, Data: json.RawMessage(`{"text":"Lorem ipsum dolor sit amet, consectetur adipiscing elit."}`),
+	}
+	benchFinal = &provider.Response{
+		TextContent: "It says: Lorem ipsum dolor sit amet.", Usage: provider.Usage{InputTokens: 600, OutputTokens: 20},
+	}
 )
 
 // turn is a whole turn: input, plan, one call, plan, final answer. Four commits.
 func (d *driver) turn(b *testing.B) {
 	d.seq++
-	x, _ := decide.OnCause(d.s, d.seq, decide.Cause{Sequence: d.seq, Kind: subject.Input, Writer: "web", Time: d.w.now, Body: benchInput}, nil, d.env)
+	x, _ := decide.OnCause(d.s, d.seq,
+		decide.Cause{Sequence: d.seq, Kind: subject.Input, Writer: "web", Time: d.w.now, Body: benchInput}, nil, d.env)
 	d.store(b, x)
 	d.plan(b, benchCalls)
 	st := d.s.Turn.Steps[0]
-	x, _ = decide.OnCallAnswer(d.s, d.s.Driver, executor.Answer{Call: st.Call, Attempt: st.Attempt, State: executor.Finished, Result: benchResult}, d.env)
+	x, _ = decide.OnCallAnswer(d.s, d.s.Driver,
+		executor.Answer{Call: st.Call, Attempt: st.Attempt, State: executor.Finished, Result: benchResult}, d.env)
 	d.store(b, x)
 	d.plan(b, benchFinal)
 }
 
 func (d *driver) plan(b *testing.B, r *provider.Response) {
 	p := d.s.Turn.Plan
-	x, _ := decide.OnPlanAnswer(d.s, d.s.Driver, executor.Answer{Call: p.ID, Attempt: p.Attempt, State: executor.Finished, Response: r}, d.env)
+	x, _ := decide.OnPlanAnswer(d.s, d.s.Driver,
+		executor.Answer{Call: p.ID, Attempt: p.Attempt, State: executor.Finished, Response: r}, d.env)
 	d.store(b, x)
 }
 

@@ -85,7 +85,8 @@ func TestBreakers(t *testing.T) {
 		}
 		w.result("c0", tool.Failure(tool.CodeFailed, "broken"))
 		w.calls("write", `{"text":"sixth"}`)
-		if st := w.step("c0"); st.Status != decide.Confirming || !strings.Contains(st.Warning.Message, "last 5 tool calls failed") {
+		if st := w.step("c0"); st.Status != decide.Confirming ||
+			!strings.Contains(st.Warning.Message, "last 5 tool calls failed") {
 			t.Fatalf("%+v", st)
 		}
 		w.confirm("c0", true)

@@ -22,8 +22,10 @@ func TestACallIsGivenOutAndItsResultGoesToTheModel(t *testing.T) {
 	w.calls("read", `{ "path": "a" }`)
 	r := events[event.ActRequested](w)[0]
 	want := event.ActRequested{
-		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`), Hash: decide.Hash(catalog["read"].Spec, r.Args, nil), Spec: catalog["read"].Digest(), Attempt: r.Attempt,
-		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(executor.StartWithin), NotAfter: w.state.Now.Add(executor.StartWithin + time.Minute), Idempotent: true,
+		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`),
+		Hash: decide.Hash(catalog["read"].Spec, r.Args, nil), Spec: catalog["read"].Digest(), Attempt: r.Attempt,
+		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(executor.StartWithin),
+		NotAfter: w.state.Now.Add(executor.StartWithin + time.Minute), Idempotent: true,
 	}
 	if string(mustJSON(r)) != string(mustJSON(want)) {
 		t.Fatalf("got  %s\nwant %s", mustJSON(r), mustJSON(want))
@@ -32,7 +34,8 @@ func TestACallIsGivenOutAndItsResultGoesToTheModel(t *testing.T) {
 	w.final("it says content")
 	w.ends(in.Sequence, "recorded")
 	rec := events[event.Recorded](w)[0]
-	if rec.Rounds != 2 || len(rec.Actions) != 1 || !rec.Actions[0].Success || rec.Answer != "it says content" || rec.Input != "x" {
+	if rec.Rounds != 2 || len(rec.Actions) != 1 || !rec.Actions[0].Success || rec.Answer != "it says content" ||
+		rec.Input != "x" {
 		t.Fatalf("%+v", rec)
 	}
 	var roles []string
@@ -303,7 +306,9 @@ func TestArgumentsAreCheckedBeforeTheyRun(t *testing.T) {
 // A call that every runner refuses is tried again at growing intervals, for somewhat
 // Only core may use the codes that mean that a call did not run.
 func TestAToolCannotSayThatItNeverRan(t *testing.T) {
-	for _, code := range []tool.Code{tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired} {
+	for _, code := range []tool.Code{
+		tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired,
+	} {
 		w := newWorld(t)
 		w.say("x")
 		w.calls("write", `{"text":"x"}`)
@@ -328,7 +333,9 @@ func TestACommitStaysWithinWhatTheLogTakes(t *testing.T) {
 		w.calls(all...)
 		closings := decide.Closings{}
 		for _, st := range w.state.Assigned() {
-			closings[st.Call] = decide.Closing{Answer: executor.Answer{Attempt: st.Attempt, State: executor.Finished, Result: &big}}
+			closings[st.Call] = decide.Closing{
+				Answer: executor.Answer{Attempt: st.Attempt, State: executor.Finished, Result: &big},
+			}
 		}
 		w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)), closings)
 		w.codes(map[string]tool.Code{"c0": "ok", "c9": tool.CodeTooLarge})

@@ -133,7 +133,8 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 		}
 	}
 	id := fmt.Sprint(p.Sequence)
-	d = ask(x.builder, hook.AfterSense, "", hook.PerceptionsData{Perceptions: []hook.Perception{{ID: id, Text: p.Text, Source: p.Source}}})
+	d = ask(x.builder, hook.AfterSense, "",
+		hook.PerceptionsData{Perceptions: []hook.Perception{{ID: id, Text: p.Text, Source: p.Source}}})
 	switch d.Verb {
 	case hook.DenyVerb:
 		x.fail(event.FailDenied, d.Reason)

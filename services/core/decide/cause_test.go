@@ -65,7 +65,11 @@ func TestInputsThatEndAtOnce(t *testing.T) {
 		{"too long", `{"text":"` + long + `"}`, "malformed", nil},
 		{"id too long", `{"text":"x","id":"` + strings.Repeat("i", 129) + `"}`, "malformed", nil},
 		{"unknown mode", `{"text":"x","mode":"now"}`, "malformed", nil},
-		{"an envelope of another type", `{"specversion":"1.0","id":"1","source":"s","type":"skandha.sense.command.v1","data":{"text":"x"}}`, "malformed", nil},
+		{
+			"an envelope of another type",
+			`{"specversion":"1.0","id":"1","source":"s","type":"skandha.sense.command.v1","data":{"text":"x"}}`, "malformed",
+			nil,
+		},
 		{"unknown agent", `{"text":"x"}`, "unknown_agent", func(w *world) { w.agent = nil }},
 		{"id taken before", `{"text":"x","id":"i1"}`, "duplicate_of", func(w *world) {
 			w.process(w.cause(subject.Input, "web", `{"text":"x","id":"i1"}`), nil)
@@ -80,7 +84,9 @@ func TestInputsThatEndAtOnce(t *testing.T) {
 		}},
 		{"dropped", `{"text":"x"}`, "dropped", func(w *world) {
 			w.on(hook.AfterSense, func(e hook.Envelope) hook.Decision {
-				return hook.Decision{Verb: hook.Replace, Data: []byte(fmt.Sprintf(`{"perceptions":[{"id":"%d","drop":true}]}`, w.seq))}
+				return hook.Decision{
+					Verb: hook.Replace, Data: []byte(fmt.Sprintf(`{"perceptions":[{"id":"%d","drop":true}]}`, w.seq)),
+				}
 			})
 		}},
 	} {
@@ -270,7 +276,8 @@ func TestWhatSendersSayIsBounded(t *testing.T) {
 	}
 	w.answer(provider.Response{ToolCalls: calls("mail:send", `{"to":"x"}`)})
 	st := w.step("c0")
-	w.process(w.cause(subject.Confirmation, "web", fmt.Sprintf(`{"confirmation_id":%q,"hash":%q,"reason":%q}`, st.Call, st.Hash, long)), nil)
+	w.process(w.cause(subject.Confirmation, "web",
+		fmt.Sprintf(`{"confirmation_id":%q,"hash":%q,"reason":%q}`, st.Call, st.Hash, long)), nil)
 	w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d,"reason":%q}`, in.Sequence, long)), nil)
 	w.ends(in.Sequence, "cancelled")
 	for _, m := range w.log {

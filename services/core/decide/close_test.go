@@ -119,7 +119,8 @@ func TestCancel(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("one")
 		w.final("done")
-		if reason := w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)), nil); reason == "" {
+		if reason := w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)),
+			nil); reason == "" {
 			t.Fatal("it had an effect")
 		}
 	})
@@ -140,8 +141,14 @@ func TestClosingACallSaysWhatIsTrue(t *testing.T) {
 		{"it was stopped", answered(executor.Answer{State: executor.Stopped}), tool.CodeOutcomeUnknown},
 		{"it still runs", answered(executor.Answer{State: executor.Running}), tool.CodeOutcomeUnknown},
 		{"its result is gone", answered(executor.Answer{State: executor.Unknown}), tool.CodeOutcomeUnknown},
-		{"nobody can be reached", func(decide.Step) (decide.Closing, bool) { return decide.Closing{Unreachable: true}, true }, tool.CodeOutcomeUnknown},
-		{"nobody was asked", func(decide.Step) (decide.Closing, bool) { return decide.Closing{}, false }, tool.CodeOutcomeUnknown},
+		{
+			"nobody can be reached", func(decide.Step) (decide.Closing, bool) { return decide.Closing{Unreachable: true}, true },
+			tool.CodeOutcomeUnknown,
+		},
+		{
+			"nobody was asked", func(decide.Step) (decide.Closing, bool) { return decide.Closing{}, false },
+			tool.CodeOutcomeUnknown,
+		},
 		{"another attempt never began", func(decide.Step) (decide.Closing, bool) {
 			return decide.Closing{Answer: executor.Answer{Attempt: "of-before", State: executor.Never}}, true
 		}, tool.CodeOutcomeUnknown},
@@ -172,13 +179,16 @@ func answered(a executor.Answer) func(decide.Step) (decide.Closing, bool) {
 func TestClosingAPlanTellsOfEveryStep(t *testing.T) {
 	w := newWorld(t)
 	in := w.say("x")
-	w.calls("plan:execute", `{"steps":[{"id":"a","tool":"write","params":{"text":"1"}},{"id":"b","tool":"write","params":{"text":"2"}},
+	w.calls("plan:execute",
+		`{"steps":[{"id":"a","tool":"write","params":{"text":"1"}},{"id":"b","tool":"write","params":{"text":"2"}},
 		{"id":"c","tool":"write","params":{"text":"3"},"depends_on":["b"]}]}`)
 	w.succeed("c0-s0", `"written"`)
 	st := w.step("c0-s1")
 	w.process(w.cause(subject.Cancel, "web", fmt.Sprintf(`{"sequence":%d}`, in.Sequence)),
 		decide.Closings{st.Call: {Answer: executor.Answer{Attempt: st.Attempt, State: executor.Stopped}}})
-	w.codes(map[string]tool.Code{"c0-s0": "ok", "c0-s1": tool.CodeOutcomeUnknown, "c0-s2": tool.CodeCancelled, "c0": tool.CodeFailed})
+	w.codes(map[string]tool.Code{
+		"c0-s0": "ok", "c0-s1": tool.CodeOutcomeUnknown, "c0-s2": tool.CodeCancelled, "c0": tool.CodeFailed,
+	})
 	shown := string(w.resultOf("c0").Data)
 	for _, want := range []string{`"data":"written"`, `"code":"outcome_unknown"`, `"code":"cancelled"`} {
 		if !strings.Contains(shown, want) {

@@ -99,7 +99,8 @@ func readCommand(body []byte) (event.Command, error) {
 		return event.Command{}, err
 	}
 	if len(c.ID) > event.MaxInputIDBytes {
-		return event.Command{}, fmt.Errorf("%w: id has %d bytes, at most %d", event.ErrMalformed, len(c.ID), event.MaxInputIDBytes)
+		return event.Command{}, fmt.Errorf("%w: id has %d bytes, at most %d", event.ErrMalformed, len(c.ID),
+			event.MaxInputIDBytes)
 	}
 	c.Name = strings.TrimPrefix(c.Name, "/")
 	k, known := commandOf(c.Name)

@@ -52,7 +52,8 @@ func TestCommands(t *testing.T) {
 	}
 	t.Run("a repeated one is a duplicate", func(t *testing.T) {
 		w := newWorld(t)
-		one, two := w.cause(subject.Command, "web", `{"name":"help","id":"1"}`), w.cause(subject.Command, "web", `{"name":"reset","id":"1"}`)
+		one, two := w.cause(subject.Command, "web", `{"name":"help","id":"1"}`), w.cause(subject.Command, "web",
+			`{"name":"reset","id":"1"}`)
 		w.process(one, nil)
 		w.process(two, nil)
 		w.ends(one.Sequence, "recorded")
@@ -82,7 +83,8 @@ func TestCommands(t *testing.T) {
 		w.ends(one.Sequence, "reset")
 		w.ends(two.Sequence, "reset")
 		w.ends(c.Sequence, "recorded")
-		if w.state.Locked != "" || len(w.state.Window) != 0 || w.state.Driver != 0 || !slices.Equal(w.state.Breaker.Recent, nil) {
+		if w.state.Locked != "" || len(w.state.Window) != 0 || w.state.Driver != 0 ||
+			!slices.Equal(w.state.Breaker.Recent, nil) {
 			t.Fatalf("%+v", w.state)
 		}
 		w.reload()
@@ -178,11 +180,17 @@ func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 		e.Plugins = func() []decide.PluginUse {
 			return []decide.PluginUse{
 				{Name: "guard", Version: "1.2.0", State: "suspended", Reason: "it\nfailed", Hooks: []string{"before_act"}},
-				{Name: "maps", Version: "0.1.0", State: "active", Tools: []string{"maps:find", "odd`name"}, Other: []string{"guide cartography"}},
+				{
+					Name: "maps", Version: "0.1.0", State: "active", Tools: []string{"maps:find", "odd`name"},
+					Other: []string{"guide cartography"},
+				},
 			}
 		}
 		e.Stats = func() []decide.ToolUse {
-			return []decide.ToolUse{{Tool: "rare", Used: 1}, {Tool: "often", Used: 9, Unknown: 2, SuccessRate: 0.5, MeanLatency: 1500 * time.Microsecond}}
+			return []decide.ToolUse{
+				{Tool: "rare", Used: 1},
+				{Tool: "often", Used: 9, Unknown: 2, SuccessRate: 0.5, MeanLatency: 1500 * time.Microsecond},
+			}
 		}
 		e.HookStats = func() []decide.HookUse {
 			return []decide.HookUse{{Point: "before_act", Plugin: "guard", Asked: 7, Failed: 1, P50US: 250, P99US: 4000}}
@@ -200,10 +208,13 @@ func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 		want []string
 	}{
 		{`{"name":"plugins"}`, []string{
-			"- **guard** 1.2.0 — suspended: it failed\n  - hooks: `before_act`\n", "- **maps** 0.1.0 — active\n  - tools: `maps:find`, `odd'name`\n  - offers: `guide cartography`",
+			"- **guard** 1.2.0 — suspended: it failed\n  - hooks: `before_act`\n",
+			"- **maps** 0.1.0 — active\n  - tools: `maps:find`, `odd'name`\n  - offers: `guide cartography`",
 		}},
 		{`{"name":"metrics"}`, []string{
-			"0 turns", "- `often`: used 9 times, expected success rate 50 %, outcome unknown 2 times, mean 2ms\n- `rare`: used 1 time,", "guard at `before_act`: asked 7 times, failed 1, p50 250µs, p99 4ms",
+			"0 turns",
+			"- `often`: used 9 times, expected success rate 50 %, outcome unknown 2 times, mean 2ms\n- `rare`: used 1 time,",
+			"guard at `before_act`: asked 7 times, failed 1, p50 250µs, p99 4ms",
 		}},
 		{`{"name":"replay"}`, []string{"account of {Last:1 Turn:}"}},
 		{`{"name":"replay","args":["3"]}`, []string{"account of {Last:3 Turn:}"}},

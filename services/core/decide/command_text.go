@@ -145,7 +145,8 @@ func (x *causeDecider) hookMetrics(b *strings.Builder) {
 			b.WriteString("- …\n")
 			return
 		}
-		fmt.Fprintf(b, "- %s at %s: asked %s, failed %d, p50 %s, p99 %s\n", h.Plugin, asCode(h.Point), count(h.Asked, "time"), h.Failed,
+		fmt.Fprintf(b, "- %s at %s: asked %s, failed %d, p50 %s, p99 %s\n", h.Plugin, asCode(h.Point), count(h.Asked, "time"),
+			h.Failed,
 			time.Duration(h.P50US)*time.Microsecond, time.Duration(h.P99US)*time.Microsecond)
 	}
 }

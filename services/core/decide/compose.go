@@ -75,7 +75,9 @@ func (b *builder) composePlan(parent Step) bool {
 		if !s.Result.Success {
 			failed++
 		}
-		steps[s.CallID] = stepResult{Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error, Note: s.Note}
+		steps[s.CallID] = stepResult{
+			Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error, Note: s.Note,
+		}
 	}
 	fit(steps)
 	data := encode(map[string]any{"steps": steps})

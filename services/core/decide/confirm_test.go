@@ -30,7 +30,8 @@ func TestAnApprovalRunsExactlyWhatWasShown(t *testing.T) {
 	if shown.Hash != decide.Hash(catalog[shown.ToolName].Spec, shown.Args, nil) {
 		t.Fatal("the hash is not that of the arguments as they are shown")
 	}
-	if want := w.now.Add(15 * time.Minute); !shown.ExpiresAt.Equal(want) || shown.SecurityWarning.Level != hook.LevelCritical {
+	if want := w.now.Add(15 * time.Minute); !shown.ExpiresAt.Equal(want) ||
+		shown.SecurityWarning.Level != hook.LevelCritical {
 		t.Fatalf("%+v", shown)
 	}
 	before := len(w.log)
@@ -73,7 +74,8 @@ func TestWhatIsNoApproval(t *testing.T) {
 			a := answer{id: st.Call, hash: st.Hash}
 			change(&a)
 			w.now = w.now.Add(a.at)
-			c := w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{ConfirmationID: a.id, Hash: a.hash, Approved: true})))
+			c := w.cause(subject.Confirmation, "web",
+				string(mustJSON(event.Confirmation{ConfirmationID: a.id, Hash: a.hash, Approved: true})))
 			before := *w.state
 			if reason := w.process(c, nil); reason != "" {
 				t.Fatalf("it is not audited: %s", reason)
@@ -94,7 +96,9 @@ func TestWhatIsNoApproval(t *testing.T) {
 		w.calls("mail:send", `{"to":"x"}`)
 		before := *w.state
 		w.process(early, nil)
-		if p := w.refused(before, "t1-p1-c0", decide.Hash(catalog["mail:send"].Spec, []byte(`{"to":"x"}`), nil)); !strings.Contains(p.Reason, "before the request") {
+		if p := w.refused(before, "t1-p1-c0",
+			decide.Hash(catalog["mail:send"].Spec, []byte(`{"to":"x"}`), nil)); !strings.Contains(p.Reason,
+			"before the request") {
 			t.Fatalf("%+v", p)
 		}
 	})
@@ -102,7 +106,8 @@ func TestWhatIsNoApproval(t *testing.T) {
 		w, _ := asking(t)
 		st := w.step("c0")
 		w.confirm("c0", true)
-		again := w.cause(subject.Confirmation, "web", string(mustJSON(event.Confirmation{ConfirmationID: st.Call, Hash: st.Hash, Approved: true})))
+		again := w.cause(subject.Confirmation, "web",
+			string(mustJSON(event.Confirmation{ConfirmationID: st.Call, Hash: st.Hash, Approved: true})))
 		before := *w.state
 		w.process(again, nil)
 		if w.refused(before, st.Call, st.Hash); len(events[event.ActRequested](w)) != 1 {
@@ -232,7 +237,8 @@ func TestPolicyIsAskedAboutWhatRuns(t *testing.T) {
 	w.process(w.cause(subject.Input, "cron", `{"text":"x","source":"crontab"}`), nil)
 	w.calls("write", `{"text":"x"}`)
 	at := got.Context
-	if got.Principal != "cron" || got.Action != "tool.call" || got.Resource.Name != "write" || string(at.Args) != `{"text":"changed"}` ||
+	if got.Principal != "cron" || got.Action != "tool.call" || got.Resource.Name != "write" ||
+		string(at.Args) != `{"text":"changed"}` ||
 		at.Ref != ref || at.Turn != "t1" || at.Call != "t1-p1-c0" || at.Source != "crontab" {
 		t.Fatalf("%+v", got)
 	}

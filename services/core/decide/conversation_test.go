@@ -88,7 +88,8 @@ func summary(c event.Commit) string {
 		if e.Type == event.TypeUIState || e.Type == event.TypeUIReady {
 			continue
 		}
-		fmt.Fprintf(&b, "\n      %s %.300s", strings.TrimSuffix(strings.TrimPrefix(string(e.Type), "skandha."), ".v1"), e.Data)
+		fmt.Fprintf(&b, "\n      %s %.300s", strings.TrimSuffix(strings.TrimPrefix(string(e.Type), "skandha."), ".v1"),
+			e.Data)
 	}
 	return b.String()
 }

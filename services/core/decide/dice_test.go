@@ -22,18 +22,26 @@ func (s *simulation) perceive() {
 	case 0, 1, 2, 3, 4:
 		s.put(subject.Input, event.Input{Text: s.text(), ID: oneOf(s.r, "", "", fmt.Sprint("i", s.r.IntN(20)))})
 	case 5:
-		s.put(subject.Input, event.Input{Text: "now!", Mode: event.ModeInterrupt, ID: oneOf(s.r, "", fmt.Sprint("i", s.r.IntN(20)))})
+		s.put(subject.Input,
+			event.Input{Text: "now!", Mode: event.ModeInterrupt, ID: oneOf(s.r, "", fmt.Sprint("i", s.r.IntN(20)))})
 	case 6:
-		s.putRaw(subject.Input, oneOf(s.r, ``, `[]`, `{"text":""}`, `{"text":7}`, `{"text":"x","mode":"sideways"}`, "{\"text\":\"\xff\"}", `nonsense`,
-			`{"specversion":"1.0"}`, `{"text":"x","id":"`+strings.Repeat("i", 200)+`"}`))
+		s.putRaw(subject.Input,
+			oneOf(s.r, ``, `[]`, `{"text":""}`, `{"text":7}`, `{"text":"x","mode":"sideways"}`, "{\"text\":\"\xff\"}",
+				`nonsense`,
+				`{"specversion":"1.0"}`, `{"text":"x","id":"`+strings.Repeat("i", 200)+`"}`))
 	case 7:
 		s.put(subject.Cancel, event.Cancel{Sequence: s.someInput(), Reason: oneOf(s.r, "", "enough")})
 	case 9:
 		s.put(subject.Cancel, event.Cancel{InputID: fmt.Sprint("i", s.r.IntN(20))})
 	case 10:
-		s.put(subject.Command, event.Command{Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo"), Args: oneOf(s.r, nil, []string{"1"}), ID: oneOf(s.r, "", "k1")})
+		s.put(subject.Command,
+			event.Command{
+				Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo"),
+				Args: oneOf(s.r, nil, []string{"1"}), ID: oneOf(s.r, "", "k1"),
+			})
 	case 11:
-		s.putRaw(oneOf(s.r, subject.Confirmation, subject.Timer, subject.Cancel, subject.Command, "gossip"), oneOf(s.r, `{}`, `{"id":`, `[]`, ``))
+		s.putRaw(oneOf(s.r, subject.Confirmation, subject.Timer, subject.Cancel, subject.Command, "gossip"),
+			oneOf(s.r, `{}`, `{"id":`, `[]`, ``))
 	case 8, 12, 13, 14:
 		s.put(subject.Input, event.Input{Text: "another", Source: "sim"})
 	default:
@@ -99,7 +107,9 @@ func (s *simulation) text() string {
 // response returns a random answer of a model.
 func (s *simulation) response() provider.Response {
 	r := provider.Response{
-		Usage: provider.Usage{InputTokens: int64(s.r.IntN(200)), OutputTokens: int64(s.r.IntN(50)), CostMicroUSD: int64(s.r.IntN(60))},
+		Usage: provider.Usage{
+			InputTokens: int64(s.r.IntN(200)), OutputTokens: int64(s.r.IntN(50)), CostMicroUSD: int64(s.r.IntN(60)),
+		},
 		Model: "dice", StopReason: provider.StopEnd, IsFinal: chance(s.r, 2),
 	}
 	if chance(s.r, 3) {
@@ -136,7 +146,8 @@ func (s *simulation) toolCall(n int) provider.ToolCall {
 	case 1:
 		c.DependsOn = []string{oneOf(s.r, c.ID, "c9", "nobody")}
 	case 2:
-		c.Args = oneOf(s.r, nil, json.RawMessage(`"not json {"`), json.RawMessage(`null`), json.RawMessage("{\"path\":\"\xff\"}"))
+		c.Args = oneOf(s.r, nil, json.RawMessage(`"not json {"`), json.RawMessage(`null`),
+			json.RawMessage("{\"path\":\"\xff\"}"))
 	}
 	return c
 }
@@ -150,7 +161,8 @@ func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage)
 	}
 	ref := "${HOME}"
 	if n > 0 && chance(s.r, 2) {
-		ref = fmt.Sprintf("${%s%d%s}", prefix, s.r.IntN(n), oneOf(s.r, "", ".text", ".list.0.n", ".n", oneOf(s.r, "", ".nowhere", ".list.7")))
+		ref = fmt.Sprintf("${%s%d%s}", prefix, s.r.IntN(n),
+			oneOf(s.r, "", ".text", ".list.0.n", ".n", oneOf(s.r, "", ".nowhere", ".list.7")))
 	}
 	if prefix == "s" && chance(s.r, 20) {
 		ref = "${c1.text}" // of a call outside the plan
@@ -218,9 +230,11 @@ func (s *simulation) hook(e hook.Envelope) hook.Decision {
 	if !s.unruly || !chance(s.r, 4) {
 		return d
 	}
-	d.Verb = oneOf(s.r, hook.Replace, hook.Replace, hook.Replace, hook.Stop, hook.DenyVerb, hook.Confirm, hook.AnswerFor, "shrug", "")
+	d.Verb = oneOf(s.r, hook.Replace, hook.Replace, hook.Replace, hook.Stop, hook.DenyVerb, hook.Confirm, hook.AnswerFor,
+		"shrug", "")
 	d.Reason = "the hook's mood"
-	d.Data = oneOf(s.r, nil, json.RawMessage(`{`), json.RawMessage(`[]`), json.RawMessage(`{}`), json.RawMessage(`7`), e.Data, s.replacement(e), s.replacement(e), s.replacement(e), s.replacement(e))
+	d.Data = oneOf(s.r, nil, json.RawMessage(`{`), json.RawMessage(`[]`), json.RawMessage(`{}`), json.RawMessage(`7`),
+		e.Data, s.replacement(e), s.replacement(e), s.replacement(e), s.replacement(e))
 	if d.Verb == hook.AnswerFor {
 		d.Data, d.Answer, d.AnsweredBy = nil, d.Data, "plug"
 	}
@@ -257,13 +271,21 @@ func (s *simulation) replacement(e hook.Envelope) json.RawMessage {
 		}
 		return mustJSON(p)
 	case hook.BeforePlan:
-		return mustJSON(hook.PlanData{System: "be brief", Tools: []string{"read", "internal", "forbidden", "write"}, Advice: []string{"think"}})
+		return mustJSON(hook.PlanData{
+			System: "be brief", Tools: []string{"read", "internal", "forbidden", "write"}, Advice: []string{"think"},
+		})
 	case hook.AfterPlan:
 		return mustJSON(hook.AfterPlanData{Response: s.response()})
 	case hook.BeforeAct:
-		return mustJSON(hook.ActData{Tool: "internal", Args: json.RawMessage(oneOf(s.r, `{"path":"hooked"}`, `{"text":"hooked <b>"}`, `{"to":"hooked"}`, `{"zzz":1}`))})
+		return mustJSON(hook.ActData{
+			Tool: "internal",
+			Args: json.RawMessage(oneOf(s.r, `{"path":"hooked"}`, `{"text":"hooked <b>"}`, `{"to":"hooked"}`, `{"zzz":1}`)),
+		})
 	case hook.AfterAct:
-		return mustJSON(hook.AfterActData{Result: oneOf(s.r, tool.OK("all is well"), tool.Failure(tool.CodeCancelled, "it never ran"), tool.Failure(tool.CodeFailed, "no"), tool.Result{})})
+		return mustJSON(hook.AfterActData{
+			Result: oneOf(s.r, tool.OK("all is well"), tool.Failure(tool.CodeCancelled, "it never ran"),
+				tool.Failure(tool.CodeFailed, "no"), tool.Result{}),
+		})
 	case hook.BeforeReflect:
 		return mustJSON(hook.ReflectData{Notes: []string{"remember"}})
 	}

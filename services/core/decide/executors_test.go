@@ -144,7 +144,8 @@ func (s *simulation) deliver(a *attempt) {
 }
 
 func (s *simulation) deliverState(a *attempt, state executor.State) {
-	if d, retry := decide.OnCallAnswer(s.state, s.state.Driver, executor.Answer{Call: a.Call, Attempt: a.Attempt, State: state}, s.env()); d != nil || retry {
+	if d, retry := decide.OnCallAnswer(s.state, s.state.Driver,
+		executor.Answer{Call: a.Call, Attempt: a.Attempt, State: state}, s.env()); d != nil || retry {
 		s.fail("%s is not final, and has an effect", state)
 	}
 }
@@ -227,14 +228,19 @@ func (s *simulation) toolResult() tool.Result {
 	case 0:
 		return tool.Failure(tool.CodeFailed, "it broke", "line 1")
 	case 1: // a tool that lies
-		return tool.Failure(oneOf(s.r, tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied, tool.CodeExpired), "I never ran")
+		return tool.Failure(oneOf(s.r, tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped, tool.CodeDenied,
+			tool.CodeExpired), "I never ran")
 	case 2:
 		return tool.Result{}
 	case 3:
-		return tool.Result{Success: true, Error: &tool.Error{Code: tool.CodeFailed}, Metadata: map[string]any{"n": 1.5, "s": "x", "l": []any{true, nil}}}
+		return tool.Result{
+			Success: true, Error: &tool.Error{Code: tool.CodeFailed},
+			Metadata: map[string]any{"n": 1.5, "s": "x", "l": []any{true, nil}},
+		}
 	case 4:
 		return tool.Result{Success: true, Data: json.RawMessage(`null`)}
 	}
 	return tool.Result{Success: true, Data: json.RawMessage(oneOf(s.r,
-		`{"text": "<b>&\u2028", "list":[{"n":1e3},2], "n":12345678901234567890}`, `"plain"`, `[1,[2,3]]`, `7`, "{\"raw\":\"\xff\"}"))}
+		`{"text": "<b>&\u2028", "list":[{"n":1e3},2], "n":12345678901234567890}`, `"plain"`, `[1,[2,3]]`, `7`,
+		"{\"raw\":\"\xff\"}"))}
 }

@@ -36,7 +36,9 @@ func (w *world) lastVerdictOn(call string) (last event.Audited) {
 
 func rules(e decide.Effect, reason string) func(decide.Access) decide.Ruling {
 	return func(decide.Access) decide.Ruling {
-		return decide.Ruling{Effect: e, Rule: "policy[9]", Reason: reason, Warning: &hook.Warning{Level: hook.LevelWarn, Message: reason}}
+		return decide.Ruling{
+			Effect: e, Rule: "policy[9]", Reason: reason, Warning: &hook.Warning{Level: hook.LevelWarn, Message: reason},
+		}
 	}
 }
 
@@ -55,7 +57,8 @@ func TestTheGateHoldsForWhatIsGivenOutLater(t *testing.T) {
 		w.policy, w.runners = rules(decide.Deny, "not any more"), runners
 		w.progress()
 		w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
-		if v := w.lastVerdictOn("c0"); w.times("c0") != 0 || v.Effect != decide.Deny || v.Rule != "policy[9]" || v.Reason != "not any more" {
+		if v := w.lastVerdictOn("c0"); w.times("c0") != 0 || v.Effect != decide.Deny || v.Rule != "policy[9]" ||
+			v.Reason != "not any more" {
 			t.Fatalf("given %d times; %+v", w.times("c0"), v)
 		}
 	})
@@ -146,8 +149,10 @@ func TestWhoMayAnswer(t *testing.T) {
 			t.Fatalf("%+v", p)
 		}
 	}
-	if at := got.Context; got.Action != event.ActionConfirmation || got.Principal != "web" || got.Resource.Name != st.Tool ||
-		got.Resource.Risk != tool.RiskHigh || string(at.Args) != string(st.Final) || at.Call != st.Call || at.Turn != "t1" || at.Ref != ref || at.Source != "page" {
+	if at := got.Context; got.Action != event.ActionConfirmation || got.Principal != "web" ||
+		got.Resource.Name != st.Tool ||
+		got.Resource.Risk != tool.RiskHigh || string(at.Args) != string(st.Final) || at.Call != st.Call || at.Turn != "t1" ||
+		at.Ref != ref || at.Source != "page" {
 		t.Fatalf("policy was asked %+v", got)
 	}
 	answer("boss", true)

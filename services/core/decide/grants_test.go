@@ -23,7 +23,10 @@ func wary(t *testing.T) *world {
 		if a.Resource.Name == "forbidden" {
 			return decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "never"}
 		}
-		return decide.Ruling{Effect: decide.Ask, Rule: "policy[0]", Reason: "it asks", Warning: &hook.Warning{Level: hook.LevelWarn, Message: "it asks"}}
+		return decide.Ruling{
+			Effect: decide.Ask, Rule: "policy[0]", Reason: "it asks",
+			Warning: &hook.Warning{Level: hook.LevelWarn, Message: "it asks"},
+		}
 	}
 	w.say("read the drafts")
 	return w
@@ -81,7 +84,8 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 			w.becomes("mail:send", change)
 			w.approve("c0", nil)
 			st := w.step("c0")
-			if asked := events[event.ToolCallRequest](w); st.Status != decide.Confirming || st.Hash == first || len(asked) != 2 || st.ApprovedBy != "" {
+			if asked := events[event.ToolCallRequest](w); st.Status != decide.Confirming || st.Hash == first ||
+				len(asked) != 2 || st.ApprovedBy != "" {
 				t.Fatalf("%+v after %d requests", st, len(asked))
 			}
 			if asked := events[event.ToolCallRequest](w)[1]; asked.Owner != w.tools["mail:send"].Plugin {
@@ -128,7 +132,9 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 // The answers of judges from before an approval may be outdated: they are asked again
 // before the call runs.
 func TestAnApprovedCallIsJudgedAgain(t *testing.T) {
-	for verb, want := range map[hook.Verb]decide.Status{hook.DenyVerb: decide.Done, hook.Confirm: decide.Assigned, hook.Continue: decide.Assigned} {
+	for verb, want := range map[hook.Verb]decide.Status{
+		hook.DenyVerb: decide.Done, hook.Confirm: decide.Assigned, hook.Continue: decide.Assigned,
+	} {
 		w := newWorld(t)
 		w.on(hook.BeforeAct, func(hook.Envelope) hook.Decision { return hook.Decision{} })
 		w.say("x")
@@ -171,7 +177,8 @@ func TestAnAnswerInsteadOfTheToolIsJudged(t *testing.T) {
 		w := answering(t)
 		w.calls("mail:send", `{"to":"you"}`)
 		asked := events[event.ToolCallRequest](w)[0]
-		if asked.Answer == nil || asked.Answer.By != "cache" || string(asked.Answer.Data) != `"done"` || len(asked.Always) > 0 {
+		if asked.Answer == nil || asked.Answer.By != "cache" || string(asked.Answer.Data) != `"done"` ||
+			len(asked.Always) > 0 {
 			t.Fatalf("%+v", asked)
 		}
 		w.approve("c0", nil)
@@ -185,7 +192,8 @@ func TestAnAnswerInsteadOfTheToolIsJudged(t *testing.T) {
 		w.calls("write", `{"text":"x"}`)
 		w.codes(map[string]tool.Code{"c0": "ok"})
 		done := events[event.ActCompleted](w)[0]
-		if !strings.Contains(done.Note, "answered by the plugin cache; the tool did not run") || len(events[event.Audited](w)) != 1 {
+		if !strings.Contains(done.Note, "answered by the plugin cache; the tool did not run") ||
+			len(events[event.Audited](w)) != 1 {
 			t.Errorf("%+v, %d audits", done, len(events[event.Audited](w)))
 		}
 	})
@@ -202,23 +210,29 @@ func TestWhatIsGrantedOnceIsNotAskedAgain(t *testing.T) {
 		t.Fatalf("offered: %+v", asked.Always)
 	}
 	w.approve("c0", w.wide("c0"))
-	if c := events[event.ActConfirmed](w)[0]; c.Always == nil || c.Always.Args["path"] != "drafts/*" || c.By != "web" || c.Source != "page" {
+	if c := events[event.ActConfirmed](w)[0]; c.Always == nil || c.Always.Args["path"] != "drafts/*" || c.By != "web" ||
+		c.Source != "page" {
 		t.Fatalf("%+v", c)
 	}
 	w.succeed("c0", `1`)
 
 	// The same directory is not asked about; each neighbour is.
-	w.calls("read", `{"path":"drafts/b/c.txt"}`, "read", `{"path":"drafts/../secret"}`, "read", `{"path":"drafts2/a.txt"}`, "write", `{"text":"drafts/a.txt"}`)
-	for call, want := range map[string]decide.Status{"c0": decide.Assigned, "c1": decide.Confirming, "c2": decide.Confirming, "c3": decide.Confirming} {
+	w.calls("read", `{"path":"drafts/b/c.txt"}`, "read", `{"path":"drafts/../secret"}`, "read", `{"path":"drafts2/a.txt"}`,
+		"write", `{"text":"drafts/a.txt"}`)
+	for call, want := range map[string]decide.Status{
+		"c0": decide.Assigned, "c1": decide.Confirming, "c2": decide.Confirming, "c3": decide.Confirming,
+	} {
 		if got := w.status(call); got != want {
 			t.Errorf("%s is %s, want %s", call, got, want)
 		}
 	}
 	v := w.verdictOn("p2-c0")
-	if v.Effect != decide.Allow || v.Rule != "grant" || v.Grant == nil || v.Grant.Args["path"] != "drafts/*" || v.Resource != "read" || v.Principal != "web" {
+	if v.Effect != decide.Allow || v.Rule != "grant" || v.Grant == nil || v.Grant.Args["path"] != "drafts/*" ||
+		v.Resource != "read" || v.Principal != "web" {
 		t.Errorf("audited: %+v", v)
 	}
-	if v := w.verdictOn("p2-c1"); v.Effect != decide.Ask || v.Rule != "policy[0]" || v.Grant != nil || v.Reason != "it asks" {
+	if v := w.verdictOn("p2-c1"); v.Effect != decide.Ask || v.Rule != "policy[0]" || v.Grant != nil ||
+		v.Reason != "it asks" {
 		t.Errorf("audited: %+v", v)
 	}
 }
@@ -261,8 +275,10 @@ func TestAPlansStepsAreJudgedEachByTheirOwnTool(t *testing.T) {
 	w.calls("read", `{"path":"drafts/a.txt"}`)
 	w.approve("c0", w.wide("c0"))
 	w.succeed("c0", `1`)
-	w.calls("plan:execute", `{"steps":[{"id":"s0","tool":"read","params":{"path":"drafts/b.txt"}},{"id":"s1","tool":"read","params":{"path":"b.txt"}},{"id":"s2","tool":"forbidden","params":{}}]}`)
-	if w.status("c0-s0") != decide.Assigned || w.status("c0-s1") != decide.Confirming || w.code("c0-s2") != tool.CodeDenied {
+	w.calls("plan:execute",
+		`{"steps":[{"id":"s0","tool":"read","params":{"path":"drafts/b.txt"}},{"id":"s1","tool":"read","params":{"path":"b.txt"}},{"id":"s2","tool":"forbidden","params":{}}]}`)
+	if w.status("c0-s0") != decide.Assigned || w.status("c0-s1") != decide.Confirming ||
+		w.code("c0-s2") != tool.CodeDenied {
 		t.Fatalf("%s, %s, %s", w.status("c0-s0"), w.status("c0-s1"), w.code("c0-s2"))
 	}
 	for _, p := range events[event.Audited](w) {
@@ -289,7 +305,8 @@ func TestAGrantOverridesNobodyElse(t *testing.T) {
 		}
 		w.calls("read", `{"path":"drafts/a.txt"}`)
 		w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
-		if v := w.verdictOn("p2-c0"); v.Effect != decide.Deny || v.Rule != "policy[7]" || v.Reason != "no more" || v.Grant != nil {
+		if v := w.verdictOn("p2-c0"); v.Effect != decide.Deny || v.Rule != "policy[7]" || v.Reason != "no more" ||
+			v.Grant != nil {
 			t.Fatalf("%+v", v)
 		}
 	})
@@ -369,7 +386,8 @@ func TestGrantsAreBounded(t *testing.T) {
 	w.approve("c0", x)
 	before, st := *w.state, w.step("c1")
 	w.approve("c1", y)
-	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 grants") || len(w.state.Grants) != grant.Max {
+	if p := w.refused(before, st.Call, st.Hash); !strings.Contains(p.Reason, "100 grants") ||
+		len(w.state.Grants) != grant.Max {
 		t.Fatalf("%d grants, %+v", len(w.state.Grants), p)
 	}
 	w.approve("c1", nil)
@@ -396,14 +414,16 @@ func TestOfTwoAnswersTheFirstCounts(t *testing.T) {
 	w, _ := asking(t)
 	st := w.step("c0")
 	answer := func(by subject.Writer, approved bool) decide.Cause {
-		return w.cause(subject.Confirmation, by, string(mustJSON(event.Confirmation{ConfirmationID: st.Call, Hash: st.Hash, Approved: approved, Source: string(by)})))
+		return w.cause(subject.Confirmation, by,
+			string(mustJSON(event.Confirmation{ConfirmationID: st.Call, Hash: st.Hash, Approved: approved, Source: string(by)})))
 	}
 	no, yes := answer("cli", false), answer("web", true)
 	w.process(no, nil)
 	before := *w.state
 	w.process(yes, nil)
 	w.codes(map[string]tool.Code{"c0": tool.CodeDenied})
-	if c := events[event.ActConfirmed](w); len(c) != 1 || c[0].By != "cli" || c[0].Source != "cli" || c[0].Outcome != event.Denied {
+	if c := events[event.ActConfirmed](w); len(c) != 1 || c[0].By != "cli" || c[0].Source != "cli" ||
+		c[0].Outcome != event.Denied {
 		t.Fatalf("%+v", c)
 	}
 	w.refused(before, st.Call, st.Hash)
@@ -421,7 +441,8 @@ func TestAnAnswerFromAnotherSession(t *testing.T) {
 	})
 	t.Run("to one that is not: nothing is made for it", func(t *testing.T) {
 		w := newWorld(t)
-		reason := w.process(w.cause(subject.Confirmation, "web", `{"confirmation_id":"t1-p1-c0","hash":"00","approved":true}`), nil)
+		reason := w.process(w.cause(subject.Confirmation, "web",
+			`{"confirmation_id":"t1-p1-c0","hash":"00","approved":true}`), nil)
 		if reason == "" || len(w.log) > 0 {
 			t.Fatalf("reason %q, %d commits", reason, len(w.log))
 		}
@@ -438,7 +459,10 @@ func TestARefusalIsSmall(t *testing.T) {
 	huge := strings.Repeat("\x01<é", 1<<20)
 	for _, c := range []event.Confirmation{
 		{ConfirmationID: huge, Hash: huge, Reason: huge, Source: huge, Approved: true},
-		{ConfirmationID: w.step("c0").Call, Hash: huge, Approved: true, Always: &event.Grant{Tool: huge, Args: map[string]string{huge: huge}}},
+		{
+			ConfirmationID: w.step("c0").Call, Hash: huge, Approved: true,
+			Always: &event.Grant{Tool: huge, Args: map[string]string{huge: huge}},
+		},
 	} {
 		w.process(w.cause(subject.Confirmation, "web", string(mustJSON(c))), nil)
 		if n := len(w.log[len(w.log)-1].body); n > 4000 {

@@ -34,11 +34,13 @@ func TestALockedSessionOpensByItself(t *testing.T) {
 		in := w.say("too early")
 		w.ends(in.Sequence, "session_locked")
 		f := events[event.TurnFailed](w)
-		if last := f[len(f)-1]; !last.Until.Equal(until) || !strings.Contains(last.Reason, "8 of the last 8 tool calls failed") ||
+		if last := f[len(f)-1]; !last.Until.Equal(until) ||
+			!strings.Contains(last.Reason, "8 of the last 8 tool calls failed") ||
 			!strings.Contains(last.Reason, "until 2026-03-01T12:00:30Z") {
 			t.Fatalf("%+v", last)
 		}
-		if first := f[0]; first.Code != event.FailBreaker || !first.Until.Equal(until) || !strings.Contains(first.Reason, "until 2026-03-01T12:00:30Z") {
+		if first := f[0]; first.Code != event.FailBreaker || !first.Until.Equal(until) ||
+			!strings.Contains(first.Reason, "until 2026-03-01T12:00:30Z") {
 			t.Fatalf("%+v", first)
 		}
 		if w.state.UI != event.StateLocked {
@@ -163,7 +165,8 @@ func TestALockedSessionOpensByItself(t *testing.T) {
 func TestWhoseFailureItIs(t *testing.T) {
 	toolsOwn := map[tool.Code]bool{tool.CodeFailed: true, tool.CodeTimeout: true, tool.CodeInternal: true}
 	for _, code := range []tool.Code{
-		tool.CodeFailed, tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeTimeout, tool.CodeOutcomeUnknown, tool.CodeInvalidPlan,
+		tool.CodeFailed, tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeTimeout, tool.CodeOutcomeUnknown,
+		tool.CodeInvalidPlan,
 		tool.CodeInternal, tool.CodeTooLarge,
 		// A tool may not report these; they become tool_failed.
 		tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeNotRun, tool.CodeSkipped,
@@ -236,7 +239,8 @@ func TestWhoseFailureItIs(t *testing.T) {
 			w.progress()
 		}, tool.CodeExpired},
 		{"a hook makes a failure of it", func(w *world) {
-			w.on(hook.AfterAct, func(hook.Envelope) hook.Decision { return hook.Decision{Verb: hook.DenyVerb, Reason: "secret"} })
+			w.on(hook.AfterAct,
+				func(hook.Envelope) hook.Decision { return hook.Decision{Verb: hook.DenyVerb, Reason: "secret"} })
 			write(w)
 			w.succeed("c0", `1`)
 		}, tool.CodeFailed},

@@ -27,9 +27,23 @@ func TestBeforeAct(t *testing.T) {
 		{"answer", hook.Decision{Verb: hook.AnswerFor, Answer: []byte(`"cached"`)}, "ok", ""},
 		{"answer nothing", hook.Decision{Verb: hook.AnswerFor}, "ok", ""},
 		{"answer garbage", hook.Decision{Verb: hook.AnswerFor, Answer: []byte(`{"cut`)}, tool.CodeDenied, ""},
-		{"replace", hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"text":"<safe>"}}`)}, "", `{"text":"\u003csafe\u003e"}`},
-		{"replace the tool", hook.Decision{Verb: hook.Replace, Data: []byte(`{"tool":"internal","args":{"text":"x"}}`)}, "", `{"text":"x"}`},
-		{"replace by what does not fit", hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"txet":1}}`)}, tool.CodeInvalidArgs, ""},
+		{
+			"replace",
+			hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"text":"<safe>"}}`)},
+			"",
+			`{"text":"\u003csafe\u003e"}`,
+		},
+		{
+			"replace the tool",
+			hook.Decision{Verb: hook.Replace, Data: []byte(`{"tool":"internal","args":{"text":"x"}}`)},
+			"",
+			`{"text":"x"}`,
+		},
+		{
+			"replace by what does not fit",
+			hook.Decision{Verb: hook.Replace, Data: []byte(`{"args":{"txet":1}}`)},
+			tool.CodeInvalidArgs, "",
+		},
 		{"replace by nothing", hook.Decision{Verb: hook.Replace, Data: []byte(`{}`)}, tool.CodeDenied, ""},
 		{"replace by garbage", hook.Decision{Verb: hook.Replace, Data: []byte(`{"args`)}, tool.CodeDenied, ""},
 		{"replace without data", hook.Decision{Verb: hook.Replace}, tool.CodeDenied, ""},
@@ -99,7 +113,10 @@ func TestBeforePlan(t *testing.T) {
 		{"takes tools away", `{"tools":["read"]}`, "read", ""},
 		{"takes all away", `{"tools":[]}`, "", ""},
 		{"cannot add any", `{"tools":["internal","evil","write"]}`, "write", ""},
-		{"changes the system prompt alone", `{"system":"be brief"}`, "forbidden keep mail:send read write plan:execute", "be brief"},
+		{
+			"changes the system prompt alone", `{"system":"be brief"}`, "forbidden keep mail:send read write plan:execute",
+			"be brief",
+		},
 		{"garbage changes nothing", `{"tools":7}`, "forbidden keep mail:send read write plan:execute", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +164,9 @@ func TestAfterPlan(t *testing.T) {
 		in := w.say("x")
 		w.calls("plan:execute", `{"steps":[{"tool":"read"},{"tool":"read","depends_on":[0]}]}`, "write", `{"text":"x"}`)
 		w.ends(in.Sequence, "denied")
-		w.codes(map[string]tool.Code{"c0": tool.CodeDenied, "c0-s0": tool.CodeDenied, "c0-s1": tool.CodeDenied, "c1": tool.CodeDenied})
+		w.codes(map[string]tool.Code{
+			"c0": tool.CodeDenied, "c0-s0": tool.CodeDenied, "c0-s1": tool.CodeDenied, "c1": tool.CodeDenied,
+		})
 	})
 	t.Run("replaces the calls, which must still be offered", func(t *testing.T) {
 		w := newWorld(t)

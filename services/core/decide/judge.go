@@ -61,7 +61,8 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	case v.Effect == Ask:
 	case b.s.Breaker.Consecutive >= errStreak:
 		v.ask(ruleBreaker, &hook.Warning{
-			Level: hook.LevelWarn, Message: fmt.Sprintf("The last %d tool calls failed. Should the agent continue?", b.s.Breaker.Consecutive),
+			Level:   hook.LevelWarn,
+			Message: fmt.Sprintf("The last %d tool calls failed. Should the agent continue?", b.s.Breaker.Consecutive),
 		})
 	}
 	return v

@@ -139,9 +139,22 @@ func TestTheOfferedSetIsClosed(t *testing.T) {
 		tools []string
 		want  map[string]tool.Code
 	}{
-		{"every public tool", nil, map[string]tool.Code{"c0": "", "c1": tool.CodeUnknownTool, "c2": tool.CodeUnknownTool, "c3": ""}},
-		{"a list", []string{"read", "internal"}, map[string]tool.Code{"c0": "", "c1": tool.CodeUnknownTool, "c2": tool.CodeUnknownTool, "c3": tool.CodeUnknownTool}},
-		{"none", []string{}, map[string]tool.Code{"c0": tool.CodeUnknownTool, "c1": tool.CodeUnknownTool, "c2": tool.CodeUnknownTool, "c3": tool.CodeUnknownTool}},
+		{
+			"every public tool", nil,
+			map[string]tool.Code{"c0": "", "c1": tool.CodeUnknownTool, "c2": tool.CodeUnknownTool, "c3": ""},
+		},
+		{
+			"a list",
+			[]string{"read", "internal"},
+			map[string]tool.Code{"c0": "", "c1": tool.CodeUnknownTool, "c2": tool.CodeUnknownTool, "c3": tool.CodeUnknownTool},
+		},
+		{
+			"none",
+			[]string{},
+			map[string]tool.Code{
+				"c0": tool.CodeUnknownTool, "c1": tool.CodeUnknownTool, "c2": tool.CodeUnknownTool, "c3": tool.CodeUnknownTool,
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -183,7 +196,10 @@ func TestProvidersFailOver(t *testing.T) {
 		}
 		return d != nil, retry
 	}
-	limited := executor.Answer{State: executor.Finished, Error: &provider.Error{Code: provider.ErrRateLimited, Message: "slow down", Retryable: true}}
+	limited := executor.Answer{
+		State: executor.Finished,
+		Error: &provider.Error{Code: provider.ErrRateLimited, Message: "slow down", Retryable: true},
+	}
 	full := executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}
 
 	t.Run("a failure that may pass is tried elsewhere, four times in all", func(t *testing.T) {
@@ -209,7 +225,8 @@ func TestProvidersFailOver(t *testing.T) {
 		before := *w.state.Turn.Plan
 		said(w, executor.Answer{State: executor.Unknown})
 		after := *w.state.Turn.Plan
-		if after.Attempt == before.Attempt || after.ID != before.ID || after.Round != before.Round || len(after.Tools) != len(before.Tools) {
+		if after.Attempt == before.Attempt || after.ID != before.ID || after.Round != before.Round ||
+			len(after.Tools) != len(before.Tools) {
 			t.Fatalf("%+v\n%+v", before, after)
 		}
 	})
@@ -221,7 +238,9 @@ func TestProvidersFailOver(t *testing.T) {
 			t.Fatal("running had an effect")
 		}
 		said(w, limited)
-		late := executor.Answer{Call: old.ID, Attempt: old.Attempt, State: executor.Finished, Response: &provider.Response{TextContent: "late"}}
+		late := executor.Answer{
+			Call: old.ID, Attempt: old.Attempt, State: executor.Finished, Response: &provider.Response{TextContent: "late"},
+		}
 		if d, retry := decide.OnPlanAnswer(w.state, w.state.Driver, late, w.env()); d != nil || retry {
 			t.Fatal("a late answer had an effect")
 		}
@@ -248,7 +267,8 @@ func TestProvidersFailOver(t *testing.T) {
 		w.now = w.now.Add(30 * time.Second)
 		w.progress()
 		w.ends(in.Sequence, "no_provider")
-		if f := events[event.TurnFailed](w); !strings.Contains(f[0].Reason, `"oracle"`) || !strings.Contains(f[0].Reason, "agents.a.provider") {
+		if f := events[event.TurnFailed](w); !strings.Contains(f[0].Reason, `"oracle"`) ||
+			!strings.Contains(f[0].Reason, "agents.a.provider") {
 			t.Errorf("the reason is %q", f[0].Reason)
 		}
 	})
@@ -318,7 +338,9 @@ func TestProvidersFailOver(t *testing.T) {
 	t.Run("neither text nor calls is a failure, and its cost counts", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
-		empty := executor.Answer{State: executor.Finished, Response: &provider.Response{TextContent: " \n", Usage: provider.Usage{OutputTokens: 3}}}
+		empty := executor.Answer{
+			State: executor.Finished, Response: &provider.Response{TextContent: " \n", Usage: provider.Usage{OutputTokens: 3}},
+		}
 		for range 4 {
 			said(w, empty)
 		}

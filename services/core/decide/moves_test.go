@@ -120,7 +120,8 @@ func (w *world) refused(before decide.State, call, hash string) event.Audited {
 	if len(c.Events) != 1 || c.Events[0].DataAs(&p) != nil {
 		w.fail("the commit is %+v", c)
 	}
-	if p.Action != event.ActionConfirmation || p.Effect != decide.Deny || p.Principal != "web" || p.Call != call || p.Hash != hash || p.Reason == "" {
+	if p.Action != event.ActionConfirmation || p.Effect != decide.Deny || p.Principal != "web" || p.Call != call ||
+		p.Hash != hash || p.Reason == "" {
 		w.fail("it is audited as %+v", p)
 	}
 	after := *w.state

@@ -18,7 +18,10 @@ import (
 func bound(t *testing.T, effect decide.Effect, o event.Obligations) *world {
 	w := newWorld(t)
 	w.policy = func(decide.Access) decide.Ruling {
-		return decide.Ruling{Effect: effect, Rule: "policy[0]", Reason: "bound", Warning: &hook.Warning{Level: hook.LevelWarn, Message: "bound"}, Obligations: &o}
+		return decide.Ruling{
+			Effect: effect, Rule: "policy[0]", Reason: "bound", Warning: &hook.Warning{Level: hook.LevelWarn, Message: "bound"},
+			Obligations: &o,
+		}
 	}
 	w.say("x")
 	return w
@@ -68,7 +71,8 @@ func TestObligationsBindACallUntilItEnds(t *testing.T) {
 	w.succeed("c0", `"`+strings.Repeat("a", 400)+`"`)
 	w.codes(map[string]tool.Code{"c0": tool.CodeTooLarge})
 	said := w.said()
-	if last := said[len(said)-1].Text; !strings.Contains(last, "withheld") || !strings.HasSuffix(last, "[mind <this>]") || strings.Contains(last, "aaaa") {
+	if last := said[len(said)-1].Text; !strings.Contains(last, "withheld") || !strings.HasSuffix(last, "[mind <this>]") ||
+		strings.Contains(last, "aaaa") {
 		t.Fatalf("the model sees %s", last)
 	}
 }
@@ -89,7 +93,8 @@ func TestMaxResultBytesWithholdsWhatIsLarger(t *testing.T) {
 	}
 	w = withLimit(size - 1)
 	w.result("c0", fits)
-	if r := w.resultOf("c0"); r.Success || r.Error.Code != tool.CodeTooLarge || r.Data != nil || !strings.Contains(r.Error.Message, "the call succeeded") {
+	if r := w.resultOf("c0"); r.Success || r.Error.Code != tool.CodeTooLarge || r.Data != nil ||
+		!strings.Contains(r.Error.Message, "the call succeeded") {
 		t.Fatalf("one byte too many: %+v", r)
 	}
 	w = withLimit(500)
@@ -108,7 +113,9 @@ func TestMaxResultBytesWithholdsWhatIsLarger(t *testing.T) {
 func TestObligationsComeAfterHooks(t *testing.T) {
 	w := bound(t, decide.Allow, event.Obligations{MaxResultBytes: 300})
 	w.on(hook.AfterAct, func(hook.Envelope) hook.Decision {
-		return hook.Decision{Verb: hook.Replace, Data: mustJSON(hook.AfterActData{Result: tool.OK(strings.Repeat("a", 1000))})}
+		return hook.Decision{
+			Verb: hook.Replace, Data: mustJSON(hook.AfterActData{Result: tool.OK(strings.Repeat("a", 1000))}),
+		}
 	})
 	w.calls("write", `{"text":"a"}`)
 	w.succeed("c0", `1`)
@@ -159,7 +166,8 @@ func TestEveryDecisionAboutACallIsAudited(t *testing.T) {
 	w.process(w.cause(subject.Input, "cron", `{"text":"x"}`), nil)
 	w.calls("read", `{"path":"a"}`, "mail:send", `{"to":"b"}`, "forbidden", `{}`)
 	for call, want := range map[string]decide.Effect{"c0": decide.Allow, "c1": decide.Ask, "c2": decide.Deny} {
-		if v := w.verdictOn(call); v.Effect != want || v.Principal != "cron" || v.Hash == "" || (v.Reason == "") == (want == decide.Deny) {
+		if v := w.verdictOn(call); v.Effect != want || v.Principal != "cron" || v.Hash == "" ||
+			(v.Reason == "") == (want == decide.Deny) {
 			t.Errorf("%s: %+v", call, v)
 		}
 	}

@@ -80,8 +80,9 @@ func newObserver() *observer {
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
 		plans: map[string][]string{}, taken: map[string]bool{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
 		answers: map[uint64]int{}, judged: map[judgement]hook.Verb{}, specs: map[string]map[string]tool.Spec{},
-		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{}, failures: map[event.FailCode]int{},
-		audits: map[string]int{},
+		risky: map[string]bool{"mail:send": true}, codes: map[tool.Code]int{}, successes: map[string]int{},
+		failures: map[event.FailCode]int{},
+		audits:   map[string]int{},
 	}
 }
 
@@ -95,7 +96,8 @@ func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 		return fmt.Errorf("the cursor goes back from %d to %d", o.cursor, h.Cursor)
 	case h.Now.Before(o.now):
 		return fmt.Errorf("time goes back from %s to %s", o.now, h.Now)
-	case (h.Trigger.Kind == event.ByCause || h.Trigger.Kind == event.ByPoison && h.Trigger.Sequence > 0) && h.Cursor != h.Trigger.Sequence:
+	case (h.Trigger.Kind == event.ByCause || h.Trigger.Kind == event.ByPoison && h.Trigger.Sequence > 0) &&
+		h.Cursor != h.Trigger.Sequence:
 		return fmt.Errorf("the cursor is %d after cause %d", h.Cursor, h.Trigger.Sequence)
 	case h.Trigger.Sequence == 0 && h.Cursor != o.cursor:
 		return errors.New("the cursor moved without a cause")
@@ -129,7 +131,8 @@ func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 		want = delivery
 	}
 	if h.Driver != want {
-		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, delivery %d)", h.Driver, want, o.open, touched, delivery)
+		return fmt.Errorf("the driver is %d, want %d (turn %q, touched %t, delivery %d)", h.Driver, want, o.open, touched,
+			delivery)
 	}
 	o.rev, o.cursor, o.driver, o.now = seq, h.Cursor, h.Driver, h.Now
 	return nil
@@ -301,12 +304,14 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 		return errors.New("nobody was asked")
 	case call.confirmed != nil:
 		return errors.New("it was answered before")
-	case t.Kind == event.ByProgress && p.Outcome == event.Expired && !c.Header.Now.Before(call.asked.ExpiresAt.Add(30*time.Second)):
+	case t.Kind == event.ByProgress && p.Outcome == event.Expired &&
+		!c.Header.Now.Before(call.asked.ExpiresAt.Add(30*time.Second)):
 		// its timer was lost
 	case t.Kind != event.ByCause || t.Sequence <= call.askedAt:
 		return fmt.Errorf("it was asked at %d, the trigger is %+v", call.askedAt, t)
 	case p.Outcome == event.Expired:
-		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter || event.DecodeCause(cause.Body, &timer) != nil || timer.ID != p.Call {
+		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter || event.DecodeCause(cause.Body, &timer) != nil ||
+			timer.ID != p.Call {
 			return fmt.Errorf("it expired by %+v", t)
 		}
 	case t.Cause != subject.Confirmation || event.DecodeCause(cause.Body, &said) != nil:
@@ -422,7 +427,8 @@ func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code even
 	if t.Kind == event.ByCause && t.Cause == subject.Cancel && code == event.FailCancelled {
 		var x event.Cancel
 		by, in := o.causes[t.Sequence], o.causes[seq]
-		if err := event.DecodeCause(by.Body, &x); err != nil || x.Sequence != seq && (x.Sequence != 0 || by.Writer != in.Writer) {
+		if err := event.DecodeCause(by.Body, &x); err != nil ||
+			x.Sequence != seq && (x.Sequence != 0 || by.Writer != in.Writer) {
 			return false, fmt.Errorf("the cancel %s of %s hit input %d of %s", by.Body, by.Writer, seq, in.Writer)
 		}
 	}

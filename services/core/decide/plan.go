@@ -133,7 +133,8 @@ func (b *builder) offered() []string {
 // free for another attempt yet. In the last case retry is true, and the shell calls
 // again later.
 func OnPlanAnswer(s *State, delivery uint64, a executor.Answer, env *Env) (d *Decision, retry bool) {
-	if s.Turn == nil || s.Turn.Plan == nil || s.Turn.Plan.ID != a.Call || s.Turn.Plan.Attempt != a.Attempt || !a.State.Final() {
+	if s.Turn == nil || s.Turn.Plan == nil || s.Turn.Plan.ID != a.Call || s.Turn.Plan.Attempt != a.Attempt ||
+		!a.State.Final() {
 		return nil, false
 	}
 	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
@@ -231,7 +232,8 @@ func (b *builder) planned(a executor.Answer) bool {
 	case d.Verb == hook.DenyVerb:
 		r.ToolCalls, r.ProviderState = nil, nil
 	default:
-		return b.planFailed(a, provider.Error{Code: provider.ErrGarbage, Message: "the model's answer " + why.Error(), Retryable: true})
+		return b.planFailed(a,
+			provider.Error{Code: provider.ErrGarbage, Message: "the model's answer " + why.Error(), Retryable: true})
 	}
 	steps, refused := b.steps(p, r)
 	calls := len(r.ToolCalls)

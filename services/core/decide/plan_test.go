@@ -80,7 +80,10 @@ func TestReferencesStandForResults(t *testing.T) {
 		{"a nested field", `{"text":"${a.obj.k}"}`, `{"text":"v"}`},
 		{"an element", `{"text":"t","n":"${a.list.0.n}"}`, `{"n":7,"text":"t"}`},
 		{"an element of an element", `{"text":"t","n":"${a.list.1.1}"}`, `{"n":9,"text":"t"}`},
-		{"inside a text", `{"text":"got ${a.text} and ${a.n}, ${a.obj}"}`, `{"text":"got hi \u003cb\u003e and 12345678901234567890, {\"k\":\"v\"}"}`},
+		{
+			"inside a text", `{"text":"got ${a.text} and ${a.n}, ${a.obj}"}`,
+			`{"text":"got hi \u003cb\u003e and 12345678901234567890, {\"k\":\"v\"}"}`,
+		},
 		{"deep inside", `{"text":"t","n":[{"x":["${a.text}"]}]}`, `{"n":[{"x":["hi \u003cb\u003e"]}],"text":"t"}`},
 		{"no step", `{"text":"${HOME} ${b.x}"}`, `{"text":"${HOME} ${b.x}"}`},
 	} {
@@ -175,7 +178,8 @@ func TestStepsWhoseDependenciesFailAreSkipped(t *testing.T) {
 	w.runs("c0-s3") // steps that do not depend on it continue
 	w.succeed("c0-s3", `1`)
 	w.codes(map[string]tool.Code{"c0": tool.CodeFailed})
-	if r := w.resultOf("c0"); r.Error.Message != "3 of 4 steps did not succeed" || !strings.Contains(string(r.Data), `"d":{"tool":"read","success":true,"data":1}`) {
+	if r := w.resultOf("c0"); r.Error.Message != "3 of 4 steps did not succeed" ||
+		!strings.Contains(string(r.Data), `"d":{"tool":"read","success":true,"data":1}`) {
 		t.Fatalf("%s %s", r.Error.Message, r.Data)
 	}
 	w.final("well")
@@ -201,20 +205,45 @@ func TestPlansThatAreRefused(t *testing.T) {
 		name, args string
 		want       []string
 	}{
-		{"unknown dependency", `{"steps":[{"id":"a","tool":"read","depends_on":["z"]}]}`, []string{`unknown dependency: step "a" depends on "z"`}},
-		{"self dependency", `{"steps":[{"id":"a","tool":"read","depends_on":["a"]}]}`, []string{`step depends on itself: "a"`}},
-		{"self reference", `{"steps":[{"id":"a","tool":"write","params":{"text":"${a.x}"}}]}`, []string{`step depends on itself: "a"`}},
-		{"cycle", `{"steps":[{"id":"a","tool":"read","depends_on":["b"]},{"id":"b","tool":"read","depends_on":["a"]}]}`, []string{`cyclic dependency: among steps "a", "b"`}},
+		{
+			"unknown dependency", `{"steps":[{"id":"a","tool":"read","depends_on":["z"]}]}`,
+			[]string{`unknown dependency: step "a" depends on "z"`},
+		},
+		{
+			"self dependency", `{"steps":[{"id":"a","tool":"read","depends_on":["a"]}]}`,
+			[]string{`step depends on itself: "a"`},
+		},
+		{
+			"self reference", `{"steps":[{"id":"a","tool":"write","params":{"text":"${a.x}"}}]}`,
+			[]string{`step depends on itself: "a"`},
+		},
+		{
+			"cycle", `{"steps":[{"id":"a","tool":"read","depends_on":["b"]},{"id":"b","tool":"read","depends_on":["a"]}]}`,
+			[]string{`cyclic dependency: among steps "a", "b"`},
+		},
 		{"duplicate id", `{"steps":[{"id":1,"tool":"read"},{"id":"1","tool":"read"}]}`, []string{`duplicate step id: "1"`}},
 		{"no steps", `{"steps":[]}`, []string{"plan has no steps"}},
-		{"malformed", `{"steps":7}`, []string{"plan is malformed: json: cannot unmarshal number into Go struct field .steps of type []struct"}},
+		{
+			"malformed", `{"steps":7}`,
+			[]string{"plan is malformed: json: cannot unmarshal number into Go struct field .steps of type []struct"},
+		},
 		{"unknown tool", `{"steps":[{"id":"a","tool":"nonsense"}]}`, []string{`step "a": tool "nonsense" was not offered`}},
 		{"internal tool", `{"steps":[{"id":"a","tool":"internal"}]}`, []string{`step "a": tool "internal" was not offered`}},
-		{"plan in a plan", `{"steps":[{"id":"a","tool":"plan:execute"}]}`, []string{`step "a": a plan cannot contain plan:execute`}},
-		{"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`, []string{`step "a": the arguments do not match the tool's schema`}},
 		{
-			"every reason at once", `{"steps":[{"id":"a","tool":"nonsense","depends_on":["a","z"]},{"id":"a","tool":"plan:execute"}]}`,
-			[]string{`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`, `tool "nonsense" was not offered`, "cannot contain plan:execute"},
+			"plan in a plan", `{"steps":[{"id":"a","tool":"plan:execute"}]}`,
+			[]string{`step "a": a plan cannot contain plan:execute`},
+		},
+		{
+			"arguments", `{"steps":[{"id":"a","tool":"write","params":{"txet":1}}]}`,
+			[]string{`step "a": the arguments do not match the tool's schema`},
+		},
+		{
+			"every reason at once",
+			`{"steps":[{"id":"a","tool":"nonsense","depends_on":["a","z"]},{"id":"a","tool":"plan:execute"}]}`,
+			[]string{
+				`duplicate step id: "a"`, `step depends on itself: "a"`, `unknown dependency: step "a" depends on "z"`,
+				`tool "nonsense" was not offered`, "cannot contain plan:execute",
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -245,7 +274,8 @@ func TestCallsOfOneAnswer(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		w.answer(provider.Response{ToolCalls: []provider.ToolCall{
-			call("a", "read", `{}`), call("b", "write", `{"text":"${a.text}"}`), call("c", "read", `{}`, "b"), call("d", "read", `{}`),
+			call("a", "read", `{}`), call("b", "write", `{"text":"${a.text}"}`), call("c", "read", `{}`, "b"),
+			call("d", "read", `{}`),
 		}})
 		w.runs("c0 c3")
 		w.succeed("c0", `{"text":"hi"}`)
@@ -277,7 +307,8 @@ func TestCallsOfOneAnswer(t *testing.T) {
 		w := newWorld(t)
 		w.say("x")
 		w.answer(provider.Response{ToolCalls: []provider.ToolCall{
-			call("", "read", `{}`), call("call_0", "read", `{}`), call("call_0", "read", `{}`), call("", "read", `{}`), call("call_1", "read", `{}`),
+			call("", "read", `{}`), call("call_0", "read", `{}`), call("call_0", "read", `{}`), call("", "read", `{}`),
+			call("call_1", "read", `{}`),
 		}})
 		var ids []string
 		for _, st := range w.state.Turn.Steps {

@@ -40,8 +40,10 @@ func newSimulation(w *world, seed uint64) *simulation {
 	s.strange = oneOf(s.r, 15, 100, 1000)
 	moody := chance(s.r, 2)
 	w.agent.Limits = decide.Limits{
-		Rounds: oneOf(s.r, 0, 3, 6), Calls: oneOf(s.r, 0, 3, 8), Tokens: oneOf[int64](s.r, 0, 0, 400), CostMicroUSD: oneOf[int64](s.r, 0, 0, 90),
-		Wall: oneOf(s.r, 0, time.Minute, 10*time.Minute), Queue: oneOf(s.r, 0, 2, 50, 256), WindowTurns: oneOf(s.r, 0, 3),
+		Rounds: oneOf(s.r, 0, 3, 6), Calls: oneOf(s.r, 0, 3, 8), Tokens: oneOf[int64](s.r, 0, 0, 400),
+		CostMicroUSD: oneOf[int64](s.r, 0, 0, 90),
+		Wall:         oneOf(s.r, 0, time.Minute, 10*time.Minute), Queue: oneOf(s.r, 0, 2, 50, 256),
+		WindowTurns: oneOf(s.r, 0, 3),
 	}
 	w.agent.Confirm = oneOf(s.r, 0, time.Minute, 1500*time.Microsecond)
 	if chance(s.r, 6) {
@@ -55,11 +57,15 @@ func newSimulation(w *world, seed uint64) *simulation {
 	calm := w.policy
 	w.policy = func(a decide.Access) decide.Ruling {
 		if s.unruly && moody && a.Resource.Name != "forbidden" && chance(s.r, 12) {
-			return decide.Ruling{Effect: oneOf(s.r, decide.Deny, decide.Ask, decide.Ask, "shrug"), Rule: "mood", Reason: "the policy's mood", Warning: &hook.Warning{Level: hook.LevelWarn, Message: "a mood"}}
+			return decide.Ruling{
+				Effect: oneOf(s.r, decide.Deny, decide.Ask, decide.Ask, "shrug"), Rule: "mood", Reason: "the policy's mood",
+				Warning: &hook.Warning{Level: hook.LevelWarn, Message: "a mood"},
+			}
 		}
 		r := calm(a)
 		if moody && r.Effect != decide.Deny && chance(s.r, 4) {
-			r.Obligations = oneOf(s.r, &event.Obligations{MaxDurationMS: 1500}, &event.Obligations{MaxResultBytes: 30, Note: "it is <cut>"}, &event.Obligations{})
+			r.Obligations = oneOf(s.r, &event.Obligations{MaxDurationMS: 1500},
+				&event.Obligations{MaxResultBytes: 30, Note: "it is <cut>"}, &event.Obligations{})
 		}
 		return r
 	}
@@ -179,8 +185,10 @@ func (s *simulation) putRaw(kind subject.CauseKind, body string) {
 
 // processNext processes the oldest cause, with its own delivery or a later one.
 func (s *simulation) processNext() {
-	if old := s.seen.causes[uint64(s.r.IntN(int(s.seq)+1))]; old.Sequence > 0 && old.Sequence <= s.state.Cursor { // delivered again
-		if d, _ := decide.OnCause(s.state, old.Sequence, old, nil, s.env()); d != nil || len(decide.MustClose(s.state, old)) > 0 {
+	// delivered again
+	if old := s.seen.causes[uint64(s.r.IntN(int(s.seq)+1))]; old.Sequence > 0 && old.Sequence <= s.state.Cursor {
+		if d, _ := decide.OnCause(s.state, old.Sequence, old, nil, s.env()); d != nil ||
+			len(decide.MustClose(s.state, old)) > 0 {
 			s.fail("cause %d has an effect for the second time", old.Sequence)
 		}
 	}
@@ -208,10 +216,12 @@ func (s *simulation) processNext() {
 
 // pass lets time pass, and ends whatever is overdue.
 func (s *simulation) pass() {
-	s.now = s.now.Add(oneOf(s.r, 1300*time.Microsecond, 700*time.Millisecond, 9*time.Second, 40*time.Second, 3*time.Minute))
+	s.now = s.now.Add(oneOf(s.r, 1300*time.Microsecond, 700*time.Millisecond, 9*time.Second, 40*time.Second,
+		3*time.Minute))
 	if s.state.Turn != nil && !s.state.Parked() && !s.now.Before(s.state.Turn.Deadline) {
 		closings := s.close(s.state.Assigned())
-		s.store(s.state.Driver, func() *decide.Decision { return decide.OnDeadline(s.state, s.state.Driver, closings, s.env()) })
+		s.store(s.state.Driver,
+			func() *decide.Decision { return decide.OnDeadline(s.state, s.state.Driver, closings, s.env()) })
 	}
 }
 
@@ -354,7 +364,8 @@ func (s *simulation) planTruth() error {
 		if c.Parent == "" {
 			continue
 		}
-		if parent := s.seen.calls[c.Parent]; parent.completed.Result.Success && !c.completed.Result.Success && !s.points[hook.AfterAct] {
+		if parent := s.seen.calls[c.Parent]; parent.completed.Result.Success && !c.completed.Result.Success &&
+			!s.points[hook.AfterAct] {
 			return fmt.Errorf("plan %s has succeeded and its step %s has not", c.Parent, id)
 		}
 	}

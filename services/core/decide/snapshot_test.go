@@ -82,7 +82,10 @@ func TestASnapshotIsRefusedOnAnyDifference(t *testing.T) {
 		{"an input seen elsewhere", replaced(`"key":"web/i0","seq":1`, `"key":"web/i0","seq":2`), ref, at, rev},
 		{"another confirmation's hash", replaced(w.step("c0").Hash, strings.Repeat("0", 32)), ref, at, rev},
 		{"asked at another time", replaced(fmt.Sprintf(`"asked":%d`, w.step("c0").Asked), `"asked":1`), ref, at, rev},
-		{"something asked that was not", replaced(`"call_id":"c2",`, fmt.Sprintf(`"call_id":"c2","asked":%d,`, rev)), ref, at, rev},
+		{
+			"something asked that was not", replaced(`"call_id":"c2",`, fmt.Sprintf(`"call_id":"c2","asked":%d,`, rev)), ref, at,
+			rev,
+		},
 		{"begun at another time", replaced(fmt.Sprintf(`"began":%d`, w.state.Turn.Began), `"began":1`), ref, at, rev},
 		{"another digest of the snapshot", replaced(at.Header.Digest, strings.Repeat("0", 32)), ref, at, rev},
 		{"a space more", replaced(`{"ref"`, `{ "ref"`), ref, at, rev},
@@ -160,7 +163,8 @@ func TestACommitThatDoesNotFitIsRefused(t *testing.T) {
 func TestAMismatchEndsWhatIsOpen(t *testing.T) {
 	w := eventful(t)
 	open := []uint64{w.state.Turn.Sequence, w.state.Queue[0].Sequence}
-	d := decide.OnMismatch(decide.Wreck{Ref: ref, Last: w.state.Rev, Cursor: w.state.Cursor, Open: open, Why: "digest"}, w.env())
+	d := decide.OnMismatch(decide.Wreck{Ref: ref, Last: w.state.Rev, Cursor: w.state.Cursor, Open: open, Why: "digest"},
+		w.env())
 	if !decide.IsCheckpoint(d.Commit) || decide.IsCheckpoint(w.last()) {
 		t.Fatal("a checkpoint is not known as one")
 	}

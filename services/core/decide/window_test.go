@@ -69,7 +69,8 @@ func TestPrompt(t *testing.T) {
 	if err != nil || len(msgs) != 3 || msgs[0].Text != "question 4" || msgs[2].Text != "last" {
 		t.Fatalf("%+v, %v", msgs, err)
 	}
-	if r.Model != "m" || *r.Temperature != 0.3 || !strings.Contains(r.System, "be kind") || !strings.Contains(r.System, "likes tea") {
+	if r.Model != "m" || *r.Temperature != 0.3 || !strings.Contains(r.System, "be kind") ||
+		!strings.Contains(r.System, "likes tea") {
 		t.Fatalf("%+v", r)
 	}
 	specs := decide.Describe(w.state.Turn.Plan.Tools, w.Lookup)
@@ -84,7 +85,9 @@ func TestPrompt(t *testing.T) {
 func TestAnnotationsAreShownToTheModel(t *testing.T) {
 	w := newWorld(t)
 	w.on(hook.AfterSense, func(hook.Envelope) hook.Decision {
-		return hook.Decision{Verb: hook.Replace, Data: []byte(fmt.Sprintf(`{"perceptions":[{"id":"%d","annotations":["urgent"]}]}`, w.seq))}
+		return hook.Decision{
+			Verb: hook.Replace, Data: []byte(fmt.Sprintf(`{"perceptions":[{"id":"%d","annotations":["urgent"]}]}`, w.seq)),
+		}
 	})
 	w.say("hi")
 	if got := w.said()[0].Text; got != "hi\n[urgent]" {
@@ -127,7 +130,8 @@ func TestTheUIIsTold(t *testing.T) {
 	for _, s := range events[event.UIState](w) {
 		states = append(states, string(s.State))
 	}
-	if got := strings.Join(states, " "); got != "sensing thinking awaiting_confirmation executing_tool thinking reflecting waiting_for_input" {
+	if got := strings.Join(states,
+		" "); got != "sensing thinking awaiting_confirmation executing_tool thinking reflecting waiting_for_input" {
 		t.Fatal(got)
 	}
 	if n := len(events[event.UIReady](w)); n != 1 {

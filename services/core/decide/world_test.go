@@ -80,11 +80,18 @@ var catalog = func() map[string]offered {
 			`{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer"},"list":{"type":"array"},"limit":{"type":"integer","default":10}},"additionalProperties":false}`)},
 		{Name: "write", Description: "writes", Args: json.RawMessage(
 			`{"type":"object","properties":{"text":{"type":"string"},"n":{}},"required":["text"],"additionalProperties":false}`)},
-		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, Scope: []string{"to"}, TimeoutMS: 5000, Args: json.RawMessage(
+		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, Scope: []string{
+			"to",
+		}, TimeoutMS: 5000, Args: json.RawMessage(
 			`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"],"additionalProperties":false}`)},
-		{Name: "keep", Description: "keeps something", Sticky: true, Pool: "kept", Args: json.RawMessage(`{"type":"object"}`)},
+		{
+			Name: "keep", Description: "keeps something", Sticky: true, Pool: "kept", Args: json.RawMessage(`{"type":"object"}`),
+		},
 		{Name: "forbidden", Description: "policy denies it", Args: json.RawMessage(`{"type":"object"}`)},
-		{Name: "internal", Description: "of the agent's own services", Internal: true, Args: json.RawMessage(`{"type":"object"}`)},
+		{
+			Name: "internal", Description: "of the agent's own services", Internal: true,
+			Args: json.RawMessage(`{"type":"object"}`),
+		},
 	} {
 		v, err := toolschema.Compile(s)
 		if err != nil {

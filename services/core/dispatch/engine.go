@@ -165,7 +165,8 @@ func (e *Engine) NewHookSet(hooks []Hooked, budgets map[hook.Point]time.Duration
 		n := len(p.segments) - 1
 		switch {
 		case h.Judge:
-		case h.Mode == hook.Parallel && n >= 0 && p.segments[n][0].Mode == hook.Parallel && p.segments[n][0].Required == h.Required:
+		case h.Mode == hook.Parallel && n >= 0 && p.segments[n][0].Mode == hook.Parallel &&
+			p.segments[n][0].Required == h.Required:
 			p.segments[n] = append(p.segments[n], one)
 		default:
 			p.segments = append(p.segments, []hooked{one})

@@ -129,7 +129,8 @@ func idle() map[string]*dispatch.HookSet {
 	cleared.Set(cleared.NewHookSet(at(hook.BeforeAct, "", "p"), ample()))
 	cleared.Set(cleared.NewHookSet(nil, nil))
 	return map[string]*dispatch.HookSet{
-		"new": none.HookSet(), "registered elsewhere": none.NewHookSet(at(hook.AfterSense, "", "p"), ample()), "cleared": cleared.HookSet(),
+		"new": none.HookSet(), "registered elsewhere": none.NewHookSet(at(hook.AfterSense, "", "p"), ample()),
+		"cleared": cleared.HookSet(),
 	}
 }
 
@@ -170,7 +171,8 @@ func TestAChainAsksInOrderAndHandsOn(t *testing.T) {
 		"d": note(`{"verb":"deny","reason":"too late"}`),
 	})
 	d := e.NewHookSet(at(hook.BeforeAct, "", "a", "b", "c", "d"), ample()).Run(envelope)
-	if len(asked) != 3 || !strings.HasPrefix(asked[0], "a{") || !strings.HasPrefix(asked[1], "b{") || !strings.Contains(asked[1], `"/tmp"`) {
+	if len(asked) != 3 || !strings.HasPrefix(asked[0], "a{") || !strings.HasPrefix(asked[1], "b{") ||
+		!strings.Contains(asked[1], `"/tmp"`) {
 		t.Errorf("asked %v", asked)
 	}
 	if d.Verb != hook.Replace || !strings.Contains(string(d.Data), "/tmp") || len(d.Verdicts) != 3 {
@@ -197,14 +199,18 @@ func TestParallelAsksAtOnceAndComposesInOrder(t *testing.T) {
 			if !strings.Contains(string(e.Data), `"text":"hi"`) {
 				t.Errorf("%s was asked with %s", e.Plugin, e.Data)
 			}
-			return fmt.Sprintf(`{"verb":"replace","data":{"perceptions":[{"id":"7","text":"hi","annotations":[%q]}]}}`, note), nil
+			return fmt.Sprintf(`{"verb":"replace","data":{"perceptions":[{"id":"7","text":"hi","annotations":[%q]}]}}`,
+				note), nil
 		}
 	}
 	e := engine(plugins{"a": answer(b, nil, "first"), "b": answer(c, b, "second"), "c": answer(nil, c, "third")})
-	env := hook.Envelope{Point: hook.AfterSense, Agent: "a", Session: "s", Data: json.RawMessage(`{"perceptions":[{"id":"7","text":"hi"}]}`)}
+	env := hook.Envelope{
+		Point: hook.AfterSense, Agent: "a", Session: "s", Data: json.RawMessage(`{"perceptions":[{"id":"7","text":"hi"}]}`),
+	}
 	d := e.NewHookSet(at(hook.AfterSense, "", "a", "b", "c"), ample()).Run(env)
 	var got hook.PerceptionsData
-	if err := json.Unmarshal(d.Data, &got); err != nil || !slices.Equal(got.Perceptions[0].Annotations, []string{"first", "second", "third"}) {
+	if err := json.Unmarshal(d.Data, &got); err != nil ||
+		!slices.Equal(got.Perceptions[0].Annotations, []string{"first", "second", "third"}) {
 		t.Fatalf("%v %s", err, d.Data)
 	}
 }
@@ -221,7 +227,8 @@ func TestModesMayBeMixed(t *testing.T) {
 		return "", nil
 	}
 	e := engine(plugins{"a": note, "b": note, "c": note, "d": note})
-	hooks := slices.Concat(at(hook.BeforeAct, hook.Parallel, "a", "b"), at(hook.BeforeAct, hook.Chain, "c"), at(hook.BeforeAct, hook.Parallel, "d"))
+	hooks := slices.Concat(at(hook.BeforeAct, hook.Parallel, "a", "b"), at(hook.BeforeAct, hook.Chain, "c"),
+		at(hook.BeforeAct, hook.Parallel, "d"))
 	d := e.NewHookSet(hooks, ample()).Run(envelope)
 	slices.Sort(log[:2])
 	if got := strings.Join(log, ""); got != "abcd" || len(d.Verdicts) != 4 {
@@ -238,12 +245,16 @@ func TestDeadlinesAndTheBudgetOfThePoint(t *testing.T) {
 			{Plugin: "slower", Point: hook.BeforePlan, Deadline: time.Minute},
 			{Plugin: "fine", Point: hook.BeforePlan},
 		}
-		env := hook.Envelope{Point: hook.BeforePlan, Agent: "a", Session: "s", Data: json.RawMessage(`{"plan":"p","round":1,"tools":[]}`)}
+		env := hook.Envelope{
+			Point: hook.BeforePlan, Agent: "a", Session: "s", Data: json.RawMessage(`{"plan":"p","round":1,"tools":[]}`),
+		}
 		d := e.NewHookSet(hooks, map[hook.Point]time.Duration{hook.BeforePlan: 4 * time.Second}).Run(env)
 		if took := time.Since(began); took != 4*time.Second || d.Verb != hook.Continue || len(d.Verdicts) != 3 {
 			t.Fatalf("%v %+v", took, d)
 		}
-		for i, want := range []string{"no answer within 3s", "the time of the hook point was used up", "the time of the hook point was used up"} {
+		for i, want := range []string{
+			"no answer within 3s", "the time of the hook point was used up", "the time of the hook point was used up",
+		} {
 			if v := d.Verdicts[i]; v.Error != want || v.Verb != hook.Continue {
 				t.Errorf("%+v, want %s", v, want)
 			}
@@ -251,7 +262,8 @@ func TestDeadlinesAndTheBudgetOfThePoint(t *testing.T) {
 		if d.Verdicts[0].LatencyUS != 3_000_000 {
 			t.Errorf("%+v", d.Verdicts[0])
 		}
-		if u := e.Use(hook.BeforePlan, "slow"); u.Asked != 1 || u.Failed != 1 || u.P99 < 2700*time.Millisecond || u.P99 > 3300*time.Millisecond {
+		if u := e.Use(hook.BeforePlan, "slow"); u.Asked != 1 || u.Failed != 1 || u.P99 < 2700*time.Millisecond ||
+			u.P99 > 3300*time.Millisecond {
 			t.Errorf("%+v", u)
 		}
 	})
@@ -262,7 +274,8 @@ func TestALateAnswerCountsAsNone(t *testing.T) {
 	e := dispatch.New(dispatch.Config{Ask: func(_ context.Context, q []bus.Question) []bus.Answer {
 		return []bus.Answer{{Data: []byte(`{"verb":"answer","data":1}`), At: q[0].Deadline}}
 	}})
-	d := e.NewHookSet([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct, OnError: hook.Allow, Deadline: time.Second}}, nil).Run(envelope)
+	d := e.NewHookSet([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct, OnError: hook.Allow, Deadline: time.Second}},
+		nil).Run(envelope)
 	if d.Verb != hook.Continue || len(d.Verdicts) != 1 || !strings.HasPrefix(d.Verdicts[0].Error, "no answer within 1") {
 		t.Fatalf("%+v", d)
 	}
@@ -282,11 +295,13 @@ func TestTheEnvelope(t *testing.T) {
 		other := envelope
 		other.Data = json.RawMessage(`{"call":"t1-p1-c0","tool":"rm","args":{"path":"/home"}}`)
 		table.Run(other)
-		if g := got[0]; g.Plugin != "p" || g.Turn != "t1" || g.Step != envelope.Step || !g.Deadline.Equal(time.Now().Add(hook.DefaultDeadline)) {
+		if g := got[0]; g.Plugin != "p" || g.Turn != "t1" || g.Step != envelope.Step ||
+			!g.Deadline.Equal(time.Now().Add(hook.DefaultDeadline)) {
 			t.Errorf("%+v", g)
 		}
 		if got[0].InvocationID != got[1].InvocationID || got[0].InvocationID == got[2].InvocationID {
-			t.Errorf("the same question has the same id, another has not: %s %s %s", got[0].InvocationID, got[1].InvocationID, got[2].InvocationID)
+			t.Errorf("the same question has the same id, another has not: %s %s %s", got[0].InvocationID, got[1].InvocationID,
+				got[2].InvocationID)
 		}
 	})
 }
@@ -296,7 +311,10 @@ func TestTheEnvelopeIsWhatTheEncoderWrites(t *testing.T) {
 	for _, env := range []hook.Envelope{
 		envelope,
 		{Point: hook.OnAgentStart, Agent: "a", Data: json.RawMessage(`{"instance":"i"}`)},
-		{Point: hook.BeforeSense, Agent: "a", Session: "s", Cause: 1 << 60, Data: json.RawMessage(`{"text":"\"<é>\u0000","writer":"w"}`)},
+		{
+			Point: hook.BeforeSense, Agent: "a", Session: "s", Cause: 1 << 60,
+			Data: json.RawMessage(`{"text":"\"<é>\u0000","writer":"w"}`),
+		},
 	} {
 		var sent []byte
 		e := dispatch.New(dispatch.Config{Ask: func(_ context.Context, q []bus.Question) []bus.Answer {
@@ -357,7 +375,8 @@ func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
 	}
 	d := run()
 	<-suspended
-	if len(d.Notices) != 1 || !strings.Contains(d.Notices[0], "skandha plugins resume p") || !strings.Contains(*reason.Load(), "3 times in a row") {
+	if len(d.Notices) != 1 || !strings.Contains(d.Notices[0], "skandha plugins resume p") ||
+		!strings.Contains(*reason.Load(), "3 times in a row") {
 		t.Fatalf("%v, %s", d.Notices, *reason.Load())
 	}
 	if d := run(); d.Notices != nil || d.Verb != hook.DenyVerb {
@@ -369,7 +388,8 @@ func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
 	hooks[0].Unasked = "it is suspended"
 	asked := e.Use(hook.BeforeAct, "p").Asked
 	e.Set(e.NewHookSet(hooks, ample()))
-	if d := e.HookSet().Run(envelope); d.Verb != hook.DenyVerb || !strings.Contains(d.Reason, "p failed: it is suspended") || e.Use(hook.BeforeAct, "p").Asked != asked {
+	if d := e.HookSet().Run(envelope); d.Verb != hook.DenyVerb ||
+		!strings.Contains(d.Reason, "p failed: it is suspended") || e.Use(hook.BeforeAct, "p").Asked != asked {
 		t.Errorf("%+v", d)
 	}
 	// Resumed, it has three failures again.
@@ -383,7 +403,8 @@ func TestRunOnly(t *testing.T) {
 	e := engine(plugins{"a": says(""), "b": says(""), "c": says("")})
 	for _, mode := range []hook.Mode{hook.Chain, hook.Parallel} {
 		d := e.NewHookSet(at(hook.OnAgentStart, mode, "a", "b", "c"), ample()).RunOnly(
-			hook.Envelope{Point: hook.OnAgentStart, Agent: "a", Data: json.RawMessage(`{"instance":"i"}`)}, map[subject.Plugin]bool{"b": true})
+			hook.Envelope{Point: hook.OnAgentStart, Agent: "a", Data: json.RawMessage(`{"instance":"i"}`)},
+			map[subject.Plugin]bool{"b": true})
 		if len(d.Verdicts) != 1 || d.Verdicts[0].Plugin != "b" {
 			t.Errorf("%s: %+v", mode, d)
 		}

@@ -31,7 +31,8 @@ func BenchmarkFiveHooks(b *testing.B) {
 		names = append(names, subject.Plugin(name))
 		other := natstest.Dial(b, bus.Config{URL: srv.ClientURL(), Name: name})
 		for _, subj := range []string{"hook.*." + name, "raw." + name} {
-			if _, err := other.Conn().QueueSubscribe(subj, name, func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
+			if _, err := other.Conn().QueueSubscribe(subj, name,
+				func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -39,7 +40,10 @@ func BenchmarkFiveHooks(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	env := hook.Envelope{Point: hook.BeforeAct, Agent: "main", Session: "s1", Turn: "t1", Step: "t1-p1-c0", Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"hello"}}`)}
+	env := hook.Envelope{
+		Point: hook.BeforeAct, Agent: "main", Session: "s1", Turn: "t1", Step: "t1-p1-c0",
+		Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"hello"}}`),
+	}
 	body, err := json.Marshal(env)
 	if err != nil {
 		b.Fatal(err)

@@ -25,13 +25,21 @@ import (
 
 // payloads are what each point is asked with, and what a plugin may make of it.
 var payloads = map[hook.Point]struct{ data, changed string }{
-	hook.OnAgentStart:  {`{"instance":"i"}`, `{"instance":"i","reason":"x"}`},
-	hook.BeforeSense:   {`{"text":"hi","writer":"w"}`, `{"text":"HI","writer":"w"}`},
-	hook.AfterSense:    {`{"perceptions":[{"id":"7","text":"hi"}]}`, `{"perceptions":[{"id":"7","text":"hi","drop":true}]}`},
-	hook.BeforePlan:    {`{"plan":"p","round":1,"tools":["a","b"]}`, `{"plan":"p","round":1,"tools":["a"]}`},
-	hook.AfterPlan:     {`{"plan":"p","response":{"is_final":true,"text_content":"a","usage":{"input_tokens":1,"output_tokens":1}}}`, `{"plan":"p","response":{"is_final":true,"text_content":"b","usage":{"input_tokens":1,"output_tokens":1}}}`},
-	hook.BeforeAct:     {`{"call":"c","tool":"t","args":{"n":1}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
-	hook.AfterAct:      {`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`, `{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`},
+	hook.OnAgentStart: {`{"instance":"i"}`, `{"instance":"i","reason":"x"}`},
+	hook.BeforeSense:  {`{"text":"hi","writer":"w"}`, `{"text":"HI","writer":"w"}`},
+	hook.AfterSense: {
+		`{"perceptions":[{"id":"7","text":"hi"}]}`, `{"perceptions":[{"id":"7","text":"hi","drop":true}]}`,
+	},
+	hook.BeforePlan: {`{"plan":"p","round":1,"tools":["a","b"]}`, `{"plan":"p","round":1,"tools":["a"]}`},
+	hook.AfterPlan: {
+		`{"plan":"p","response":{"is_final":true,"text_content":"a","usage":{"input_tokens":1,"output_tokens":1}}}`,
+		`{"plan":"p","response":{"is_final":true,"text_content":"b","usage":{"input_tokens":1,"output_tokens":1}}}`,
+	},
+	hook.BeforeAct: {`{"call":"c","tool":"t","args":{"n":1}}`, `{"call":"c","tool":"t","args":{"n":2}}`},
+	hook.AfterAct: {
+		`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":1}}`,
+		`{"call":"c","tool":"t","args":{},"result":{"success":true,"data":2}}`,
+	},
 	hook.BeforeReflect: {`{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`},
 	hook.AfterReflect:  {`{"input":"i","rounds":1}`, `{"input":"i","rounds":1,"notes":["x"]}`},
 	hook.OnError:       {`{"code":"c","message":"m"}`, `{"code":"c","message":"n"}`},
@@ -122,7 +130,11 @@ func behaviours() []behaviour {
 	return []behaviour{
 		{name: "continue", do: plain(`{"verb":"continue"}`), verb: hook.Continue},
 		{name: "nothing", do: plain(``), verb: hook.Continue},
-		{name: "replace", do: replies(func(p hook.Point) string { return `{"verb":"replace","data":` + payloads[p].changed + `}` }), verb: hook.Replace},
+		{
+			name: "replace",
+			do:   replies(func(p hook.Point) string { return `{"verb":"replace","data":` + payloads[p].changed + `}` }),
+			verb: hook.Replace,
+		},
 		{name: "stop", do: plain(`{"verb":"stop"}`), verb: hook.Stop},
 		{name: "deny", do: plain(`{"verb":"deny","reason":"because"}`), verb: hook.DenyVerb},
 		{name: "confirm", do: plain(`{"verb":"confirm","warning":{"level":"warn","message":"sure?"}}`), verb: hook.Confirm},

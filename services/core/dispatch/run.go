@@ -152,7 +152,9 @@ func canonical(data json.RawMessage) ([]byte, error) {
 
 // askInto asks plugins at once and adds their answers to the fold. It returns the notices
 // for the user.
-func (e *Engine) askInto(ctx context.Context, fold *hook.Fold, env hook.Envelope, until time.Time, who []hooked, only map[subject.Plugin]bool) []string {
+func (e *Engine) askInto(
+	ctx context.Context, fold *hook.Fold, env hook.Envelope, until time.Time, who []hooked, only map[subject.Plugin]bool,
+) []string {
 	answers := e.ask(ctx, env, until, who, only)
 	failed := fold.Add(answers...)
 	return e.account(env, who, answers, failed)
@@ -160,10 +162,13 @@ func (e *Engine) askInto(ctx context.Context, fold *hook.Fold, env hook.Envelope
 
 // ask asks the plugins of one segment at once, with the same data. The answers
 // are in the order of the plugins.
-func (e *Engine) ask(ctx context.Context, env hook.Envelope, until time.Time, segment []hooked, only map[subject.Plugin]bool) []hook.Answer {
+func (e *Engine) ask(
+	ctx context.Context, env hook.Envelope, until time.Time, segment []hooked, only map[subject.Plugin]bool,
+) []hook.Answer {
 	answers := make([]hook.Answer, 0, len(segment))
 	r := round{
-		until: until, began: time.Now(), questions: make([]bus.Question, 0, len(segment)), asked: make([]asked, 0, len(segment)),
+		until: until, began: time.Now(), questions: make([]bus.Question, 0, len(segment)),
+		asked: make([]asked, 0, len(segment)),
 	}
 	for i := range segment {
 		h := &segment[i]
@@ -380,7 +385,9 @@ func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer,
 		}
 		if n := e.blame.add(k); e.cfg.SuspendAfter > 0 && n == e.cfg.SuspendAfter {
 			reason := fmt.Sprintf("it failed %d times in a row, last at %s: %v", n, env.Point, err)
-			notices = append(notices, fmt.Sprintf("The plugin %s is suspended: %s. To resume it, run `skandha plugins resume %s`.", a.Plugin, reason, a.Plugin))
+			notices = append(notices,
+				fmt.Sprintf("The plugin %s is suspended: %s. To resume it, run `skandha plugins resume %s`.", a.Plugin, reason,
+					a.Plugin))
 			go e.cfg.Suspend(a.Plugin, reason)
 		}
 	}

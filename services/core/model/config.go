@@ -84,7 +84,8 @@ func (o *Options) Config() (Config, error) {
 	cfg.NetFaults, cfg.Attempts, cfg.MaxStates = 1, [maxCalls]uint8{2, 1}, o.max
 	for name, to := range map[string]*uint8{
 		"crash": &cfg.Crashes, "rc": &cfg.RunnerCrashes, "pt": &cfg.Partitions, "dup": &cfg.Duplicates,
-		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1], "ans": &cfg.Answers,
+		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1],
+		"ans": &cfg.Answers,
 	} {
 		if n, given := o.given[name]; given {
 			*to = n

@@ -62,7 +62,8 @@ func TestEveryScenarioIsInEverySuite(t *testing.T) {
 
 func TestEveryMutationIsTried(t *testing.T) {
 	for _, m := range model.Mutations[1:] {
-		if !slices.ContainsFunc(model.Broken(), func(r model.Run) bool { return strings.HasSuffix(r.Line, " -bug "+m.Name) }) {
+		if !slices.ContainsFunc(model.Broken(),
+			func(r model.Run) bool { return strings.HasSuffix(r.Line, " -bug "+m.Name) }) {
 			t.Errorf("mutation %s is never tried", m.Name)
 		}
 	}

@@ -36,13 +36,15 @@ const (
 
 // Mutations lists all mutations by number, with their names and the rules they break.
 var Mutations = [...]struct{ Name, Rule, Doc string }{
-	Sound:                  {"", "", "the protocol as it is"},
-	AckEarly:               {"ackEarly", "4", "a cause is acked once it is processed"},
-	NoDriver:               {"noToken", "3", "no commit names a driver: any holder of a cause drives"},
-	NoPosition:             {"noPos", "5", "cancels and answers hit any running turn or pending request"},
-	AckTimerLate:           {"ackTimerLate", "12", "the parking cause is acked before its timer is stored"},
-	VolatileTimer:          {"volatileTimer", "12", "the timer may get lost"},
-	ExpiryByOrder:          {"expiryByOrder", "5", "an approval counts if it precedes the timer, regardless of its stream time"},
+	Sound:         {"", "", "the protocol as it is"},
+	AckEarly:      {"ackEarly", "4", "a cause is acked once it is processed"},
+	NoDriver:      {"noToken", "3", "no commit names a driver: any holder of a cause drives"},
+	NoPosition:    {"noPos", "5", "cancels and answers hit any running turn or pending request"},
+	AckTimerLate:  {"ackTimerLate", "12", "the parking cause is acked before its timer is stored"},
+	VolatileTimer: {"volatileTimer", "12", "the timer may get lost"},
+	ExpiryByOrder: {
+		"expiryByOrder", "5", "an approval counts if it precedes the timer, regardless of its stream time",
+	},
 	StaleVerdict:           {"staleNoop", "5", "\"no effect\" is read from a fold without the last commit"},
 	CancelWithoutAsking:    {"cancelNoAsk", "10", "calls are closed without asking their runners"},
 	NoRespondersNever:      {"503never", "9", "no responders always means that it never ran"},
@@ -54,13 +56,17 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	StaleReply:             {"staleReply", "6", "a reply in hand counts for any attempt"},
 	NoFence:                {"noFence", "2", "commits are not fenced"},
 	PoisonByDeliveries:     {"poisonDeliv", "13", "the third delivery of a committed cause is poison, too"},
-	PoisonUnbegun:          {"poisonUnbegun", "13", "the third delivery of a cause is poison, whether or not a core began to decide it"},
-	BeginAgain:             {"beginAgain", "13", "a core that lost the fence stores again that it begins"},
-	FirstResultEnds:        {"firstEnds", "-", "of two calls, the first result ends the turn"},
-	CloseFirstOnly:         {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
-	RefuseSilently:         {"refuseSilently", "5", "an answer that does not count needs no commit"},
-	RefusalFrees:           {"refusalFrees", "3", "the commit of a refused answer names no driver, as if nothing ran"},
-	LagIsDeletion:          {"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted"},
+	PoisonUnbegun: {
+		"poisonUnbegun", "13", "the third delivery of a cause is poison, whether or not a core began to decide it",
+	},
+	BeginAgain:      {"beginAgain", "13", "a core that lost the fence stores again that it begins"},
+	FirstResultEnds: {"firstEnds", "-", "of two calls, the first result ends the turn"},
+	CloseFirstOnly:  {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
+	RefuseSilently:  {"refuseSilently", "5", "an answer that does not count needs no commit"},
+	RefusalFrees:    {"refusalFrees", "3", "the commit of a refused answer names no driver, as if nothing ran"},
+	LagIsDeletion: {
+		"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted",
+	},
 }
 
 func (m Mutation) String() string { return Mutations[m].Name }

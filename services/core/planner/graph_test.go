@@ -27,15 +27,24 @@ func TestCheckNamesEveryReason(t *testing.T) {
 		{"unknown", []planner.Node{n("a", "z")}, []error{planner.ErrUnknownDependency}},
 		{"itself", []planner.Node{n("a", "a")}, []error{planner.ErrSelfDependency}},
 		{"a cycle of two", []planner.Node{n("a", "b"), n("b", "a")}, []error{planner.ErrCycle}},
-		{"a cycle beside sound steps", []planner.Node{n("x"), n("a", "c", "x"), n("b", "a"), n("c", "b"), n("y", "c")}, []error{planner.ErrCycle}},
+		{
+			"a cycle beside sound steps",
+			[]planner.Node{n("x"), n("a", "c", "x"), n("b", "a"), n("c", "b"), n("y", "c")},
+			[]error{planner.ErrCycle},
+		},
 		{"twice the same id", []planner.Node{n("a"), n("a")}, []error{planner.ErrDuplicateID}},
-		{"all at once", []planner.Node{n("a", "a", "z"), n("a")}, []error{planner.ErrSelfDependency, planner.ErrUnknownDependency, planner.ErrDuplicateID}},
+		{
+			"all at once",
+			[]planner.Node{n("a", "a", "z"), n("a")},
+			[]error{planner.ErrSelfDependency, planner.ErrUnknownDependency, planner.ErrDuplicateID},
+		},
 		{"too many", make([]planner.Node, planner.MaxSteps+1), []error{planner.ErrTooManySteps}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := planner.Check(c.nodes)
 			for _, e := range []error{
-				planner.ErrUnknownDependency, planner.ErrSelfDependency, planner.ErrCycle, planner.ErrDuplicateID, planner.ErrTooManySteps,
+				planner.ErrUnknownDependency, planner.ErrSelfDependency, planner.ErrCycle, planner.ErrDuplicateID,
+				planner.ErrTooManySteps,
 			} {
 				if errors.Is(err, e) != slices.Contains(c.want, e) {
 					t.Errorf("%v: got %v", e, err)
@@ -84,7 +93,10 @@ func TestCheckAgreesWithBruteForce(t *testing.T) {
 // The steps reported for a cycle are exactly those that cannot be ordered.
 func TestACycleIsToldByItsSteps(t *testing.T) {
 	err := planner.Check([]planner.Node{
-		{ID: "free"}, {ID: "a", DependsOn: []string{"b", "free"}}, {ID: "b", DependsOn: []string{"a"}}, {ID: "behind", DependsOn: []string{"a"}},
+		{ID: "free"},
+		{ID: "a", DependsOn: []string{"b", "free"}},
+		{ID: "b", DependsOn: []string{"a"}},
+		{ID: "behind", DependsOn: []string{"a"}},
 	})
 	if err == nil || !strings.HasSuffix(err.Error(), `among steps "a", "b", "behind"`) {
 		t.Fatal(err)

@@ -142,7 +142,8 @@ func (r *resolver) spend(v any, ref string) (text string, fits bool) {
 		text = string(b)
 	}
 	if r.left -= len(text); r.left < 0 {
-		r.errs = append(r.errs, fmt.Errorf("%w: %s: the values of all references together exceed %d bytes", ErrReference, ref, MaxResolved))
+		r.errs = append(r.errs,
+			fmt.Errorf("%w: %s: the values of all references together exceed %d bytes", ErrReference, ref, MaxResolved))
 		return ref, false
 	}
 	return text, true

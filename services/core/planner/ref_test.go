@@ -34,7 +34,8 @@ func TestReferences(t *testing.T) {
 		{"a bare string", `"${a}"`, "a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := planner.References(json.RawMessage(c.args), func(id string) bool { return id == "a" || id == "b" || id == "1" })
+			got := planner.References(json.RawMessage(c.args),
+				func(id string) bool { return id == "a" || id == "b" || id == "1" })
 			if strings.Join(got, " ") != c.want {
 				t.Fatalf("%v, want %s", got, c.want)
 			}
@@ -60,7 +61,10 @@ func TestResolve(t *testing.T) {
 		{"a field that looks like an index", `{"x":"${a.0}"}`, `{"x":"zero"}`, ""},
 		{"dashes", `{"x":"${a.x-y_z}"}`, `{"x":"dashed"}`, ""},
 		{"step 1", `{"x":"${1.x}"}`, `{"x":"of step 1"}`, ""},
-		{"a value is not resolved again", `{"x":"${s}","y":"got ${s}"}`, `{"x":"just ${a.s} text","y":"got just ${a.s} text"}`, ""},
+		{
+			"a value is not resolved again", `{"x":"${s}","y":"got ${s}"}`,
+			`{"x":"just ${a.s} text","y":"got just ${a.s} text"}`, "",
+		},
 		{"nothing is null", `{"x":"${e}"}`, `{"x":null}`, ""},
 		{"no HTML escapes", `{"x":"${h}","y":"<${h}>"}`, `{"x":"<b>&","y":"<<b>&>"}`, ""},
 		{"unknown ids are text", `{"x":"${HOME}/bin"}`, `{"x":"${HOME}/bin"}`, ""},
@@ -94,7 +98,8 @@ func TestResolve(t *testing.T) {
 		})
 	}
 	t.Run("a result that is no JSON", func(t *testing.T) {
-		_, err := planner.Resolve(json.RawMessage(`"${a}"`), func(string) (json.RawMessage, bool) { return json.RawMessage(`{`), true })
+		_, err := planner.Resolve(json.RawMessage(`"${a}"`),
+			func(string) (json.RawMessage, bool) { return json.RawMessage(`{`), true })
 		if !errors.Is(err, planner.ErrReference) {
 			t.Fatal(err)
 		}
@@ -121,7 +126,8 @@ func TestWhatReferencesComeToIsBounded(t *testing.T) {
 			t.Errorf("%s: said %d times", name, n)
 		}
 	}
-	if got, err := planner.Resolve(json.RawMessage(`["${a.x}","${a.x}","${a.x}","`+strings.Repeat("${a.y}", 10_000)+`"]`), value); err != nil || len(got) < 900<<10 {
+	if got, err := planner.Resolve(json.RawMessage(`["${a.x}","${a.x}","${a.x}","`+strings.Repeat("${a.y}", 10_000)+`"]`),
+		value); err != nil || len(got) < 900<<10 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
@@ -193,7 +199,10 @@ func randomValue(r *rand.Rand, depth int) any {
 	case 0:
 		return r.IntN(100)
 	}
-	parts := []string{"${a}", "${a.f}", "${b.f.0}", "${c.f.1}", "${b.g}", "${z.f}", "$", "{", "}", "${", "text ", `\u0024{a}`, "<&>", "é", ".", "${c.}"}
+	parts := []string{
+		"${a}", "${a.f}", "${b.f.0}", "${c.f.1}", "${b.g}", "${z.f}", "$", "{", "}", "${", "text ", `\u0024{a}`, "<&>", "é",
+		".", "${c.}",
+	}
 	var s strings.Builder
 	for range 1 + r.IntN(3) {
 		s.WriteString(parts[r.IntN(len(parts))])
@@ -202,11 +211,14 @@ func randomValue(r *rand.Rand, depth int) any {
 }
 
 func FuzzResolve(f *testing.F) {
-	for _, s := range []string{`{"x":"${a.b}"}`, `"${a}"`, `{"x":"${a.b.0} ${HOME}"}`, `[1e999,"${a}"]`, "{\"x\":\"\xff${a}\"}"} {
+	for _, s := range []string{
+		`{"x":"${a.b}"}`, `"${a}"`, `{"x":"${a.b.0} ${HOME}"}`, `[1e999,"${a}"]`, "{\"x\":\"\xff${a}\"}",
+	} {
 		f.Add(s, `{"b":[1]}`)
 	}
 	f.Fuzz(func(t *testing.T, args, data string) {
-		got, err := planner.Resolve(json.RawMessage(args), func(id string) (json.RawMessage, bool) { return json.RawMessage(data), id == "a" })
+		got, err := planner.Resolve(json.RawMessage(args),
+			func(id string) (json.RawMessage, bool) { return json.RawMessage(data), id == "a" })
 		if err == nil && json.Valid([]byte(args)) && !json.Valid(got) {
 			t.Fatalf("%s became %s", args, got)
 		}

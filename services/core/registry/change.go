@@ -94,7 +94,8 @@ func (r *Registrar) write(ctx context.Context, fence uint64, e *edit) (uint64, e
 func (r *Registrar) awaitManifest(ctx context.Context, last uint64) {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	_ = r.view.AwaitChange(ctx, func(c *registry.Content) bool { return c.ManifestRevision != last }) // the caller decides again either way
+	// the caller decides again either way
+	_ = r.view.AwaitChange(ctx, func(c *registry.Content) bool { return c.ManifestRevision != last })
 }
 
 // revise returns a copy of a record to be changed, without obsolete drains.

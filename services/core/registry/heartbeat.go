@@ -59,7 +59,9 @@ func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin
 
 // stored reads a lease from the bucket, because this core's view may lag behind that of
 // the core that granted the lease.
-func (r *Registrar) stored(ctx context.Context, name subject.Plugin, instance subject.Instance) (*registry.StoredLease, error) {
+func (r *Registrar) stored(
+	ctx context.Context, name subject.Plugin, instance subject.Instance,
+) (*registry.StoredLease, error) {
 	e, err := r.bucket.Get(ctx, subject.LeaseKey(name, instance))
 	if err != nil {
 		return nil, err
@@ -98,7 +100,8 @@ func (r *Registrar) unregister(ctx context.Context, name subject.Plugin, u plugi
 	err = r.change(ctx, func(c *registry.Content) (*edit, error) {
 		began = false
 		old := c.Records[name]
-		if old == nil || !slices.ContainsFunc(c.Live(name), func(l *registry.StoredLease) bool { return l.Instance == u.Instance }) {
+		if old == nil ||
+			!slices.ContainsFunc(c.Live(name), func(l *registry.StoredLease) bool { return l.Instance == u.Instance }) {
 			return nil, nil // no valid lease: nothing to drain
 		}
 		if d := old.Drain(u.Instance); d != nil {
@@ -133,7 +136,9 @@ func (r *Registrar) hash(name subject.Plugin) string {
 
 // drain returns the edit after which the replicas get no new calls. It fails if other
 // plugins depend on this one, unless forced.
-func (r *Registrar) drain(c *registry.Content, name subject.Plugin, who []subject.Instance, why registry.Drain, force bool) (*edit, error) {
+func (r *Registrar) drain(
+	c *registry.Content, name subject.Plugin, who []subject.Instance, why registry.Drain, force bool,
+) (*edit, error) {
 	n := r.revise(c, c.Records[name])
 	n.Draining = slices.DeleteFunc(n.Draining, func(d registry.Drain) bool { return slices.Contains(who, d.Instance) })
 	for _, i := range who {
@@ -148,7 +153,8 @@ func (r *Registrar) drain(c *registry.Content, name subject.Plugin, who []subjec
 		}
 	}
 	if needed := dependants(c, name); left == 0 && len(needed) > 0 && !force {
-		return nil, bus.Errorf(bus.CodeConflict, "plugin %s has dependants: %s; unload these first, or force it, which makes them wait",
+		return nil, bus.Errorf(bus.CodeConflict,
+			"plugin %s has dependants: %s; unload these first, or force it, which makes them wait",
 			name, strings.Join(needed, ", "))
 	}
 	return &edit{name: name, record: n}, nil

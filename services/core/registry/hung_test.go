@@ -22,7 +22,8 @@ func TestACoreThatHangsEndsNoLease(t *testing.T) {
 	w := newWorld(t, 1, registry.Config{Lease: short})
 	hung := natstest.Connect(t, w.server)
 	for range 40 {
-		if _, err := hung.Conn().QueueSubscribeSync(subject.Registry(subject.Heartbeat, "*"), registry.ServiceName); err != nil {
+		if _, err := hung.Conn().QueueSubscribeSync(subject.Registry(subject.Heartbeat, "*"),
+			registry.ServiceName); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +67,8 @@ func TestEveryCoreAnswersAHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := make(chan bus.Reply, 9)
-	forget, err := w.c.Send(natstest.Context(t), subject.Registry(subject.Heartbeat, p.Name), registry.ServiceName, nil, body, func(r bus.Reply) { answers <- r })
+	forget, err := w.c.Send(natstest.Context(t), subject.Registry(subject.Heartbeat, p.Name), registry.ServiceName, nil,
+		body, func(r bus.Reply) { answers <- r })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ var steady = registry.Config{Lease: 10 * natstest.Patience}
 func TestAPluginWaitsForItsDependenciesAndStartsWhenTheyCome(t *testing.T) {
 	w := newWorld(t, 2, steady)
 	a, b, c := m("a"), m("b", needs("a")), m("c", needs("b", "a"))
-	if l := is(t, plugin.Waiting)(w.register(c, "c-1")); l.Reason != "plugin b is not registered; plugin a is not registered" {
+	if l := is(t, plugin.Waiting)(w.register(c,
+		"c-1")); l.Reason != "plugin b is not registered; plugin a is not registered" {
 		t.Errorf("%+v", l)
 	}
 	is(t, plugin.Waiting)(w.register(b, "b-1"))
@@ -63,7 +64,9 @@ func TestTheLastReplicaStaysWhileOthersDependOnIt(t *testing.T) {
 	is(t, plugin.Active)(w.register(m("b", needs("a")), "b-1"))
 	is(t, plugin.Active)(w.register(m("c", needs("a")), "c-1"))
 	is(t, plugin.Draining)(w.unregister(a, "a-1", false))
-	fails(t, bus.CodeConflict, "plugin a has dependants: b, c; unload these first, or force it, which makes them wait")(w.unregister(a, "a-2", false))
+	fails(t, bus.CodeConflict,
+		"plugin a has dependants: b, c; unload these first, or force it, which makes them wait")(w.unregister(a, "a-2",
+		false))
 	if got := states(w.cores[0].now(t)); got != "a:active b:active c:active" {
 		t.Errorf("a refused request changes the registry to %s", got)
 	}
@@ -384,24 +387,33 @@ func TestOperatorsSeeAllPlugins(t *testing.T) {
 		t.Fatalf("%v %v", infos, err)
 	}
 	z, b, g := infos[0], infos[1], infos[2]
-	if z.Name != "z" || z.Priority != 5 || z.Description != "first" || z.Why != nil || len(z.Instances) != 1 || z.Hash == "" || z.Registered.IsZero() {
+	if z.Name != "z" || z.Priority != 5 || z.Description != "first" || z.Why != nil || len(z.Instances) != 1 ||
+		z.Hash == "" || z.Registered.IsZero() {
 		t.Errorf("%+v", z)
 	}
-	if b.State != plugin.Waiting || b.Reason == "" || b.Tools[0].Name != "b:x" || !slices.Equal(b.Why, []string{"after z: its priority is higher, 5 > 0"}) {
+	if b.State != plugin.Waiting || b.Reason == "" || b.Tools[0].Name != "b:x" ||
+		!slices.Equal(b.Why, []string{"after z: its priority is higher, 5 > 0"}) {
 		t.Errorf("%+v", b)
 	}
 	if g.State != plugin.Gone || g.Instances == nil || len(g.Instances) != 0 {
 		t.Errorf("%+v", g)
 	}
 	for _, q := range []registry.PluginRequest{
-		{Op: registry.OpSuspend, Plugin: "nobody"}, {Op: registry.OpResume, Plugin: "nobody"}, {Op: registry.OpUnload, Plugin: "nobody"},
+		{Op: registry.OpSuspend, Plugin: "nobody"},
+		{Op: registry.OpResume, Plugin: "nobody"},
+		{Op: registry.OpUnload, Plugin: "nobody"},
 	} {
 		if _, err := w.operate(q); !errors.Is(err, bus.ErrNotFound) {
 			t.Errorf("%s of nobody: %v", q.Op, err)
 		}
 	}
-	for _, q := range []any{registry.PluginRequest{Op: "love", Plugin: "a"}, registry.PluginRequest{Op: registry.OpResume, Plugin: "a.b"}, map[string]any{"opp": 1}} {
-		if err := w.ask(subject.Service(registry.ServiceName, coreapi.VerbPlugin), q, &registry.PluginInfo{}); !errors.Is(err, bus.ErrInvalidArgument) {
+	for _, q := range []any{
+		registry.PluginRequest{Op: "love", Plugin: "a"},
+		registry.PluginRequest{Op: registry.OpResume, Plugin: "a.b"},
+		map[string]any{"opp": 1},
+	} {
+		if err := w.ask(subject.Service(registry.ServiceName, coreapi.VerbPlugin), q, &registry.PluginInfo{}); !errors.Is(err,
+			bus.ErrInvalidArgument) {
 			t.Errorf("%v: %v", q, err)
 		}
 	}

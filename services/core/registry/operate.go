@@ -15,7 +15,9 @@ import (
 // [Registrar.Resume]. changed is false if the plugin was already suspended, so that only
 // one of several cores that find the same problem reports it. An operator's suspension
 // replaces that of a core. The error is [bus.ErrNotFound] if the plugin is unknown.
-func (r *Registrar) Suspend(ctx context.Context, name subject.Plugin, reason string, by registry.By) (changed bool, err error) {
+func (r *Registrar) Suspend(
+	ctx context.Context, name subject.Plugin, reason string, by registry.By,
+) (changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	err = r.change(ctx, func(c *registry.Content) (*edit, error) {

@@ -74,7 +74,9 @@ type claim struct {
 }
 
 // claim ensures that the manifest is the registered one and owns its names.
-func (r *Registrar) claim(ctx context.Context, m plugin.Manifest, instance subject.Instance, hash string, invalid plugin.Problems) (got claim, err error) {
+func (r *Registrar) claim(
+	ctx context.Context, m plugin.Manifest, instance subject.Instance, hash string, invalid plugin.Problems,
+) (got claim, err error) {
 	err = r.change(ctx, func(c *registry.Content) (*edit, error) {
 		got = claim{since: time.Now().UTC(), seen: c.ManifestRevision}
 		idle := unleased(c)
@@ -136,7 +138,8 @@ func fresh(old *registry.StoredRecord, m plugin.Manifest, hash string, instance 
 	n := &registry.Record{Manifest: m, Hash: hash, Registered: time.Now().UTC()}
 	if old != nil {
 		n.Suspended = keptSuspension(old.Suspended, instance)
-		n.Draining = slices.DeleteFunc(slices.Clone(old.Draining), func(d registry.Drain) bool { return d.By != registry.ByOperator })
+		n.Draining = slices.DeleteFunc(slices.Clone(old.Draining),
+			func(d registry.Drain) bool { return d.By != registry.ByOperator })
 	}
 	return n
 }
@@ -165,7 +168,9 @@ func (r *Registrar) renew(c *registry.Content, old *registry.StoredRecord, insta
 	return n
 }
 
-func (r *Registrar) grant(ctx context.Context, name subject.Plugin, instance subject.Instance, hash string, got claim) (uint64, error) {
+func (r *Registrar) grant(
+	ctx context.Context, name subject.Plugin, instance subject.Instance, hash string, got claim,
+) (uint64, error) {
 	body, err := json.Marshal(registry.LeaseRecord{Instance: instance, Hash: hash, Since: got.since})
 	if err != nil {
 		return 0, err
@@ -191,8 +196,12 @@ func (r *Registrar) answer(name subject.Plugin, instance subject.Instance, hash 
 	return r.lease(name, instance, hash, p.State, p.Reason), nil
 }
 
-func (r *Registrar) lease(name subject.Plugin, instance subject.Instance, hash string, s plugin.LeaseState, reason string) plugin.Lease {
-	return plugin.Lease{Plugin: name, Instance: instance, State: s, Reason: reason, TTLMS: r.cfg.Lease.Milliseconds(), Hash: hash}
+func (r *Registrar) lease(
+	name subject.Plugin, instance subject.Instance, hash string, s plugin.LeaseState, reason string,
+) plugin.Lease {
+	return plugin.Lease{
+		Plugin: name, Instance: instance, State: s, Reason: reason, TTLMS: r.cfg.Lease.Milliseconds(), Hash: hash,
+	}
 }
 
 func registerAgain(name subject.Plugin, instance subject.Instance) error {

@@ -67,7 +67,8 @@ func TestARefusalListsAllThatIsWrong(t *testing.T) {
 		"version: ", "hooks[0].point: ", "hooks[1].deadline_ms: ", "listeners[0].name: ",
 		"tools[1].name: \"taken\" is a tool of plugin other", "tools[2].name: \"file_system:read_file\" is reserved",
 		"tools[3].args: ", "/properties/x/type",
-		"providers[0].name: \"llama\" is a provider of plugin other", "sensors[0].name: \"mail\" is a listener of plugin other",
+		"providers[0].name: \"llama\" is a provider of plugin other",
+		"sensors[0].name: \"mail\" is a listener of plugin other",
 		"guides[1]: \"sage\" is a guide of plugin other",
 		"run_after[1]: the order has the cycle a -> other -> a (run_after of other names a, run_after of a names other)",
 	)(w.register(a, "a-1"))
@@ -86,16 +87,30 @@ func TestEachReasonToRefuse(t *testing.T) {
 		code bus.Code
 		says string
 	}{
-		"core's name":            {m("core"), bus.CodeInvalidArgument, `name: "core" is reserved`},
-		"a name of people":       {plugin.Manifest{Name: "a", Version: "1.0.0", Listeners: []plugin.Listener{{Name: "ui-owner"}}}, bus.CodeInvalidArgument, `listeners[0].name: "ui-owner" is reserved`},
+		"core's name": {m("core"), bus.CodeInvalidArgument, `name: "core" is reserved`},
+		"a name of people": {
+			plugin.Manifest{Name: "a", Version: "1.0.0", Listeners: []plugin.Listener{{Name: "ui-owner"}}},
+			bus.CodeInvalidArgument, `listeners[0].name: "ui-owner" is reserved`,
+		},
 		"an executor's name":     {m("runner-1"), bus.CodeInvalidArgument, `name: "runner-1" is a built-in plugin, of core`},
 		"itself as a dependency": {m("a", needs("a")), bus.CodeInvalidArgument, "dependencies[0]: is the plugin itself"},
 		"a tool twice":           {m("a", offers("x", "x")), bus.CodeInvalidArgument, `tools[1].name: duplicate "x"`},
-		"a built-in tool, whether or not its service is up": {m("a", offers("Python:execute")), bus.CodeInvalidArgument, `tools[0].name: "Python:execute" is reserved`},
-		"a tool of another in other letters":                {m("a", offers("B:x")), bus.CodeConflict, `tools[0].name: "B:x" is a tool of plugin b`},
-		"a tool that differs from another in case alone":    {m("a", offers("x", "X")), bus.CodeInvalidArgument, `tools[1].name: duplicate "X"`},
-		"a tool of another":                                 {m("a", offers("b:x")), bus.CodeConflict, `tools[0].name: "b:x" is a tool of plugin b`},
-		"another version":                                   {m("b", version("2.0.0")), bus.CodeConflict, "version: plugin b 1.0.0 is registered with another manifest (this one is 2.0.0)"},
+		"a built-in tool, whether or not its service is up": {
+			m("a", offers("Python:execute")), bus.CodeInvalidArgument, `tools[0].name: "Python:execute" is reserved`,
+		},
+		"a tool of another in other letters": {
+			m("a", offers("B:x")), bus.CodeConflict, `tools[0].name: "B:x" is a tool of plugin b`,
+		},
+		"a tool that differs from another in case alone": {
+			m("a", offers("x", "X")), bus.CodeInvalidArgument, `tools[1].name: duplicate "X"`,
+		},
+		"a tool of another": {
+			m("a", offers("b:x")), bus.CodeConflict, `tools[0].name: "b:x" is a tool of plugin b`,
+		},
+		"another version": {
+			m("b", version("2.0.0")), bus.CodeConflict,
+			"version: plugin b 1.0.0 is registered with another manifest (this one is 2.0.0)",
+		},
 		"the same version, changed": {
 			m("b", offers("b:y")), bus.CodeConflict, "unload it first",
 		},
@@ -105,14 +120,17 @@ func TestEachReasonToRefuse(t *testing.T) {
 	_, err := w.verb(subject.Register, "a", m("b"))
 	fails(t, bus.CodeInvalidArgument, `name: is "b", but the subject belongs to plugin a`)(plugin.Lease{}, err)
 	for about, body := range map[string]any{
-		"no object": []int{1}, "an unknown field": map[string]any{"name": "a", "version": "1.0.0", "instance": "i", "hoks": 1},
+		"no object":        []int{1},
+		"an unknown field": map[string]any{"name": "a", "version": "1.0.0", "instance": "i", "hoks": 1},
 	} {
 		_, err := w.verb(subject.Register, "a", body)
 		if bus.CodeOf(err) != bus.CodeInvalidArgument {
 			t.Errorf("%s: %v", about, err)
 		}
 	}
-	for _, bad := range []any{map[string]any{"instance": "a.b", "hash": "x"}, map[string]any{"instance": "a", "hsh": "x"}, 7} {
+	for _, bad := range []any{
+		map[string]any{"instance": "a.b", "hash": "x"}, map[string]any{"instance": "a", "hsh": "x"}, 7,
+	} {
 		if _, err := w.verb(subject.Heartbeat, "b", bad); bus.CodeOf(err) != bus.CodeInvalidArgument {
 			t.Errorf("heartbeat %v: %v", bad, err)
 		}
@@ -221,7 +239,8 @@ func TestRacingRegistrarsAdmitOneOfTwo(t *testing.T) {
 		}
 	}
 	for _, c := range w.cores {
-		natstest.Eventually(t, "all to be gone", func() bool { return !strings.Contains(states(c.view.Snapshot()), "active") })
+		natstest.Eventually(t, "all to be gone",
+			func() bool { return !strings.Contains(states(c.view.Snapshot()), "active") })
 	}
 }
 
@@ -230,7 +249,9 @@ func TestRacingRegistrarsAdmitOneOfTwo(t *testing.T) {
 func TestAManifestWithoutLeaseIsReleased(t *testing.T) {
 	w := newWorld(t, 1, registry.Config{})
 	orphan := m("orphan", offers("x"))
-	body, err := json.Marshal(map[string]any{"manifest": orphan, "hash": orphan.Hash(), "registered": "2026-01-02T03:04:05Z"})
+	body, err := json.Marshal(map[string]any{
+		"manifest": orphan, "hash": orphan.Hash(), "registered": "2026-01-02T03:04:05Z",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,8 @@ func TestAStormOfPlugins(t *testing.T) {
 				}
 				for range r.IntN(4) {
 					<-time.After(time.Duration(r.IntN(400)) * time.Millisecond)
-					if _, err := ask(func() (plugin.Lease, error) { return w.heartbeat(one, inst) }); err != nil && bus.CodeOf(err) != bus.CodeNotFound {
+					if _, err := ask(func() (plugin.Lease, error) { return w.heartbeat(one, inst) }); err != nil &&
+						bus.CodeOf(err) != bus.CodeNotFound {
 						t.Errorf("%s: heartbeat: %v", one.Name, err)
 					} else if err != nil {
 						lost.Add(1)
@@ -161,7 +162,8 @@ func TestAStormOfPlugins(t *testing.T) {
 		})
 	}
 	other.Close()
-	t.Logf("%d registrations, %d refused, %d leases lost, %d snapshots", came.Load(), refused.Load(), lost.Load(), seen.Load())
+	t.Logf("%d registrations, %d refused, %d leases lost, %d snapshots", came.Load(), refused.Load(), lost.Load(),
+		seen.Load())
 	if seen.Load() < enough {
 		t.Errorf("that was no storm: %d snapshots", seen.Load())
 	}

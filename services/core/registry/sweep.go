@@ -151,7 +151,8 @@ func held(rec *registry.Record) bool {
 func (r *Registrar) forget(ctx context.Context, name subject.Plugin) error {
 	return r.change(ctx, func(c *registry.Content) (*edit, error) {
 		old := c.Records[name]
-		if old == nil || old.Released.IsZero() || time.Since(old.Released) <= r.cfg.Keep || held(&old.Record) || len(c.Live(name)) > 0 {
+		if old == nil || old.Released.IsZero() || time.Since(old.Released) <= r.cfg.Keep || held(&old.Record) ||
+			len(c.Live(name)) > 0 {
 			return nil, nil // nothing to do
 		}
 		r.log.Info("removing the record of a plugin without replicas", "plugin", name, "released", old.Released)

@@ -215,7 +215,8 @@ func (r *replica) die() {
 
 func (r *replica) await(want plugin.LeaseState) {
 	r.c.Helper()
-	natstest.Eventually(r.c, fmt.Sprintf("%s to hear that it is %s", r.m.Name, want), func() bool { return r.state.Load() == want })
+	natstest.Eventually(r.c, fmt.Sprintf("%s to hear that it is %s", r.m.Name, want),
+		func() bool { return r.state.Load() == want })
 }
 
 // m makes a manifest.
@@ -319,7 +320,8 @@ func check(s *view.Snapshot) error {
 		}
 		for _, d := range p.Manifest.Dependencies {
 			ok := there[d] != nil && (there[d].State == plugin.Active || there[d].State == plugin.Suspended)
-			if p.State == plugin.Active != ok && p.State != plugin.Draining && p.State != plugin.Suspended && len(p.Manifest.Dependencies) == 1 {
+			if p.State == plugin.Active != ok && p.State != plugin.Draining && p.State != plugin.Suspended &&
+				len(p.Manifest.Dependencies) == 1 {
 				return fmt.Errorf("%s is %s, its dependency %s is there: %t", p.Name(), p.State, d, ok)
 			}
 		}

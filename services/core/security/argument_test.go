@@ -21,7 +21,9 @@ func matches(t *testing.T, effect decide.Effect, name, pattern, args string) boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := p.Evaluate(decide.Access{Action: event.ActionCall, Resource: tool.Spec{Name: "x"}, Context: decide.Context{Args: json.RawMessage(args)}})
+	r := p.Evaluate(decide.Access{
+		Action: event.ActionCall, Resource: tool.Spec{Name: "x"}, Context: decide.Context{Args: json.RawMessage(args)},
+	})
 	return r.Effect == effect
 }
 
@@ -110,7 +112,8 @@ func TestAURLIsJudgedOnTheSafeSide(t *testing.T) {
 		{"https://a\u00adpi.example.com/v1/x", false, true},
 		{"https://api.example.com%2fv1/x%zz", false, true},
 	} {
-		if got := matches(t, decide.Allow, "url", "https://api.example.com/v1/*", object(t, "url", c.value)); got != c.allows {
+		if got := matches(t, decide.Allow, "url", "https://api.example.com/v1/*",
+			object(t, "url", c.value)); got != c.allows {
 			t.Errorf("allow %q: %t, want %t", c.value, got, c.allows)
 		}
 		if got := matches(t, decide.Deny, "url", "https://api.example.com/v1/*", object(t, "url", c.value)); got != c.other {
@@ -118,7 +121,8 @@ func TestAURLIsJudgedOnTheSafeSide(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]bool{
-		"https://a.example.com/": true, "https://a.b.example.com/x/y": true, "https://evil.com/.example.com/": false, "https://evil.com#.example.com/": false,
+		"https://a.example.com/": true, "https://a.b.example.com/x/y": true, "https://evil.com/.example.com/": false,
+		"https://evil.com#.example.com/": false,
 		"https://evil.com?.example.com/": false, "https://example.com/": false,
 	} {
 		if got := matches(t, decide.Allow, "url", "https://*.example.com/*", object(t, "url", value)); got != want {
@@ -134,14 +138,19 @@ func TestAURLIsJudgedOnTheSafeSide(t *testing.T) {
 func TestAHostIsDeniedHoweverItIsWritten(t *testing.T) {
 	for pattern, values := range map[string][]string{
 		"http://127.0.0.1/*": {
-			"http://127.0.0.1/", "http://127.0.0.1:8080/x", "http://127.1/", "http://2130706433/", "http://0x7f.0.0.1/", "http://0177.0.0.01/",
-			"http://0x7f000001/", "http://[::ffff:127.0.0.1]/", "http://[::FFFF:7F00:1]:99/", "http://u:p@127.0.0.1/", "http://127.0.0.1./",
+			"http://127.0.0.1/", "http://127.0.0.1:8080/x", "http://127.1/", "http://2130706433/", "http://0x7f.0.0.1/",
+			"http://0177.0.0.01/",
+			"http://0x7f000001/", "http://[::ffff:127.0.0.1]/", "http://[::FFFF:7F00:1]:99/", "http://u:p@127.0.0.1/",
+			"http://127.0.0.1./",
 		},
 		"http://[::1]/*": {
-			"http://[::1]/", "http://[::1]:8080/x", "http://[0:0:0:0:0:0:0:1]/", "http://[0000::0001]/", "http://[::1%25lo]/", "http://me@[::1]/",
+			"http://[::1]/", "http://[::1]:8080/x", "http://[0:0:0:0:0:0:0:1]/", "http://[0000::0001]/", "http://[::1%25lo]/",
+			"http://me@[::1]/",
 		},
-		"http://[0:0::1]:80/*":       {"http://[::1]/"},
-		"https://bücher.example/*":   {"https://xn--bcher-kva.example/", "https://BÜCHER.example/", "https://b%C3%BCcher.example/"},
+		"http://[0:0::1]:80/*": {"http://[::1]/"},
+		"https://bücher.example/*": {
+			"https://xn--bcher-kva.example/", "https://BÜCHER.example/", "https://b%C3%BCcher.example/",
+		},
 		"https://evil.example:444/*": {"https://evil.example:444/", "https://EVIL.example.:444/x"},
 	} {
 		for _, v := range values {
@@ -168,7 +177,10 @@ func TestAHostIsDeniedHoweverItIsWritten(t *testing.T) {
 
 // Reading any value terminates, and includes the value itself.
 func FuzzForms(f *testing.F) {
-	for _, v := range []string{"a", "%25%25", "http://[::1]:8/%2e", "https://ａ@b:c/", "http:", "https://\x00", "1e999", "http://1.2.3.4.5.6", "http://:80", "%"} {
+	for _, v := range []string{
+		"a", "%25%25", "http://[::1]:8/%2e", "https://ａ@b:c/", "http:", "https://\x00", "1e999", "http://1.2.3.4.5.6",
+		"http://:80", "%",
+	} {
 		f.Add(v)
 	}
 	p, err := security.New([]security.Rule{{Effect: decide.Deny, Args: map[string]string{"url": "*x*"}}})
@@ -176,7 +188,9 @@ func FuzzForms(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
-		r := p.Evaluate(decide.Access{Action: event.ActionCall, Context: decide.Context{Args: json.RawMessage(object(t, "url", "x"+v))}})
+		r := p.Evaluate(decide.Access{
+			Action: event.ActionCall, Context: decide.Context{Args: json.RawMessage(object(t, "url", "x"+v))},
+		})
 		if r.Effect != decide.Deny {
 			t.Fatalf("%q is allowed", v)
 		}

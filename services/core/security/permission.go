@@ -30,8 +30,10 @@ func CheckPermissions(at string, patterns []string) error {
 	var errs []error
 	for i, p := range patterns {
 		group, _ := strings.CutSuffix(p, "*")
-		if p == "" || strings.ContainsFunc(p, unicode.IsSpace) || strings.Contains(group, "*") || group != p && group != "" && !strings.HasSuffix(group, ".") {
-			errs = append(errs, fmt.Errorf("%s[%d] is %q, want a permission such as mail.send, all of a group such as fs.*, or *", at, i, p))
+		if p == "" || strings.ContainsFunc(p, unicode.IsSpace) || strings.Contains(group, "*") ||
+			group != p && group != "" && !strings.HasSuffix(group, ".") {
+			errs = append(errs,
+				fmt.Errorf("%s[%d] is %q, want a permission such as mail.send, all of a group such as fs.*, or *", at, i, p))
 		}
 	}
 	return errors.Join(errs...)

@@ -50,40 +50,139 @@ func TestEvaluate(t *testing.T) {
 		{"no rule, high risk: a person is asked", nil, mail, "web", decide.Ask},
 		{"no rule, low risk that leaves the machine: a person is asked", nil, leaves, "web", decide.Ask},
 		{"no rule, low risk that deletes: a person is asked", nil, deletes, "web", decide.Ask},
-		{"to allow, a permission has to be all that the tool needs", []security.Rule{rule("", "network.connect", "", decide.Allow)}, leaves, "web", decide.Ask},
-		{"a rule may trust what leaves the machine", []security.Rule{rule("", "network.connect fs.read", "", decide.Allow)}, leaves, "web", decide.Allow},
+		{
+			"to allow, a permission has to be all that the tool needs",
+			[]security.Rule{rule("", "network.connect", "", decide.Allow)},
+			leaves, "web", decide.Ask,
+		},
+		{
+			"a rule may trust what leaves the machine",
+			[]security.Rule{rule("", "network.connect fs.read", "", decide.Allow)},
+			leaves, "web", decide.Allow,
+		},
 		{"also by groups", []security.Rule{rule("", "network.* fs.*", "", decide.Allow)}, leaves, "web", decide.Allow},
-		{"a rule that allows by permission is about no tool that needs none", []security.Rule{rule("", "", "", decide.Deny), rule("", "*", "", decide.Allow)}, read, "web", decide.Deny},
-		{"to deny, one permission is enough", []security.Rule{rule("", "network.connect", "", decide.Deny)}, leaves, "web", decide.Deny},
-		{"to deny, one of a group is enough", []security.Rule{rule("", "network.*", "", decide.Deny)}, leaves, "web", decide.Deny},
-		{"what is not granted is denied", nil, tool.Spec{Name: "robot:arm", Permissions: []string{"robot.move"}}, "web", decide.Deny},
-		{"whatever a rule says", []security.Rule{rule("", "", "", decide.Allow)}, tool.Spec{Name: "robot:arm", Permissions: []string{"fs.read", "robot.move"}}, "web", decide.Deny},
-		{"a rule about answers is none about calls", []security.Rule{{Action: event.ActionConfirmation, Effect: decide.Deny}}, read, "web", decide.Allow},
-		{"a rule about calls may say so", []security.Rule{{Action: event.ActionCall, Effect: decide.Deny}}, read, "web", decide.Deny},
+		{
+			"a rule that allows by permission is about no tool that needs none",
+			[]security.Rule{rule("", "", "", decide.Deny), rule("", "*", "", decide.Allow)},
+			read, "web", decide.Deny,
+		},
+		{
+			"to deny, one permission is enough",
+			[]security.Rule{rule("", "network.connect", "", decide.Deny)},
+			leaves, "web",
+			decide.Deny,
+		},
+		{
+			"to deny, one of a group is enough",
+			[]security.Rule{rule("", "network.*", "", decide.Deny)},
+			leaves, "web",
+			decide.Deny,
+		},
+		{
+			"what is not granted is denied", nil,
+			tool.Spec{Name: "robot:arm", Permissions: []string{"robot.move"}},
+			"web",
+			decide.Deny,
+		},
+		{
+			"whatever a rule says",
+			[]security.Rule{rule("", "", "", decide.Allow)},
+			tool.Spec{Name: "robot:arm", Permissions: []string{"fs.read", "robot.move"}},
+			"web", decide.Deny,
+		},
+		{
+			"a rule about answers is none about calls",
+			[]security.Rule{{Action: event.ActionConfirmation, Effect: decide.Deny}},
+			read, "web", decide.Allow,
+		},
+		{
+			"a rule about calls may say so",
+			[]security.Rule{{Action: event.ActionCall, Effect: decide.Deny}},
+			read, "web",
+			decide.Deny,
+		},
 		{"a rule for every tool", []security.Rule{rule("", "", "", decide.Deny)}, read, "web", decide.Deny},
-		{"a star is every tool, also with a colon", []security.Rule{rule("*", "", "", decide.Deny)}, read, "web", decide.Deny},
+		{
+			"a star is every tool, also with a colon", []security.Rule{rule("*", "", "", decide.Deny)}, read, "web", decide.Deny,
+		},
 		{"by name", []security.Rule{rule("mail:send", "", "", decide.Deny)}, mail, "web", decide.Deny},
 		{"by another's name", []security.Rule{rule("mail:send", "", "", decide.Deny)}, read, "web", decide.Allow},
 		{"by prefix", []security.Rule{rule("file_system:*", "", "", decide.Ask)}, write, "web", decide.Ask},
-		{"a name is matched as a whole", []security.Rule{rule("file_system", "", "", decide.Deny)}, read, "web", decide.Allow},
+		{
+			"a name is matched as a whole", []security.Rule{rule("file_system", "", "", decide.Deny)}, read, "web", decide.Allow,
+		},
 		{"case matters to allow", []security.Rule{rule("Mail:*", "", "", decide.Allow)}, mail, "web", decide.Ask},
 		{"case does not matter to deny", []security.Rule{rule("Mail:*", "", "", decide.Deny)}, mail, "web", decide.Deny},
-		{"a name in other letters is not beyond a rule", []security.Rule{rule("mail:send", "", "", decide.Deny)}, tool.Spec{Name: "MAIL:Send"}, "web", decide.Deny},
+		{
+			"a name in other letters is not beyond a rule",
+			[]security.Rule{rule("mail:send", "", "", decide.Deny)},
+			tool.Spec{Name: "MAIL:Send"},
+			"web", decide.Deny,
+		},
 		{"a class of characters", []security.Rule{rule("[a-m]*:send", "", "", decide.Deny)}, mail, "web", decide.Deny},
-		{"a star matches slashes, too", []security.Rule{rule("mcp:*", "", "", decide.Deny)}, tool.Spec{Name: "mcp:files/delete"}, "web", decide.Deny},
-		{"any tool, with a slash too", []security.Rule{rule("*", "", "", decide.Deny)}, tool.Spec{Name: "files/delete"}, "web", decide.Deny},
-		{"a slash is itself", []security.Rule{rule("mcp:files/*", "", "", decide.Deny)}, tool.Spec{Name: "mcp:files/a/b"}, "web", decide.Deny},
+		{
+			"a star matches slashes, too",
+			[]security.Rule{rule("mcp:*", "", "", decide.Deny)},
+			tool.Spec{Name: "mcp:files/delete"},
+			"web", decide.Deny,
+		},
+		{
+			"any tool, with a slash too",
+			[]security.Rule{rule("*", "", "", decide.Deny)},
+			tool.Spec{Name: "files/delete"},
+			"web", decide.Deny,
+		},
+		{
+			"a slash is itself",
+			[]security.Rule{rule("mcp:files/*", "", "", decide.Deny)},
+			tool.Spec{Name: "mcp:files/a/b"},
+			"web", decide.Deny,
+		},
 		{"by permission", []security.Rule{rule("", "fs.write", "", decide.Ask)}, write, "web", decide.Ask},
-		{"by a permission it does not declare", []security.Rule{rule("", "fs.write", "", decide.Ask)}, read, "web", decide.Allow},
+		{
+			"by a permission it does not declare",
+			[]security.Rule{rule("", "fs.write", "", decide.Ask)},
+			read, "web",
+			decide.Allow,
+		},
 		{"by principal", []security.Rule{rule("", "", "cron", decide.Deny)}, read, "cron", decide.Deny},
 		{"by a pattern on the principal", []security.Rule{rule("", "", "mqtt-*", decide.Deny)}, read, "mqtt-7", decide.Deny},
 		{"by another principal", []security.Rule{rule("", "", "cron", decide.Deny)}, read, "web", decide.Allow},
-		{"every condition must hold", []security.Rule{rule("mail:*", "network.request", "cron", decide.Deny)}, mail, "web", decide.Ask},
-		{"the last match wins", []security.Rule{rule("", "", "", decide.Deny), rule("file_system:read_*", "", "", decide.Allow)}, read, "web", decide.Allow},
-		{"the last match wins, the other way round", []security.Rule{rule("file_system:read_*", "", "", decide.Allow), rule("", "", "", decide.Deny)}, read, "web", decide.Deny},
-		{"a rule that does not match decides nothing", []security.Rule{rule("", "", "", decide.Deny), rule("x", "", "", decide.Allow)}, read, "web", decide.Deny},
-		{"a rule may trust a risky tool", []security.Rule{rule("mail:send", "", "cli", decide.Allow)}, mail, "cli", decide.Allow},
-		{"for others the risk still decides", []security.Rule{rule("mail:send", "", "cli", decide.Allow)}, mail, "web", decide.Ask},
+		{
+			"every condition must hold",
+			[]security.Rule{rule("mail:*", "network.request", "cron", decide.Deny)},
+			mail, "web",
+			decide.Ask,
+		},
+		{
+			"the last match wins",
+			[]security.Rule{rule("", "", "", decide.Deny), rule("file_system:read_*", "", "", decide.Allow)},
+			read, "web",
+			decide.Allow,
+		},
+		{
+			"the last match wins, the other way round",
+			[]security.Rule{rule("file_system:read_*", "", "", decide.Allow), rule("", "", "", decide.Deny)},
+			read, "web",
+			decide.Deny,
+		},
+		{
+			"a rule that does not match decides nothing",
+			[]security.Rule{rule("", "", "", decide.Deny), rule("x", "", "", decide.Allow)},
+			read, "web", decide.Deny,
+		},
+		{
+			"a rule may trust a risky tool",
+			[]security.Rule{rule("mail:send", "", "cli", decide.Allow)},
+			mail, "cli",
+			decide.Allow,
+		},
+		{
+			"for others the risk still decides",
+			[]security.Rule{rule("mail:send", "", "cli", decide.Allow)},
+			mail, "web",
+			decide.Ask,
+		},
 		{"by risk", []security.Rule{{Risk: tool.RiskMedium, Effect: decide.Deny}}, write, "web", decide.Deny},
 		{"by another risk", []security.Rule{{Risk: tool.RiskMedium, Effect: decide.Deny}}, mail, "web", decide.Ask},
 		{"no declared risk is low", []security.Rule{{Risk: tool.RiskLow, Effect: decide.Deny}}, read, "web", decide.Deny},
@@ -91,8 +190,17 @@ func TestEvaluate(t *testing.T) {
 		{"by the other", []security.Rule{{Idempotent: ptr(true), Effect: decide.Ask}}, write, "web", decide.Allow},
 		{"by agent", []security.Rule{{Agent: "ma*", Effect: decide.Deny}}, read, "web", decide.Deny},
 		{"by another agent", []security.Rule{{Agent: "x*", Effect: decide.Deny}}, read, "web", decide.Allow},
-		{"by an argument", []security.Rule{{Args: map[string]string{"path": "a/*"}, Effect: decide.Deny}}, read, "web", decide.Deny},
-		{"by an argument that is not there", []security.Rule{{Args: map[string]string{"url": "*"}, Effect: decide.Deny}}, read, "web", decide.Allow},
+		{
+			"by an argument",
+			[]security.Rule{{Args: map[string]string{"path": "a/*"}, Effect: decide.Deny}},
+			read, "web",
+			decide.Deny,
+		},
+		{
+			"by an argument that is not there",
+			[]security.Rule{{Args: map[string]string{"url": "*"}, Effect: decide.Deny}},
+			read, "web", decide.Allow,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := security.New(c.rules)
@@ -121,7 +229,10 @@ func ptr[T any](v T) *T { return &v }
 // The warning states what could happen, and which rule asks.
 func TestWhatIsSaidToThePerson(t *testing.T) {
 	p, err := security.New([]security.Rule{
-		{Tool: "a", Effect: decide.Ask, Reason: "it costs money"}, {Tool: "b", Effect: decide.Ask}, {Tool: "c", Effect: decide.Deny, Reason: "never"}, {Tool: "d", Effect: decide.Deny},
+		{Tool: "a", Effect: decide.Ask, Reason: "it costs money"},
+		{Tool: "b", Effect: decide.Ask},
+		{Tool: "c", Effect: decide.Deny, Reason: "never"},
+		{Tool: "d", Effect: decide.Deny},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -132,16 +243,47 @@ func TestWhatIsSaidToThePerson(t *testing.T) {
 		reason string
 		level  hook.Level
 	}{
-		{tool.Spec{Name: "a"}, "policy[0]", "a does what its arguments say. Rule policy[0] requires approval: it costs money.", hook.LevelWarn},
-		{tool.Spec{Name: "b", Risk: tool.RiskHigh}, "policy[1]", "b does something that cannot be undone or leaves this machine. Rule policy[1] requires approval.", hook.LevelCritical},
-		{tool.Spec{Name: "b", Permissions: []string{"fs.write", "code.execute"}}, "policy[1]", "b changes files, and runs code that the model wrote. Rule policy[1] requires approval.", hook.LevelWarn},
-		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"network.request"}}, "risk", "e sends data to another machine, which cannot be undone. It is of high risk, and no policy rule overrides this.", hook.LevelCritical},
-		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}}, "risk", "e deletes files, which cannot be undone. It is of high risk, and no policy rule overrides this.", hook.LevelCritical},
-		{tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"robot.move"}}, "risk", "e uses the permission robot.move. It is of high risk, and no policy rule overrides this.", hook.LevelCritical},
+		{
+			tool.Spec{Name: "a"},
+			"policy[0]",
+			"a does what its arguments say. Rule policy[0] requires approval: it costs money.", hook.LevelWarn,
+		},
+		{
+			tool.Spec{Name: "b", Risk: tool.RiskHigh},
+			"policy[1]",
+			"b does something that cannot be undone or leaves this machine. Rule policy[1] requires approval.",
+			hook.LevelCritical,
+		},
+		{
+			tool.Spec{Name: "b", Permissions: []string{"fs.write", "code.execute"}},
+			"policy[1]",
+			"b changes files, and runs code that the model wrote. Rule policy[1] requires approval.", hook.LevelWarn,
+		},
+		{
+			tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"network.request"}},
+			"risk",
+			"e sends data to another machine, which cannot be undone. It is of high risk, and no policy rule overrides this.",
+			hook.LevelCritical,
+		},
+		{
+			tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}},
+			"risk",
+			"e deletes files, which cannot be undone. It is of high risk, and no policy rule overrides this.",
+			hook.LevelCritical,
+		},
+		{
+			tool.Spec{Name: "e", Risk: tool.RiskHigh, Permissions: []string{"robot.move"}},
+			"risk",
+			"e uses the permission robot.move. It is of high risk, and no policy rule overrides this.", hook.LevelCritical,
+		},
 		{tool.Spec{Name: "c"}, "policy[2]", "never", ""},
 		{tool.Spec{Name: "d"}, "policy[3]", "policy denies d", ""},
 		{tool.Spec{Name: "f"}, "default", "", ""},
-		{tool.Spec{Name: "g", Permissions: []string{"network.request"}}, "permission", "g sends data to another machine, which cannot be undone. It has the permission network.request, and no policy rule overrides this.", hook.LevelWarn},
+		{
+			tool.Spec{Name: "g", Permissions: []string{"network.request"}},
+			"permission",
+			"g sends data to another machine, which cannot be undone. It has the permission network.request, and no policy rule overrides this.", hook.LevelWarn,
+		},
 	} {
 		r := p.Evaluate(decide.Access{Action: event.ActionCall, Resource: c.spec})
 		if r.Reason != c.reason || r.Rule != c.rule {
@@ -166,34 +308,123 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"no effect", security.Rule{}, []string{"policy[1].effect", "allow, deny or confirm"}},
 		{"an unknown effect", security.Rule{Effect: "permit"}, []string{"policy[1].effect", `"permit"`}},
 		{"a tool that is no pattern", security.Rule{Tool: "[a", Effect: decide.Deny}, []string{"policy[1].tool", `"[a"`}},
-		{"a principal that is no pattern", security.Rule{Principal: "x[", Effect: decide.Deny}, []string{"policy[1].principal", `"x["`}},
+		{
+			"a principal that is no pattern",
+			security.Rule{Principal: "x[", Effect: decide.Deny},
+			[]string{"policy[1].principal", `"x["`},
+		},
 		{"an agent that is no pattern", security.Rule{Agent: "x[", Effect: decide.Deny}, []string{"policy[1].agent"}},
-		{"a pattern that is broken behind a star", security.Rule{Tool: "abc*[", Effect: decide.Deny}, []string{"policy[1].tool"}},
+		{
+			"a pattern that is broken behind a star",
+			security.Rule{Tool: "abc*[", Effect: decide.Deny},
+			[]string{"policy[1].tool"},
+		},
 		{"a tool that can't be one", security.Rule{Tool: "a/*", Effect: decide.Deny}, nil},
-		{"an unknown action", security.Rule{Action: "tool.look", Effect: decide.Deny}, []string{"policy[1].action", `"tool.look"`, "tool.call or confirmation"}},
-		{"an answer that a person is asked about", security.Rule{Action: event.ActionConfirmation, Effect: decide.Ask}, []string{"policy[1].effect", "allow or deny"}},
-		{"an answer with obligations", security.Rule{Action: event.ActionConfirmation, Effect: decide.Allow, Obligations: &security.Obligations{Note: ptr("x")}}, []string{"policy[1].obligations"}},
-		{"a plan itself, of which only the steps are judged", security.Rule{Tool: "plan:execute", Effect: decide.Deny}, []string{"policy[1].tool", "agents.NAME.tools"}},
-		{"a host that anybody can have", security.Rule{Args: map[string]string{"url": "https://docs.example.com*"}, Effect: decide.Allow}, []string{"policy[1].args.url", "*.example.com"}},
-		{"a host that begins with anything", security.Rule{Args: map[string]string{"url": "https://*example.com/*"}, Effect: decide.Allow}, []string{"policy[1].args.url"}},
-		{"such a host, to deny it", security.Rule{Args: map[string]string{"url": "https://*evil*"}, Effect: decide.Deny}, nil},
-		{"hosts below a domain", security.Rule{Args: map[string]string{"url": "https://*.example.com:8443/*"}, Effect: decide.Allow}, nil},
-		{"any port of a host", security.Rule{Args: map[string]string{"url": "http://localhost:*/*"}, Effect: decide.Allow}, nil},
+		{
+			"an unknown action",
+			security.Rule{Action: "tool.look", Effect: decide.Deny},
+			[]string{"policy[1].action", `"tool.look"`, "tool.call or confirmation"},
+		},
+		{
+			"an answer that a person is asked about",
+			security.Rule{Action: event.ActionConfirmation, Effect: decide.Ask},
+			[]string{"policy[1].effect", "allow or deny"},
+		},
+		{
+			"an answer with obligations",
+			security.Rule{
+				Action: event.ActionConfirmation, Effect: decide.Allow, Obligations: &security.Obligations{Note: ptr("x")},
+			},
+			[]string{"policy[1].obligations"},
+		},
+		{
+			"a plan itself, of which only the steps are judged",
+			security.Rule{Tool: "plan:execute", Effect: decide.Deny},
+			[]string{"policy[1].tool", "agents.NAME.tools"},
+		},
+		{
+			"a host that anybody can have",
+			security.Rule{Args: map[string]string{"url": "https://docs.example.com*"}, Effect: decide.Allow},
+			[]string{"policy[1].args.url", "*.example.com"},
+		},
+		{
+			"a host that begins with anything",
+			security.Rule{Args: map[string]string{"url": "https://*example.com/*"}, Effect: decide.Allow},
+			[]string{"policy[1].args.url"},
+		},
+		{
+			"such a host, to deny it", security.Rule{Args: map[string]string{"url": "https://*evil*"}, Effect: decide.Deny}, nil,
+		},
+		{
+			"hosts below a domain",
+			security.Rule{Args: map[string]string{"url": "https://*.example.com:8443/*"}, Effect: decide.Allow},
+			nil,
+		},
+		{
+			"any port of a host",
+			security.Rule{Args: map[string]string{"url": "http://localhost:*/*"}, Effect: decide.Allow},
+			nil,
+		},
 		{"any host", security.Rule{Args: map[string]string{"url": "https://*/*"}, Effect: decide.Allow}, nil},
-		{"an unknown risk", security.Rule{Risk: "huge", Effect: decide.Deny}, []string{"policy[1].risk", `"huge"`, "low, medium or high"}},
-		{"an argument that is no pattern", security.Rule{Args: map[string]string{"url": "[a"}, Effect: decide.Deny}, []string{"policy[1].args.url"}},
-		{"an argument without a pattern", security.Rule{Args: map[string]string{"url": ""}, Effect: decide.Deny}, []string{"policy[1].args.url", "use *"}},
-		{"an argument without a name", security.Rule{Args: map[string]string{"": "x"}, Effect: decide.Deny}, []string{"policy[1].args."}},
-		{"too long a reason", security.Rule{Reason: strings.Repeat("x", 501), Effect: decide.Deny}, []string{"policy[1].reason", "501"}},
-		{"no time at all", bound(security.Obligations{MaxDuration: ptr(time.Duration(0))}), []string{"policy[1].obligations.max_duration", "1s to 2h"}},
-		{"a time that goes back", bound(security.Obligations{MaxDuration: ptr(-time.Minute)}), []string{"policy[1].obligations.max_duration", "-1m0s"}},
-		{"more time than a call ever has", bound(security.Obligations{MaxDuration: ptr(3 * time.Hour)}), []string{"policy[1].obligations.max_duration"}},
-		{"no result at all", bound(security.Obligations{MaxResultBytes: ptr(0)}), []string{"policy[1].obligations.max_result_bytes", "256 to"}},
-		{"less than nothing", bound(security.Obligations{MaxResultBytes: ptr(-1)}), []string{"policy[1].obligations.max_result_bytes"}},
+		{
+			"an unknown risk",
+			security.Rule{Risk: "huge", Effect: decide.Deny},
+			[]string{"policy[1].risk", `"huge"`, "low, medium or high"},
+		},
+		{
+			"an argument that is no pattern",
+			security.Rule{Args: map[string]string{"url": "[a"}, Effect: decide.Deny},
+			[]string{"policy[1].args.url"},
+		},
+		{
+			"an argument without a pattern",
+			security.Rule{Args: map[string]string{"url": ""}, Effect: decide.Deny},
+			[]string{"policy[1].args.url", "use *"},
+		},
+		{
+			"an argument without a name",
+			security.Rule{Args: map[string]string{"": "x"}, Effect: decide.Deny},
+			[]string{"policy[1].args."},
+		},
+		{
+			"too long a reason",
+			security.Rule{Reason: strings.Repeat("x", 501), Effect: decide.Deny},
+			[]string{"policy[1].reason", "501"},
+		},
+		{
+			"no time at all", bound(security.Obligations{MaxDuration: ptr(time.Duration(0))}),
+			[]string{"policy[1].obligations.max_duration", "1s to 2h"},
+		},
+		{
+			"a time that goes back", bound(security.Obligations{MaxDuration: ptr(-time.Minute)}),
+			[]string{"policy[1].obligations.max_duration", "-1m0s"},
+		},
+		{
+			"more time than a call ever has", bound(security.Obligations{MaxDuration: ptr(3 * time.Hour)}),
+			[]string{"policy[1].obligations.max_duration"},
+		},
+		{
+			"no result at all", bound(security.Obligations{MaxResultBytes: ptr(0)}),
+			[]string{"policy[1].obligations.max_result_bytes", "256 to"},
+		},
+		{
+			"less than nothing", bound(security.Obligations{MaxResultBytes: ptr(-1)}),
+			[]string{"policy[1].obligations.max_result_bytes"},
+		},
 		{"an empty note", bound(security.Obligations{Note: ptr(" ")}), []string{"policy[1].obligations.note"}},
-		{"too long a note", bound(security.Obligations{Note: ptr(strings.Repeat("x", 501))}), []string{"policy[1].obligations.note", "501"}},
-		{"obligations of what does not run", security.Rule{Effect: decide.Deny, Obligations: &security.Obligations{Note: ptr("x")}}, []string{"policy[1].obligations", "deny"}},
-		{"sound obligations", bound(security.Obligations{MaxDuration: ptr(time.Second), MaxResultBytes: ptr(256), Note: ptr("x")}), nil},
+		{
+			"too long a note", bound(security.Obligations{Note: ptr(strings.Repeat("x", 501))}),
+			[]string{"policy[1].obligations.note", "501"},
+		},
+		{
+			"obligations of what does not run",
+			security.Rule{Effect: decide.Deny, Obligations: &security.Obligations{Note: ptr("x")}},
+			[]string{"policy[1].obligations", "deny"},
+		},
+		{
+			"sound obligations",
+			bound(security.Obligations{MaxDuration: ptr(time.Second), MaxResultBytes: ptr(256), Note: ptr("x")}), nil,
+		},
 		{"no obligations", bound(security.Obligations{}), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,7 +451,10 @@ func TestWhoMayAnswer(t *testing.T) {
 		{Effect: decide.Deny}, // about calls
 		{Action: event.ActionConfirmation, Effect: decide.Deny, Reason: "people approve on the page alone"},
 		{Action: event.ActionConfirmation, Principal: "ui*", Effect: decide.Allow},
-		{Action: event.ActionConfirmation, Principal: "bot", Tool: "mail:*", Args: map[string]string{"to": "me@example.com"}, Effect: decide.Allow},
+		{
+			Action: event.ActionConfirmation, Principal: "bot", Tool: "mail:*", Args: map[string]string{"to": "me@example.com"},
+			Effect: decide.Allow,
+		},
 		{Action: event.ActionConfirmation, Principal: "ui-guest", Risk: tool.RiskHigh, Effect: decide.Deny},
 	}
 	for _, c := range []struct {
@@ -232,11 +466,22 @@ func TestWhoMayAnswer(t *testing.T) {
 	}{
 		{"no rules: any writer", nil, "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
 		{"rules about calls do not apply", rules[:1], "web", "x", decide.Ruling{Effect: decide.Allow, Rule: "default"}},
-		{"nobody else", rules, "mqtt", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"}},
+		{
+			"nobody else", rules, "mqtt", "x",
+			decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"},
+		},
 		{"the page", rules, "ui-1", "x", decide.Ruling{Effect: decide.Allow, Rule: "policy[2]"}},
 		{"a bot, for what it knows", rules, "bot", "me@example.com", decide.Ruling{Effect: decide.Allow, Rule: "policy[3]"}},
-		{"a bot, for anything else", rules, "bot", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"}},
-		{"a guest, for what is risky", rules, "ui-guest", "x", decide.Ruling{Effect: decide.Deny, Rule: "policy[4]", Reason: "policy does not allow ui-guest to answer for mail:send"}},
+		{
+			"a bot, for anything else", rules, "bot", "x",
+			decide.Ruling{Effect: decide.Deny, Rule: "policy[1]", Reason: "people approve on the page alone"},
+		},
+		{
+			"a guest, for what is risky", rules, "ui-guest", "x",
+			decide.Ruling{
+				Effect: decide.Deny, Rule: "policy[4]", Reason: "policy does not allow ui-guest to answer for mail:send",
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := security.New(c.rules)
@@ -253,7 +498,8 @@ func TestWhoMayAnswer(t *testing.T) {
 		})
 	}
 	p, _ := security.New(nil)
-	if r := p.Evaluate(decide.Access{Action: "tool.look"}); r.Effect != decide.Deny || !strings.Contains(r.Reason, `"tool.look"`) {
+	if r := p.Evaluate(decide.Access{Action: "tool.look"}); r.Effect != decide.Deny ||
+		!strings.Contains(r.Reason, `"tool.look"`) {
 		t.Errorf("an unknown action: %+v", r)
 	}
 }
@@ -261,7 +507,10 @@ func TestWhoMayAnswer(t *testing.T) {
 func TestObligationsOfTheRuleThatDecides(t *testing.T) {
 	p, err := security.New([]security.Rule{
 		{Effect: decide.Allow, Obligations: &security.Obligations{Note: ptr("of all")}},
-		{Tool: "a", Effect: decide.Ask, Obligations: &security.Obligations{MaxDuration: ptr(2 * time.Second), MaxResultBytes: ptr(1000)}},
+		{
+			Tool: "a", Effect: decide.Ask,
+			Obligations: &security.Obligations{MaxDuration: ptr(2 * time.Second), MaxResultBytes: ptr(1000)},
+		},
 		{Tool: "b", Effect: decide.Allow},
 	})
 	if err != nil {
@@ -285,7 +534,10 @@ func TestRulesAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules[0].Effect, rules[0].Args["path"], *rules[0].Idempotent = decide.Allow, "b", true
-	x := decide.Access{Action: event.ActionCall, Resource: tool.Spec{Name: "x"}, Context: decide.Context{Args: json.RawMessage(`{"path":"a"}`)}}
+	x := decide.Access{
+		Action: event.ActionCall, Resource: tool.Spec{Name: "x"},
+		Context: decide.Context{Args: json.RawMessage(`{"path":"a"}`)},
+	}
 	if r := p.Evaluate(x); r.Effect != decide.Deny {
 		t.Fatal("the policy changed")
 	}

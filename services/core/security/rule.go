@@ -45,9 +45,10 @@ type Rule struct {
 
 // Obligations bind a call that a rule lets pass.
 type Obligations struct {
-	MaxDuration    *time.Duration `yaml:"max_duration"`     // from its assignment to a runner until its end; 1s to 2h
-	MaxResultBytes *int           `yaml:"max_result_bytes"` // of its result as JSON; a larger one is withheld; 256 to 16777216
-	Note           *string        `yaml:"note"`             // shown to the model with the result; up to 500 bytes
+	MaxDuration *time.Duration `yaml:"max_duration"` // from its assignment to a runner until its end; 1s to 2h
+	// of its result as JSON; a larger one is withheld; 256 to 16777216
+	MaxResultBytes *int    `yaml:"max_result_bytes"`
+	Note           *string `yaml:"note"` // shown to the model with the result; up to 500 bytes
 }
 
 // Bounds of a rule.
@@ -76,7 +77,8 @@ func (c *checker) rule(at string, r Rule) rule {
 		name = tool.FoldName(name)
 	}
 	out := rule{
-		Rule: r, name: at, tool: c.pattern(at+".tool", name), principal: c.pattern(at+".principal", r.Principal), agent: c.pattern(at+".agent", r.Agent),
+		Rule: r, name: at, tool: c.pattern(at+".tool", name), principal: c.pattern(at+".principal", r.Principal),
+		agent: c.pattern(at+".agent", r.Agent),
 	}
 	if r.Idempotent != nil { // later changes by the caller must not change the policy
 		is := *r.Idempotent

@@ -89,7 +89,8 @@ func (w *viewWriter) reportLostFloor(ctx context.Context, seq uint64, at time.Ti
 			"log_created", log.Created, "view_at", at)
 		return
 	}
-	lost := fmt.Sprintf("message %d of %s was acknowledged and is not in the log any more", seq, at.UTC().Format(time.RFC3339))
+	lost := fmt.Sprintf("message %d of %s was acknowledged and is not in the log any more", seq,
+		at.UTC().Format(time.RFC3339))
 	if log.Last < seq {
 		lost += fmt.Sprintf(", which ends at %d: later sequences are reused", log.Last)
 	}

@@ -173,7 +173,8 @@ func TestAViewThatCannotBeWrittenIsNamed(t *testing.T) {
 	c := s.client(t)
 	named := func() bool {
 		var st coreapi.Status
-		return c.Ask(natstest.Context(t), coreapi.VerbStatus, nil, &st) == nil && fault(st, coreapi.FaultView, errFull.Error())
+		return c.Ask(natstest.Context(t), coreapi.VerbStatus, nil, &st) == nil &&
+			fault(st, coreapi.FaultView, errFull.Error())
 	}
 	natstest.Eventually(t, "the view is named", named)
 	if err := s.core.Health(); err != nil {

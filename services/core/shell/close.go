@@ -37,12 +37,13 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 		if err != nil {
 			panic(err)
 		}
-		c, err := s.c.caller.Send(s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body, func(m bus.Reply) {
-			select {
-			case answers <- reply{st.Call, answerOf(m, asked)}:
-			default:
-			}
-		})
+		c, err := s.c.caller.Send(s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body,
+			func(m bus.Reply) {
+				select {
+				case answers <- reply{st.Call, answerOf(m, asked)}:
+				default:
+				}
+			})
 		if err == nil {
 			cancels = append(cancels, c)
 		}

@@ -78,7 +78,8 @@ func TestReplayTellsOfATurn(t *testing.T) {
 	contains(t, text, "**Turn "+id+"**", "2 rounds, 1 tool call,",
 		"- `+0.000s` test said in `page`: `be *bold*`", "round 1 at", "it called `test:risky`",
 		"hook before_act of watch", "a person was asked about `test:risky` with `{\"note\":\"a 'tick'\"}`", "critical",
-		"approved by ui-web after", "`test:risky` with `{\"note\":\"a 'tick'\"}` on", "ok, `\"done\"`", "round 2 at", "it answered", "answered: `it said")
+		"approved by ui-web after", "`test:risky` with `{\"note\":\"a 'tick'\"}` on", "ok, `\"done\"`", "round 2 at",
+		"it answered", "answered: `it said")
 	if strings.Contains(text, "second") {
 		t.Fatalf("it shows another turn:\n%s", text)
 	}
@@ -104,7 +105,8 @@ func TestReplayTellsOfWhatHadWaited(t *testing.T) {
 		s.say(ref, event.Input{Text: text})
 		s.await(ch, event.TypePerceived)
 	}
-	if _, err := s.bus.PublishCause(t.Context(), ref, subject.Command, "test", "", []byte(`{"name":"cancel"}`)); err != nil {
+	if _, err := s.bus.PublishCause(t.Context(), ref, subject.Command, "test", "",
+		[]byte(`{"name":"cancel"}`)); err != nil {
 		t.Fatal(err)
 	}
 	for n := 0; n < 2; {
@@ -124,5 +126,6 @@ func TestPluginsAndMetricsAreShown(t *testing.T) {
 	contains(t, s.command(ref, ch, "plugins"), "- **watch** 1.2.3 — active\n  - hooks: `before_plan`")
 	s.say(ref, event.Input{Text: "hello"})
 	s.await(ch, event.TypeRecorded)
-	contains(t, s.command(ref, ch, "metrics"), "1 turn, of which 0 failed", "tokens:", "**Hooks**", "- watch at `before_plan`: asked 1 time, failed 0")
+	contains(t, s.command(ref, ch, "metrics"), "1 turn, of which 0 failed", "tokens:", "**Hooks**",
+		"- watch at `before_plan`: asked 1 time, failed 0")
 }

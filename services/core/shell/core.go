@@ -294,7 +294,8 @@ func (c *Core) deliver(d bus.Delivery) {
 		}
 		return
 	}
-	if at.Kind == subject.Input && (c.lobby.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
+	if at.Kind == subject.Input &&
+		(c.lobby.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
 		c.lobby.put(at.Ref, d)
 		return
 	}
@@ -366,7 +367,9 @@ func (c *Core) fired(ctx context.Context, ref subject.Ref, id string) error {
 
 // stop asks an executor to stop an attempt that is no longer needed.
 func (c *Core) stop(w *work, ref subject.Ref) {
-	body, err := json.Marshal(executor.Request{Op: executor.OpStop, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt})
+	body, err := json.Marshal(executor.Request{
+		Op: executor.OpStop, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt,
+	})
 	if err != nil {
 		panic(err)
 	}

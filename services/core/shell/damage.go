@@ -71,16 +71,22 @@ func (l *Loader) compare(ctx context.Context, f folded, broken error, known []*d
 		if lost != nil && lost.Rev > best.Rev {
 			best = lost
 		}
-		return nil, &Damage{Ref: best.Ref, Why: broken.Error(), Saved: best, Readable: f.state.Rev, Latest: latest, cause: broken}
+		return nil, &Damage{
+			Ref: best.Ref, Why: broken.Error(), Saved: best, Readable: f.state.Rev, Latest: latest, cause: broken,
+		}
 	case lost == nil:
 		return f.state, nil
 	}
 	why := fmt.Sprintf("commit %d was stored at %s and is not in the log any more, which ends at %d",
 		lost.Rev, lost.Now.Format(time.RFC3339), f.state.Rev)
 	if lost.Rev <= f.state.Rev {
-		why = fmt.Sprintf("commit %d, stored at %s, is not in the log any more, which continued without it", lost.Rev, lost.Now.Format(time.RFC3339))
+		why = fmt.Sprintf("commit %d, stored at %s, is not in the log any more, which continued without it", lost.Rev,
+			lost.Now.Format(time.RFC3339))
 	}
-	return nil, &Damage{Ref: best.Ref, Why: why, Saved: lost, Readable: f.state.Rev, Latest: latest, lost: lost.Rev, cause: decide.ErrMismatch}
+	return nil, &Damage{
+		Ref: best.Ref, Why: why, Saved: lost, Readable: f.state.Rev, Latest: latest, lost: lost.Rev,
+		cause: decide.ErrMismatch,
+	}
 }
 
 // otherLog reports whether a state belongs to an earlier log than this one.
@@ -101,7 +107,8 @@ func (l *Loader) forget(ctx context.Context, s *decide.State, why string) {
 	if l.Store == nil {
 		return
 	}
-	if err := l.Store.DeleteSession(ctx, store.Key{Agent: string(s.Ref.Agent), Session: string(s.Ref.Session)}); err != nil {
+	if err := l.Store.DeleteSession(ctx,
+		store.Key{Agent: string(s.Ref.Agent), Session: string(s.Ref.Session)}); err != nil {
 		l.Log.Warn("dropping a snapshot; will retry", "session", s.Ref, "error", err)
 	}
 }
@@ -264,7 +271,8 @@ func (s *session) lostFence(err error) outcome {
 	if errors.As(err, &fence) && fence.Last != before.Rev {
 		s.suspect(&Damage{
 			Ref: s.ref, Saved: before, Readable: before.Rev, Latest: before.Now, cause: err,
-			Why: fmt.Sprintf("the server reports %d as the last commit, but the last readable commit is %d", fence.Last, before.Rev),
+			Why: fmt.Sprintf("the server reports %d as the last commit, but the last readable commit is %d", fence.Last,
+				before.Rev),
 		})
 	}
 	return undecided

@@ -168,7 +168,11 @@ func TestADamagedLogLocksTheSession(t *testing.T) {
 			data, all := d.commits()
 			d.cutBefore(data, all[2])
 		}, []string{"one", "two", "three", "echo: three"}, false},
-		{"the block is gone", func(d disk) { d.remove(d.file("1.blk")) }, []string{"one", "two", "three", "echo: three"}, true},
+		{
+			"the block is gone", func(d disk) { d.remove(d.file("1.blk")) },
+			[]string{"one", "two", "three", "echo: three"},
+			true,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // each waits for core to be sure

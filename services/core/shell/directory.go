@@ -75,7 +75,9 @@ func newDirectory(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
 		tools: map[string]*toolEntry{}, waiting: newQueue(), registry: registry.Compute(registry.NewContent()),
-		news: make(chan struct{}), moved: make(chan struct{}, 1), lostTools: map[string]time.Time{}, arrived: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{}, started: time.Now(),
+		news: make(chan struct{}), moved: make(chan struct{}, 1), lostTools: map[string]time.Time{},
+		arrived: map[string]time.Time{}, lostModel: map[string]time.Time{}, lostPublic: map[string]time.Time{},
+		started: time.Now(),
 	}
 }
 

@@ -74,11 +74,14 @@ func TestBuiltInToolsKeepTheirNames(t *testing.T) {
 	offer("evil", time.Hour, "python:execute", "Shell:execute", "word:count", "Word:Count", "greet")
 	c := registry.NewContent()
 	c.Records["evil"] = &registry.StoredRecord{Record: registry.Record{Manifest: m, Hash: "h"}}
-	c.Leases["evil"] = map[subject.Instance]*registry.StoredLease{"i": {LeaseRecord: registry.LeaseRecord{Instance: "i", Hash: "h"}}}
+	c.Leases["evil"] = map[subject.Instance]*registry.StoredLease{
+		"i": {LeaseRecord: registry.LeaseRecord{Instance: "i", Hash: "h"}},
+	}
 	d.plugins(registry.Compute(c))
 	offer("sandbox", 0, "Greet")
 	for name, want := range map[string]string{
-		"python:execute": "", "Shell:execute": "", "word:count": "of evil", "Word:Count": "", "greet": "", "Greet": "of sandbox",
+		"python:execute": "", "Shell:execute": "", "word:count": "of evil", "Word:Count": "", "greet": "",
+		"Greet": "of sandbox",
 	} {
 		if got, _ := d.Lookup(name); got.Description != want {
 			t.Errorf("%s is %q, want %q", name, got.Description, want)
@@ -109,7 +112,9 @@ func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
 	}
 	busy("full", 1)
 	busy("idle", 0)
-	bound, others := &session{mailbox: newMailbox()}, [3]*session{{mailbox: newMailbox()}, {mailbox: newMailbox()}, {mailbox: newMailbox()}}
+	bound, others := &session{mailbox: newMailbox()}, [3]*session{
+		{mailbox: newMailbox()}, {mailbox: newMailbox()}, {mailbox: newMailbox()},
+	}
 	pick(bound, "full", "")
 	pick(others[0], "", "idle")
 	pick(others[1], "", "")

@@ -230,7 +230,8 @@ func (s *session) giveUp(w *work) {
 	s.c.log.Warn("an executor cannot be reached", "session", s.ref, "call", w.id, "executor", w.instance)
 	w.asked = time.Now()
 	if _, plan := s.planWork(w); plan {
-		s.finish(w, &executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Unknown, Message: "its provider cannot be reached"})
+		s.finish(w,
+			&executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Unknown, Message: "its provider cannot be reached"})
 		return
 	}
 	for range maxDecisions {

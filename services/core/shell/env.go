@@ -93,7 +93,8 @@ func (p *plugins) use() []decide.HookUse {
 		for _, h := range point.Plugins {
 			if h.Asked > 0 {
 				out = append(out, decide.HookUse{
-					Point: string(point.Point), Plugin: string(h.Plugin), Asked: h.Asked, Failed: h.Failed, P50US: h.P50US, P99US: h.P99US,
+					Point: string(point.Point), Plugin: string(h.Plugin), Asked: h.Asked, Failed: h.Failed, P50US: h.P50US,
+					P99US: h.P99US,
 				})
 			}
 		}

@@ -73,7 +73,10 @@ func TestGuidesOfPlugins(t *testing.T) {
 	serve("shorty", guide.Guide{Name: "brief", SystemPrompt: "Be brief."}, nil)
 	sees("You are Ada.\n\nBe brief.")
 	var answers atomic.Int64
-	friendly := serve("friendly", guide.Guide{Name: "kind", SystemPrompt: "Be kind.", Permissions: []string{"fs.read"}, InitialMemories: []string{"It is Friday."}}, &answers)
+	friendly := serve("friendly",
+		guide.Guide{
+			Name: "kind", SystemPrompt: "Be kind.", Permissions: []string{"fs.read"}, InitialMemories: []string{"It is Friday."},
+		}, &answers)
 	sees("You are Ada.\n\nBe kind.\n\nBe brief.\n\nWhat you remember:\n- It is Friday.\n")
 	if got := shell.Granted(s.core, "main"); len(got) != 2 || !slices.Equal(got[1], []string{"fs.read"}) {
 		t.Errorf("granted is %q", got)
@@ -85,7 +88,8 @@ func TestGuidesOfPlugins(t *testing.T) {
 // An agent does not answer without the guides that it requires, and core says why they are
 // missing: an answer that is no guide is refused, and never loaded in part.
 func TestARequiredGuide(t *testing.T) {
-	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind"}, Required: []string{"kind"}}}})
+	s := start(t,
+		core.Config{Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind"}, Required: []string{"kind"}}}})
 	var system atomic.Value
 	s.asked = func(r provider.Request) { system.Store(r.System) }
 	ref := subject.Ref{Agent: "main", Session: "s1"}
@@ -96,18 +100,21 @@ func TestARequiredGuide(t *testing.T) {
 			st := s.core.Status(t.Context())
 			return len(st.Guides) == 1 && strings.Contains(st.Guides[0].Reason, want)
 		})
-		if got := s.core.Status(t.Context()).Guides[0]; got.Agent != "main" || got.Guide != "kind" || !got.Required || got.Stale {
+		if got := s.core.Status(t.Context()).Guides[0]; got.Agent != "main" || got.Guide != "kind" || !got.Required ||
+			got.Stale {
 			t.Errorf("got %+v", got)
 		}
 		s.say(ref, event.Input{Text: "hello"})
 		var p event.TurnFailed
-		if err := s.await(ch, event.TypeTurnFailed).DataAs(&p); err != nil || p.Code != event.FailNoGuide || !strings.Contains(p.Reason, want) {
+		if err := s.await(ch, event.TypeTurnFailed).DataAs(&p); err != nil || p.Code != event.FailNoGuide ||
+			!strings.Contains(p.Reason, want) {
 			t.Errorf("the turn ended with %+v, %v, want %s", p, err, want)
 		}
 	}
 	serve := func(name subject.Plugin, answer string) *plugged {
 		p := s.connectPlugin(plugin.Manifest{Name: name, Guides: []string{"kind"}}, nil)
-		if _, err := p.bus.Conn().QueueSubscribe(subject.Guide(name), string(name), func(m *nats.Msg) { _ = m.Respond([]byte(answer)) }); err != nil {
+		if _, err := p.bus.Conn().QueueSubscribe(subject.Guide(name), string(name),
+			func(m *nats.Msg) { _ = m.Respond([]byte(answer)) }); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.bus.Conn().Flush(); err != nil {
@@ -122,7 +129,8 @@ func TestARequiredGuide(t *testing.T) {
 	fails(`plugin bad was refused: not a guide: unknown field "system_promt"`)
 	bad.leave()
 	fails("no active plugin")
-	good := serve("good", `{"systemPrompt":"Be kind.","memoryPolicy":"sliding-window","initialMemories":["It is Friday."]}`)
+	good := serve("good",
+		`{"systemPrompt":"Be kind.","memoryPolicy":"sliding-window","initialMemories":["It is Friday."]}`)
 	natstest.Eventually(t, "the guide is loaded", func() bool { return len(s.core.Status(t.Context()).Guides) == 0 })
 	s.say(ref, event.Input{Text: "hello"})
 	s.await(ch, event.TypeRecorded)
@@ -154,7 +162,9 @@ func TestARequiredGuide(t *testing.T) {
 		t.Errorf("the call after the guide left ended with %+v, %v", second.Result, err)
 	}
 	var r tool.Result
-	must(t, s.client(t).Ask(t.Context(), coreapi.VerbCall, tool.InternalCall{Agent: "main", Session: "s1", Caller: "p", Tool: "test:inner"}, &r))
+	must(t,
+		s.client(t).Ask(t.Context(), coreapi.VerbCall,
+			tool.InternalCall{Agent: "main", Session: "s1", Caller: "p", Tool: "test:inner"}, &r))
 	if r.Error == nil || r.Error.Code != tool.CodeDenied || ran.Load() {
 		t.Errorf("an internal call gave %+v; something ran: %t", r, ran.Load())
 	}

@@ -38,7 +38,8 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 	const sense, plan, reflect = "before_sense after_sense", "before_plan after_plan", "before_reflect after_reflect"
 	s := start(t, core.Config{Policy: []core.Rule{{Tool: "test:once", Effect: "deny", Reason: "never"}}})
 	spy := s.plug(plugin.Manifest{Name: "spy", Hooks: everyPoint()}, nil)
-	natstest.Eventually(t, "the plugin is asked at the start", func() bool { return points(spy.take("")) == "on_agent_start" })
+	natstest.Eventually(t, "the plugin is asked at the start",
+		func() bool { return points(spy.take("")) == "on_agent_start" })
 
 	for _, c := range []struct {
 		name  string
@@ -52,7 +53,8 @@ func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
 			sense + " " + plan + " before_act:c0 after_act:c0 " + plan + " " + reflect,
 		},
 		{
-			"an unknown tool, which never comes near running", once(provider.ToolCall{ID: "1", Tool: "no:such", Args: json.RawMessage(`{}`)}),
+			"an unknown tool, which never comes near running",
+			once(provider.ToolCall{ID: "1", Tool: "no:such", Args: json.RawMessage(`{}`)}),
 			sense + " " + plan + " after_act:c0 " + plan + " " + reflect,
 		},
 		{
@@ -179,12 +181,13 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 	if a := action(); !a.Success {
 		t.Fatalf("before: %+v", a)
 	}
-	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
-		if strings.Contains(string(e.Data), "/etc") {
-			return `{"verb":"deny","reason":"not there"}`
-		}
-		return ""
-	})
+	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}},
+		func(e hook.Envelope) string {
+			if strings.Contains(string(e.Data), "/etc") {
+				return `{"verb":"deny","reason":"not there"}`
+			}
+			return ""
+		})
 	if a := action(); a.Code != tool.CodeDenied {
 		t.Fatalf("while the policy is registered: %+v", a)
 	}
@@ -241,9 +244,10 @@ func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 	var ran string
 	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result { ran = string(c.Args); return tool.OK("done") }
 	s.model = once(do(`{"to":"all@example.com"}`))
-	s.plug(plugin.Manifest{Name: "narrow", Priority: 10, Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
-		return `{"verb":"replace","data":` + strings.Replace(string(e.Data), "all@", "one@", 1) + `}`
-	})
+	s.plug(plugin.Manifest{Name: "narrow", Priority: 10, Hooks: []plugin.Hook{{Point: hook.BeforeAct}}},
+		func(e hook.Envelope) string {
+			return `{"verb":"replace","data":` + strings.Replace(string(e.Data), "all@", "one@", 1) + `}`
+		})
 	s.plug(plugin.Manifest{Name: "ask", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(hook.Envelope) string {
 		return `{"verb":"confirm","warning":{"level":"critical","message":"it leaves the house"}}`
 	})
@@ -254,7 +258,8 @@ func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 	if err := s.await(ch, event.TypeToolCallRequest).DataAs(&q); err != nil {
 		t.Fatal(err)
 	}
-	if string(q.Args) != `{"to":"one@example.com"}` || q.SecurityWarning == nil || q.SecurityWarning.Level != hook.LevelCritical {
+	if string(q.Args) != `{"to":"one@example.com"}` || q.SecurityWarning == nil ||
+		q.SecurityWarning.Level != hook.LevelCritical {
 		t.Fatalf("%+v", q)
 	}
 	b, err := json.Marshal(event.Confirmation{ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true})
@@ -276,10 +281,11 @@ func TestHooksThatTakeTheirTime(t *testing.T) {
 	s := start(t, core.Config{})
 	other := s.startCore(core.Config{})
 	release := make(chan struct{})
-	p := s.plug(plugin.Manifest{Name: "slow", Hooks: []plugin.Hook{{Point: hook.BeforeSense}}}, func(hook.Envelope) string {
-		<-release
-		return ""
-	})
+	p := s.plug(plugin.Manifest{Name: "slow", Hooks: []plugin.Hook{{Point: hook.BeforeSense}}},
+		func(hook.Envelope) string {
+			<-release
+			return ""
+		})
 	time.AfterFunc(7*time.Second, func() { close(release) })
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
@@ -308,12 +314,13 @@ func TestOnErrorHearsOfEveryFailure(t *testing.T) {
 		heard <- e
 		return ""
 	})
-	s.plug(plugin.Manifest{Name: "broken", Hooks: []plugin.Hook{{Point: hook.AfterPlan}, {Point: hook.OnError}}}, func(e hook.Envelope) string {
-		if e.Point == hook.OnError && strings.Contains(string(e.Data), `"plugin":"broken"`) {
-			t.Errorf("it is asked about itself: %s", e.Data)
-		}
-		return "garbage"
-	})
+	s.plug(plugin.Manifest{Name: "broken", Hooks: []plugin.Hook{{Point: hook.AfterPlan}, {Point: hook.OnError}}},
+		func(e hook.Envelope) string {
+			if e.Point == hook.OnError && strings.Contains(string(e.Data), `"plugin":"broken"`) {
+				t.Errorf("it is asked about itself: %s", e.Data)
+			}
+			return "garbage"
+		})
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
 	s.say(ref, event.Input{Text: "go"})

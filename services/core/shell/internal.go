@@ -78,7 +78,8 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	case !known:
 		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no runner offers the tool %q", n.Tool))
 	case !n.spec.Internal:
-		return tool.Failure(tool.CodeDenied, fmt.Sprintf("tool %q is not internal: only a turn of the agent can call it", n.Tool))
+		return tool.Failure(tool.CodeDenied,
+			fmt.Sprintf("tool %q is not internal: only a turn of the agent can call it", n.Tool))
 	case n.spec.Sticky:
 		return tool.Failure(tool.CodeDenied, fmt.Sprintf("tool %q is sticky: only a turn of the agent has its lease", n.Tool))
 	}
@@ -148,7 +149,8 @@ func (c *Core) attemptInternal(
 	}
 	body, err := executor.Encode(executor.Request{
 		Op: executor.OpRun, Agent: n.ref.Agent, Session: n.ref.Session, Call: w.id, Attempt: w.attempt,
-		StartBy: now.Add(executor.StartWithin), NotAfter: end, Tool: &executor.ToolCall{Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest()},
+		StartBy: now.Add(executor.StartWithin), NotAfter: end,
+		Tool: &executor.ToolCall{Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest()},
 	}, nil)
 	if err != nil {
 		return executor.Answer{}, err

@@ -24,7 +24,8 @@ import (
 // internally calls an internal tool as a plugin or a service does.
 func internally(t *testing.T, caller *bus.Caller, query string) (r tool.Result, err error) {
 	t.Helper()
-	body, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbCall), coreapi.ServiceName, []byte(query))
+	body, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbCall),
+		coreapi.ServiceName, []byte(query))
 	if err == nil {
 		err = json.Unmarshal(body, &r)
 	}
@@ -40,23 +41,27 @@ func TestAHookCallsAnInternalTool(t *testing.T) {
 		return tool.OK("Ann likes tea")
 	}
 	var p *plugged
-	p = s.plug(plugin.Manifest{Name: "memory", Hooks: []plugin.Hook{{Point: hook.BeforePlan}}}, func(e hook.Envelope) string {
-		r, err := internally(t, p.caller, `{"agent":"`+string(e.Agent)+`","session":"`+string(e.Session)+`","turn":"`+e.Turn+`",
+	p = s.plug(plugin.Manifest{Name: "memory", Hooks: []plugin.Hook{{Point: hook.BeforePlan}}},
+		func(e hook.Envelope) string {
+			r, err := internally(t, p.caller,
+				`{"agent":"`+string(e.Agent)+`","session":"`+string(e.Session)+`","turn":"`+e.Turn+`",
 			"caller":"memory","tool":"test:inner","args":{"query":"tea"}}`)
-		if err != nil || !r.Success {
-			t.Errorf("got %+v, %v", r, err)
-		}
-		return `{"verb":"replace","data":{"advice":[` + string(r.Data) + `]}}`
-	})
+			if err != nil || !r.Success {
+				t.Errorf("got %+v, %v", r, err)
+			}
+			return `{"verb":"replace","data":{"advice":[` + string(r.Data) + `]}}`
+		})
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
 	s.say(ref, event.Input{Text: "hello"})
 	var asked event.PlanRequested
-	if err := s.await(ch, event.TypePlanRequested).DataAs(&asked); err != nil || !strings.Contains(string(encoded(t, asked)), "Ann likes tea") {
+	if err := s.await(ch, event.TypePlanRequested).DataAs(&asked); err != nil ||
+		!strings.Contains(string(encoded(t, asked)), "Ann likes tea") {
 		t.Errorf("the plan is %+v, %v", asked, err)
 	}
 	end := s.await(ch, event.TypeRecorded)
-	if c := ran.Load().(contract.ToolCall); c.Name != "test:inner" || string(c.Args) != `{"query":"tea"}` || c.Turn != end.Turn {
+	if c := ran.Load().(contract.ToolCall); c.Name != "test:inner" || string(c.Args) != `{"query":"tea"}` ||
+		c.Turn != end.Turn {
 		t.Errorf("the runner got %+v", c)
 	}
 	if n := s.core.Counters()["internal_calls"]; n != 1 {
@@ -78,7 +83,9 @@ func TestInternalCallsAreJudged(t *testing.T) {
 	s := start(t, core.Config{Policy: []core.Rule{
 		{Principal: "internal:spy", Effect: event.EffectDeny, Reason: "spies learn nothing"},
 		{Principal: "internal:trusted", Tool: "test:grave", Effect: event.EffectAllow},
-		{Principal: "internal:short", Effect: event.EffectAllow, Obligations: &security.Obligations{MaxResultBytes: new(256)}},
+		{
+			Principal: "internal:short", Effect: event.EffectAllow, Obligations: &security.Obligations{MaxResultBytes: new(256)},
+		},
 	}})
 	var ran atomic.Int64
 	s.tool = func(context.Context, contract.ToolCall) tool.Result {
@@ -91,24 +98,28 @@ func TestInternalCallsAreJudged(t *testing.T) {
 		want               tool.Code
 		message            string
 	}{
-		"an internal tool":           {"memory", "test:inner", `{"query":"tea"}`, "", ""},
-		"without arguments":          {"memory", "test:inner", `null`, "", ""},
-		"wrong arguments":            {"memory", "test:inner", `{"q":1}`, tool.CodeInvalidArgs, "was not run"},
-		"a public tool":              {"memory", "test:do", `{}`, tool.CodeDenied, "not internal"},
-		"no tool":                    {"memory", "test:none", `{}`, tool.CodeUnknownTool, "no runner offers"},
-		"denied":                     {"spy", "test:inner", `{}`, tool.CodeDenied, "spies learn nothing"},
-		"nobody is asked":            {"memory", "test:grave", `{}`, tool.CodeDenied, `a rule for the principal "internal:memory"`},
+		"an internal tool":  {"memory", "test:inner", `{"query":"tea"}`, "", ""},
+		"without arguments": {"memory", "test:inner", `null`, "", ""},
+		"wrong arguments":   {"memory", "test:inner", `{"q":1}`, tool.CodeInvalidArgs, "was not run"},
+		"a public tool":     {"memory", "test:do", `{}`, tool.CodeDenied, "not internal"},
+		"no tool":           {"memory", "test:none", `{}`, tool.CodeUnknownTool, "no runner offers"},
+		"denied":            {"spy", "test:inner", `{}`, tool.CodeDenied, "spies learn nothing"},
+		"nobody is asked": {
+			"memory", "test:grave", `{}`, tool.CodeDenied, `a rule for the principal "internal:memory"`,
+		},
 		"allowed by a rule":          {"trusted", "test:grave", `{}`, "", ""},
 		"a result that is withheld":  {"short", "test:inner", `{}`, tool.CodeTooLarge, "policy allows 256"},
 		"no input has the principal": {"short", "test:grave", `{}`, tool.CodeTooLarge, "policy"},
 	} {
 		before := ran.Load()
-		r, err := internally(t, p.caller, `{"agent":"main","session":"s1","caller":"`+c.caller+`","tool":"`+c.tool+`","args":`+c.args+`}`)
+		r, err := internally(t, p.caller,
+			`{"agent":"main","session":"s1","caller":"`+c.caller+`","tool":"`+c.tool+`","args":`+c.args+`}`)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if r.Success != (c.want == "") || c.want != "" && (r.Error.Code != c.want || !strings.Contains(r.Error.Message, c.message)) {
+		if r.Success != (c.want == "") ||
+			c.want != "" && (r.Error.Code != c.want || !strings.Contains(r.Error.Message, c.message)) {
 			t.Errorf("%s: got %v %+v", name, r.Success, r.Error)
 		}
 		if did := ran.Load() > before; did != (c.want == "" || c.want == tool.CodeTooLarge) {

@@ -38,7 +38,8 @@ func TestAJudgeThatHangs(t *testing.T) {
 		for {
 			e := s.next(ch)
 			var m event.UIMessage
-			if e.Type == event.TypeUIMessage && e.DataAs(&m) == nil && strings.HasPrefix(m.Content, "The plugin policy is suspended") {
+			if e.Type == event.TypeUIMessage && e.DataAs(&m) == nil &&
+				strings.HasPrefix(m.Content, "The plugin policy is suspended") {
 				notices = append(notices, m.Content)
 			}
 			if !e.Type.Terminal() {
@@ -51,7 +52,8 @@ func TestAJudgeThatHangs(t *testing.T) {
 			break
 		}
 		if len(notices) == 1 {
-			natstest.Eventually(t, "it is suspended", func() bool { return s.core.Plugins().Get("policy").State == plugin.Suspended })
+			natstest.Eventually(t, "it is suspended",
+				func() bool { return s.core.Plugins().Get("policy").State == plugin.Suspended })
 		}
 	}
 	if len(notices) != 1 || !strings.Contains(notices[0], "skandha plugins resume policy") {
@@ -89,8 +91,14 @@ func TestNoPluginOutrunsAPolicy(t *testing.T) {
 		says, path string
 		mode       hook.Mode
 	}{
-		{"stops the chain before it", plugin.Manifest{RunBefore: []subject.Plugin{"policy"}}, `{"verb":"stop"}`, "secret", ""},
-		{"answers before it", plugin.Manifest{RunBefore: []subject.Plugin{"policy"}}, `{"verb":"answer","data":"it is deleted"}`, "secret", ""},
+		{
+			"stops the chain before it", plugin.Manifest{RunBefore: []subject.Plugin{"policy"}}, `{"verb":"stop"}`, "secret", "",
+		},
+		{
+			"answers before it",
+			plugin.Manifest{RunBefore: []subject.Plugin{"policy"}},
+			`{"verb":"answer","data":"it is deleted"}`, "secret", "",
+		},
 		{"changes the call after it", plugin.Manifest{RunAfter: []subject.Plugin{"policy"}}, secret, "fine", ""},
 		{"changes the call beside it", plugin.Manifest{RunBefore: []subject.Plugin{"policy"}}, secret, "fine", hook.Parallel},
 		{"answers beside it", plugin.Manifest{}, `{"verb":"answer","data":1}`, "secret", hook.Parallel},
@@ -110,12 +118,13 @@ func TestNoPluginOutrunsAPolicy(t *testing.T) {
 				defer close(hang)
 				ran := s.counting("")
 				s.model = once(do(`{"path":"` + c.path + `"}`))
-				s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
-					if strings.Contains(string(e.Data), "secret") {
-						return `{"verb":"deny","reason":"no secrets"}`
-					}
-					return ""
-				})
+				s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}},
+					func(e hook.Envelope) string {
+						if strings.Contains(string(e.Data), "secret") {
+							return `{"verb":"deny","reason":"no secrets"}`
+						}
+						return ""
+					})
 				c.evil.Name, c.evil.Hooks = "evil", []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 60_000}}
 				s.plug(c.evil, func(hook.Envelope) string {
 					if c.says == "" {
@@ -152,7 +161,9 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 					return `{"verb":"replace","data":{"call":"c","tool":"test:do","args":{"path":"` + path + `"}}}`
 				}
 			}
-			s.plug(plugin.Manifest{Name: "decoy", RunBefore: []subject.Plugin{"policy"}, Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, to("odd"))
+			s.plug(plugin.Manifest{
+				Name: "decoy", RunBefore: []subject.Plugin{"policy"}, Hooks: []plugin.Hook{{Point: hook.BeforeAct}},
+			}, to("odd"))
 			policy := plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct, OnError: rule}}}
 			s.plug(policy, func(e hook.Envelope) string {
 				switch {
@@ -163,7 +174,9 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 				}
 				return ""
 			})
-			evil := s.plug(plugin.Manifest{Name: "evil", RunAfter: []subject.Plugin{"policy"}, Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, to("secret"))
+			evil := s.plug(plugin.Manifest{
+				Name: "evil", RunAfter: []subject.Plugin{"policy"}, Hooks: []plugin.Hook{{Point: hook.BeforeAct}},
+			}, to("secret"))
 			ref := subject.Ref{Agent: "main", Session: "s1"}
 			ch := s.follow(ref)
 			for range 2 * n {
@@ -188,7 +201,10 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 func TestAReplacementHasToFit(t *testing.T) {
 	s := start(t, core.Config{})
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:once", Args: []byte(`{"n":1}`)})
-	s.plug(plugin.Manifest{Name: "evil", RunBefore: []subject.Plugin{"policy"}, Hooks: []plugin.Hook{{Point: hook.BeforeAct, OnError: hook.Allow}}}, func(hook.Envelope) string {
+	s.plug(plugin.Manifest{
+		Name: "evil", RunBefore: []subject.Plugin{"policy"},
+		Hooks: []plugin.Hook{{Point: hook.BeforeAct, OnError: hook.Allow}},
+	}, func(hook.Envelope) string {
 		return `{"verb":"replace","data":{"call":"c","tool":"test:once","args":{"n":"one"}}}`
 	})
 	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, nil)
@@ -237,7 +253,9 @@ func TestASilentGuestStopsNobody(t *testing.T) {
 	n := 2
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
 	s.model = once(do(`{}`))
-	p := s.plug(plugin.Manifest{Name: "guest", Hooks: []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 50, OnError: hook.Deny}}}, nil)
+	p := s.plug(plugin.Manifest{
+		Name: "guest", Hooks: []plugin.Hook{{Point: hook.BeforeAct, DeadlineMS: 50, OnError: hook.Deny}},
+	}, nil)
 	hang := make(chan struct{})
 	p.says(func(hook.Envelope) string { <-hang; return "" })
 	t.Cleanup(func() { close(hang) })
@@ -249,7 +267,8 @@ func TestASilentGuestStopsNobody(t *testing.T) {
 		for {
 			e := s.next(ch)
 			var m event.UIMessage
-			if e.Type == event.TypeUIMessage && e.DataAs(&m) == nil && strings.HasPrefix(m.Content, "The plugin guest did not judge") {
+			if e.Type == event.TypeUIMessage && e.DataAs(&m) == nil &&
+				strings.HasPrefix(m.Content, "The plugin guest did not judge") {
 				notices = append(notices, m.Content)
 			}
 			if !e.Type.Terminal() {
@@ -300,7 +319,8 @@ func TestAVanishedPolicyIsMissed(t *testing.T) {
 	}
 	defer func() { _ = caller.Close() }()
 	unload := []byte(`{"op":"unload","plugin":"policy"}`)
-	if _, err := caller.Request(t.Context(), subject.Service(coreapi.ServiceName, coreapi.VerbPlugin), coreapi.ServiceName, unload); err != nil {
+	if _, err := caller.Request(t.Context(), subject.Service(coreapi.ServiceName, coreapi.VerbPlugin), coreapi.ServiceName,
+		unload); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "it is not missed", func() bool { return !s.core.Plugins().Get("policy").Lost })

@@ -59,7 +59,9 @@ func (p *livePublisher) publish(j stored) {
 	count := strconv.Itoa(len(j.d.Commit.Events))
 	for i := range j.d.Commit.Events {
 		e := &j.d.Commit.Events[i]
-		h := nats.Header{bus.HeaderCommit: {seq}, bus.HeaderIndex: {strconv.Itoa(i)}, bus.HeaderEvents: {count}, bus.HeaderPrev: {prev}}
+		h := nats.Header{
+			bus.HeaderCommit: {seq}, bus.HeaderIndex: {strconv.Itoa(i)}, bus.HeaderEvents: {count}, bus.HeaderPrev: {prev},
+		}
 		if err := p.c.bus.PublishLive(j.trace, j.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
 			p.c.log.Debug("publishing a live event", "session", j.ref, "type", e.Type, "error", err)
 			return

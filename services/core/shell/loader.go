@@ -48,7 +48,8 @@ func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) 
 		if err == nil || !mismatch(err) {
 			return s, err
 		}
-		l.Log.Warn("a state does not match the log; refolding from the beginning", "session", ref, "revision", base.Rev, "error", err)
+		l.Log.Warn("a state does not match the log; refolding from the beginning", "session", ref, "revision", base.Rev,
+			"error", err)
 		known = append(known, base)
 	}
 	f, err := l.fold(ctx, ref, decide.New(ref))
@@ -155,7 +156,8 @@ func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 // confirm decodes a snapshot and checks it against the commit at its revision.
 func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapshot) (*decide.State, error) {
 	if snap.FoldVersion != decide.FoldVersion {
-		return nil, fmt.Errorf("it was folded by version %d, this core folds with version %d", snap.FoldVersion, decide.FoldVersion)
+		return nil, fmt.Errorf("it was folded by version %d, this core folds with version %d", snap.FoldVersion,
+			decide.FoldVersion)
 	}
 	var at struct {
 		Rev uint64 `json:"rev"`

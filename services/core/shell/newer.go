@@ -35,7 +35,8 @@ func (s *session) newer(err error) bool {
 		return s.takeOver(err, by)
 	}
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
-	fresh := s.c.troubles.note(s.ref, coreapi.TroubleNewer, why+"; update this core, or start the session over with /reset")
+	fresh := s.c.troubles.note(s.ref, coreapi.TroubleNewer,
+		why+"; update this core, or start the session over with /reset")
 	if fresh {
 		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
 			"session", s.ref, "error", err)

@@ -57,7 +57,8 @@ func (s *system) newerCommit() (seq uint64) {
 func TestASessionOfANewerCoreWaits(t *testing.T) {
 	s := start(t, core.Config{})
 	last := s.newerCommit()
-	items, err := follow.Follow(t.Context(), s.bus, hurt, follow.Position{Commit: last, Index: follow.All}, natstest.Logger(t))
+	items, err := follow.Follow(t.Context(), s.bus, hurt, follow.Position{Commit: last, Index: follow.All},
+		natstest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestASessionOfANewerCoreWaits(t *testing.T) {
 	if err := first.Event.DataAs(&message); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, message.Content, "Your input waits: this session was written by a newer core (", "fold version ", "updated")
+	contains(t, message.Content, "Your input waits: this session was written by a newer core (", "fold version ",
+		"updated")
 	if all := s.core.Status(t.Context()).Troubles; len(all) != 1 || all[0].Kind != coreapi.TroubleNewer {
 		t.Errorf("%+v", all)
 	}

@@ -71,7 +71,9 @@ func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
 	return p.pick(p.session, need{kind: subject.Provider, name: p.provider}, not)
 }
 
-func (d *Directory) pickRunner(s *session, spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
+func (d *Directory) pickRunner(
+	s *session, spec tool.Spec, be subject.Instance, not []subject.Instance,
+) (subject.Instance, bool) {
 	n := need{kind: subject.Runner, name: spec.Name}
 	delete(s.bound, spec.Name)
 	d.mu.Lock()

@@ -43,7 +43,8 @@ func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plu
 	s.t.Cleanup(func() {
 		p.leave()
 		// Before its connection ends: core would wait long for a plugin that cannot answer.
-		natstest.Eventually(s.t, "core knows that "+string(m.Name)+" has left", func() bool { return !s.core.Plugins().Active(m.Name) })
+		natstest.Eventually(s.t, "core knows that "+string(m.Name)+" has left",
+			func() bool { return !s.core.Plugins().Active(m.Name) })
 	})
 	if l := p.register(); l.State != plugin.Active {
 		s.t.Fatalf("%s: %s %s", m.Name, l.State, l.Reason)
@@ -54,7 +55,9 @@ func (s *system) plug(m plugin.Manifest, answer func(hook.Envelope) string) *plu
 
 func (s *system) connectPlugin(m plugin.Manifest, answer func(hook.Envelope) string) *plugged {
 	s.t.Helper()
-	p := &plugged{t: s.t, log: natstest.Logger(s.t), m: m, bus: natstest.Connect(s.t, s.srv), answer: answer, traces: map[string]bool{}}
+	p := &plugged{
+		t: s.t, log: natstest.Logger(s.t), m: m, bus: natstest.Connect(s.t, s.srv), answer: answer, traces: map[string]bool{},
+	}
 	p.m.Instance, p.m.Hooks = p.bus.Instance(), slices.Clone(m.Hooks)
 	for i := range p.m.Hooks {
 		if h := &p.m.Hooks[i]; h.DeadlineMS == 0 { // on a busy machine a plugin that answers must not be late

@@ -210,7 +210,10 @@ func (p *plugins) suspend(name subject.Plugin, reason string) {
 	case changed:
 		p.c.log.Warn("a plugin is suspended", "plugin", name, "reason", reason)
 		for a := range p.c.cfg.Agents {
-			p.report(hook.Envelope{Agent: a}, hook.ErrorData{Code: hook.ErrSuspended, Message: "plugin " + string(name) + " is suspended: " + reason, Plugin: name})
+			p.report(hook.Envelope{Agent: a},
+				hook.ErrorData{
+					Code: hook.ErrSuspended, Message: "plugin " + string(name) + " is suspended: " + reason, Plugin: name,
+				})
 		}
 	}
 }
@@ -358,7 +361,8 @@ func (p *plugins) info() coreapi.HooksInfo {
 		for _, h := range t.Hooks(point) {
 			u := p.engine.Use(point, h.Plugin)
 			i.Plugins = append(i.Plugins, coreapi.HookInfo{
-				Plugin: h.Plugin, Mode: h.Mode, OnError: h.OnError, OnSilence: h.OnSilence, Judge: h.Judge, DeadlineMS: h.Deadline.Milliseconds(), Unasked: h.Unasked,
+				Plugin: h.Plugin, Mode: h.Mode, OnError: h.OnError, OnSilence: h.OnSilence, Judge: h.Judge,
+				DeadlineMS: h.Deadline.Milliseconds(), Unasked: h.Unasked,
 				Asked: u.Asked, Failed: u.Failed, P50US: u.P50.Microseconds(), P99US: u.P99.Microseconds(), LastError: u.LastError,
 			})
 		}

@@ -109,7 +109,8 @@ func (s *session) endPoisonedTurn() {
 	if !ok || !s.driving() {
 		return
 	}
-	if d := decide.OnPoisonTurn(s.state, s.state.Driver, closings, why, s.driverEnv()); d != nil && s.commit(d) == committed {
+	if d := decide.OnPoisonTurn(s.state, s.state.Driver, closings, why, s.driverEnv()); d != nil &&
+		s.commit(d) == committed {
 		s.c.stats.Poison.Add(1)
 		s.c.panics.forget(s.ref, h.Seq)
 	}

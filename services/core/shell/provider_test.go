@@ -22,8 +22,10 @@ func TestAnAgentNamesItsProvider(t *testing.T) {
 	offers := executor.NewOffers() // no offer yet
 	s.background("another provider", func(ctx context.Context) error {
 		return executor.Serve(ctx, b, executor.Config{
-			Kind: subject.Provider, Service: "provider", Offer: executor.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}}},
-			Updates: offers.Updates(), DrainTimeout: 100 * time.Millisecond, Pools: []contract.Pool{{Name: "default", Slots: 128}},
+			Kind: subject.Provider, Service: "provider",
+			Offer:   executor.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}}},
+			Updates: offers.Updates(), DrainTimeout: 100 * time.Millisecond,
+			Pools: []contract.Pool{{Name: "default", Slots: 128}},
 			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
 				return contract.Answer{Response: &provider.Response{TextContent: "from " + r.Provider}}
 			},

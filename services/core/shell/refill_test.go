@@ -108,7 +108,8 @@ func (v *viewed) ask(t *testing.T) (st coreapi.Status) {
 		t.Fatal(err)
 	}
 	defer func() { _ = caller.Close() }()
-	m, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbStatus), coreapi.ServiceName, nil)
+	m, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbStatus),
+		coreapi.ServiceName, nil)
 	if err == nil {
 		err = json.Unmarshal(m, &st)
 	}
@@ -248,12 +249,13 @@ func TestTheViewComesBackInRedis(t *testing.T) {
 				must(t, c.Del(t.Context(), keys[i]).Err())
 			}
 		},
-		"no number in the statistics":   do("HSET", tools, "used:test:do", "many"),
-		"statistics gone":               do("DEL", tools),
-		"statistics of another type":    func(t *testing.T) { do("DEL", tools)(t); do("SET", tools, "x")(t) },
-		"garbage in a snapshot":         do("HSET", s3, "data", "\x00garbage"),
-		"the list gone":                 do("DEL", "skandha:{main}:sessions"),
-		"all figures of another server": do("MSET", "skandha:coverage", `{"state":"complete","log":"of another day","fold":1}`, tools, "x"),
+		"no number in the statistics": do("HSET", tools, "used:test:do", "many"),
+		"statistics gone":             do("DEL", tools),
+		"statistics of another type":  func(t *testing.T) { do("DEL", tools)(t); do("SET", tools, "x")(t) },
+		"garbage in a snapshot":       do("HSET", s3, "data", "\x00garbage"),
+		"the list gone":               do("DEL", "skandha:{main}:sessions"),
+		"all figures of another server": do("MSET", "skandha:coverage",
+			`{"state":"complete","log":"of another day","fold":1}`, tools, "x"),
 	})
 	t.Run("wiped while no core runs", func(t *testing.T) {
 		v.heals(t, func(t *testing.T) {
@@ -285,7 +287,8 @@ func TestTheViewComesBackInRedis(t *testing.T) {
 // What one core requests, another may do: the one that holds the lease.
 func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 	v := startViewed(t, func() store.Store {
-		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
+		st, err := sqlite.Open(t.Context(),
+			sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
 		must(t, err)
 		t.Cleanup(func() { _ = st.Close() })
 		return st
@@ -296,7 +299,8 @@ func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 	ask := func(q coreapi.RefillQuery) (a coreapi.RefillAnswer, err error) {
 		body, err := json.Marshal(q)
 		must(t, err)
-		m, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbRefill), coreapi.ServiceName, body)
+		m, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbRefill),
+			coreapi.ServiceName, body)
 		if err == nil {
 			err = json.Unmarshal(m, &a)
 		}

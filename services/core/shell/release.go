@@ -33,7 +33,9 @@ func (r *releases) add(w *work, ref subject.Ref) {
 	r.mu.Lock()
 	q := r.of[to]
 	if q == nil {
-		r.of[to] = &executor.Request{Op: executor.OpRelease, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt}
+		r.of[to] = &executor.Request{
+			Op: executor.OpRelease, Agent: ref.Agent, Session: ref.Session, Call: w.id, Attempt: w.attempt,
+		}
 	} else {
 		q.Also = append(q.Also, executor.Attempt{Call: w.id, Attempt: w.attempt})
 	}

@@ -37,9 +37,10 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 	}
 	var out []*bus.Responder
 	for verb, f := range handlers {
-		r, err := c.bus.Respond(subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, coreapi.ServiceName, func(q *bus.Request) {
-			answer(q, f)
-		})
+		r, err := c.bus.Respond(subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, coreapi.ServiceName,
+			func(q *bus.Request) {
+				answer(q, f)
+			})
 		if err != nil {
 			return nil, fmt.Errorf("serving %s: %w", verb, err)
 		}
@@ -117,7 +118,9 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
 	switch {
 	case errors.Is(err, store.ErrInvalid):
-		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: "query: " + strings.TrimPrefix(err.Error(), store.ErrInvalid.Error()+": ")}
+		return nil, &bus.Error{
+			Code: bus.CodeInvalidArgument, Message: "query: " + strings.TrimPrefix(err.Error(), store.ErrInvalid.Error()+": "),
+		}
 	case err != nil:
 		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
@@ -173,7 +176,8 @@ func (c *Core) Counters() map[string]int64 {
 		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
 		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
 		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(), "internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
+		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(),
+		"internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
 		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.queued()),
 		"backlog": c.beacon.last.Load(),
 	}
@@ -212,8 +216,9 @@ func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
 // Status returns the state of the system as this core sees it.
 func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
-		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(), Counters: c.Counters(),
-		Missing: c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
+		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
+		Counters: c.Counters(),
+		Missing:  c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
 		View: c.refill.now(ctx), Guides: c.plugins.guides.troubles(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {

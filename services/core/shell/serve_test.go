@@ -26,17 +26,24 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 	t.Cleanup(func() { _ = caller.Close() })
 	for _, c := range []struct{ verb, body, want string }{
 		{coreapi.VerbSessions, `{"limit":"ten"}`, "query: limit: got string, want a whole number"},
-		{coreapi.VerbSessions, `{"agent":"no such.id"}`, `query: agent: invalid id: agent "no such.id": want 1 to 64 characters of A-Z a-z 0-9 _ -`},
+		{
+			coreapi.VerbSessions, `{"agent":"no such.id"}`,
+			`query: agent: invalid id: agent "no such.id": want 1 to 64 characters of A-Z a-z 0-9 _ -`,
+		},
 		{coreapi.VerbSessions, `[]`, "query: got array, want an object"},
 		{coreapi.VerbSession, `{"session":7}`, "query: session: got number, want a string"},
 		{coreapi.VerbCall, `{"tool":"a:b","extra":1}`, `query: unknown field "extra"`},
-		{coreapi.VerbCall, `{"tool":"a:b","Tool":"c:d"}`, `query: unknown field "Tool": names are case-sensitive, want "tool"`},
+		{
+			coreapi.VerbCall, `{"tool":"a:b","Tool":"c:d"}`,
+			`query: unknown field "Tool": names are case-sensitive, want "tool"`,
+		},
 		{coreapi.VerbSession, ``, "query: the body is empty, want a JSON object"},
 		{coreapi.VerbRefill, `{"all":"yes"}`, "query: all: got string, want true or false"},
 		{coreapi.VerbRefill, `{`, "query: not JSON: unexpected end of JSON input (at byte 1)"},
 		{coreapi.VerbPlugin, `{"plugin":7}`, "the request is invalid: plugin: got number, want a string"},
 	} {
-		_, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, c.verb), coreapi.ServiceName, []byte(c.body))
+		_, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, c.verb), coreapi.ServiceName,
+			[]byte(c.body))
 		if bus.CodeOf(err) != bus.CodeInvalidArgument || !strings.HasSuffix(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, want %s", c.verb, c.body, err, c.want)
 		}
@@ -123,7 +130,8 @@ func TestRequestsThatFoldDoNotStarveTurns(t *testing.T) {
 	}
 	errs := s.askAll(coreapi.VerbSession, sessions)
 	for range requests - waiting - atOnce { // while the others wait
-		if err := <-errs; !errors.Is(err, bus.ErrOverloaded) || !bus.Retryable(err) || !strings.Contains(err.Error(), "200 requests wait for sessions to be folded") {
+		if err := <-errs; !errors.Is(err, bus.ErrOverloaded) || !bus.Retryable(err) ||
+			!strings.Contains(err.Error(), "200 requests wait for sessions to be folded") {
 			t.Fatalf("got %v, want overloaded", err)
 		}
 	}

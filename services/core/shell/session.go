@@ -114,7 +114,8 @@ func (s *session) run() {
 func (s *session) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.c.log.Error("core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r, "stack", string(debug.Stack()))
+			s.c.log.Error("core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r,
+				"stack", string(debug.Stack()))
 			s.c.stats.Panics.Add(1)
 			if s.about != 0 {
 				s.c.panics.add(s.ref, s.about)
@@ -325,7 +326,8 @@ func (s *session) noEffect(m bus.StoredMsg, at subject.CauseSubject, reason stri
 	if at.Kind == subject.Confirmation { // in an existing session, decide audits it
 		level = slog.LevelWarn
 	}
-	s.c.log.Log(s.ctx, level, "a cause had no effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind, "writer", at.Writer, "reason", reason)
+	s.c.log.Log(s.ctx, level, "a cause had no effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind,
+		"writer", at.Writer, "reason", reason)
 	if m.Seq > s.state.Cursor {
 		s.passed = m.Seq
 		s.c.deadLetter(s.ctx, s.ref, m, reason)

@@ -94,7 +94,8 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	}
 	cfg.Hooks = points
 	b := s.connect()
-	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: b, Store: s.store(), Log: natstest.Logger(s.t)})
+	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond},
+		core.Deps{Bus: b, Store: s.store(), Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -121,16 +122,23 @@ func (s *system) store() store.Store {
 func (s *system) runner(b *bus.Bus) {
 	specs := []tool.Spec{
 		{Name: "test:do", Description: "does", Args: json.RawMessage(`{"type":"object"}`), Idempotent: true},
-		{Name: "test:once", Description: "does once", Args: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+		{
+			Name: "test:once", Description: "does once",
+			Args: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`),
+		},
 		{Name: "test:inner", Description: "for services", Internal: true, Args: json.RawMessage(
 			`{"type":"object","properties":{"query":{"type":"string"}},"additionalProperties":false}`)},
-		{Name: "test:grave", Description: "for services, at high risk", Args: json.RawMessage(`{"type":"object"}`), Internal: true, Risk: tool.RiskHigh},
+		{
+			Name: "test:grave", Description: "for services, at high risk", Args: json.RawMessage(`{"type":"object"}`),
+			Internal: true, Risk: tool.RiskHigh,
+		},
 		{Name: "test:risky", Description: "asks first", Args: json.RawMessage(`{"type":"object"}`), Risk: tool.RiskHigh},
 	}
 	s.stopRunner = s.background("runner", func(ctx context.Context) error {
 		return executor.Serve(ctx, b, executor.Config{
-			Kind: subject.Runner, Service: "toolrunner", Offer: executor.Offer{Tools: specs}, DrainTimeout: 100 * time.Millisecond,
-			Pools: []contract.Pool{{Name: "default", Slots: s.slots}},
+			Kind: subject.Runner, Service: "toolrunner", Offer: executor.Offer{Tools: specs},
+			DrainTimeout: 100 * time.Millisecond,
+			Pools:        []contract.Pool{{Name: "default", Slots: s.slots}},
 			Work: func(ctx context.Context, r contract.Request, _ func(string)) contract.Answer {
 				res := s.tool(ctx, *r.Tool)
 				return contract.Answer{State: contract.Finished, Result: &res}
@@ -142,12 +150,15 @@ func (s *system) runner(b *bus.Bus) {
 func (s *system) provider(b *bus.Bus) {
 	s.background("provider", func(ctx context.Context) error {
 		return executor.Serve(ctx, b, executor.Config{
-			Kind: subject.Provider, Service: "provider", Offer: executor.Offer{Providers: []provider.Info{{Name: "scripted", Model: "m"}}},
+			Kind: subject.Provider, Service: "provider",
+			Offer:        executor.Offer{Providers: []provider.Info{{Name: "scripted", Model: "m"}}},
 			DrainTimeout: 100 * time.Millisecond, Pools: []contract.Pool{{Name: "default", Slots: 128}},
 			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
 				var last provider.Message
 				if err := json.Unmarshal(r.Model.Messages[len(r.Model.Messages)-1], &last); err != nil {
-					return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()}}
+					return contract.Answer{
+						State: contract.Finished, Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()},
+					}
 				}
 				if s.asked != nil {
 					s.asked(*r.Model)

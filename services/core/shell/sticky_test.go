@@ -29,11 +29,14 @@ type keeper struct {
 
 func (s *system) keeper() *keeper {
 	k := &keeper{bus: natstest.Connect(s.t, s.srv)}
-	spec := tool.Spec{Name: "test:keep", Description: "keeps", Args: json.RawMessage(`{"type":"object"}`), Pool: "kept", Sticky: true}
+	spec := tool.Spec{
+		Name: "test:keep", Description: "keeps", Args: json.RawMessage(`{"type":"object"}`), Pool: "kept", Sticky: true,
+	}
 	k.stop = s.background("keeper", func(ctx context.Context) error {
 		return executor.Serve(ctx, k.bus, executor.Config{
-			Kind: subject.Runner, Service: "keeper", Offer: executor.Offer{Tools: []tool.Spec{spec}}, DrainTimeout: 100 * time.Millisecond,
-			Pools: []contract.Pool{{Name: "kept", Slots: 8}},
+			Kind: subject.Runner, Service: "keeper", Offer: executor.Offer{Tools: []tool.Spec{spec}},
+			DrainTimeout: 100 * time.Millisecond,
+			Pools:        []contract.Pool{{Name: "kept", Slots: 8}},
 			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
 				k.mu.Lock()
 				defer k.mu.Unlock()
@@ -69,7 +72,8 @@ func TestASessionStaysWithTheRunnerThatKeepsSomethingForIt(t *testing.T) {
 		t.Helper()
 		s.say(ref, event.Input{Text: "go"})
 		var rec event.Recorded
-		if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil || len(rec.Actions) != 2 || !rec.Actions[0].Success || !rec.Actions[1].Success {
+		if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil || len(rec.Actions) != 2 ||
+			!rec.Actions[0].Success || !rec.Actions[1].Success {
 			t.Fatalf("%+v, %v", rec, err)
 		}
 	}

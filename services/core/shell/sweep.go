@@ -133,7 +133,9 @@ func (w *sweep) began(sessions int, what coverage) {
 // compare checks all sessions and counts those that cannot be folded. With every it folds
 // all of them; with foreign it replaces their entries in the view; with patient it leaves
 // those that lag behind until the next comparison.
-func (w *sweep) compare(ctx context.Context, all []bus.SessionInfo, every, foreign, patient bool) (failed int, err error) {
+func (w *sweep) compare(
+	ctx context.Context, all []bus.SessionInfo, every, foreign, patient bool,
+) (failed int, err error) {
 	suspects, done := w.suspects, 0
 	w.suspects = map[subject.Ref]uint64{}
 	for batch := range slices.Chunk(all, sweepBatch) {

@@ -16,7 +16,8 @@ func TestADeliveryOfALostLogPassesOverNothing(t *testing.T) {
 	ref := subject.Ref{Agent: "main", Session: "one"}
 	var last uint64
 	for range 2 {
-		seq, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "main", Session: "other"}, subject.Input, "w", "", []byte(`{}`))
+		seq, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "main", Session: "other"}, subject.Input, "w", "",
+			[]byte(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}

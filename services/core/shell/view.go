@@ -52,7 +52,8 @@ func (v *view) fault() *coreapi.Fault {
 	}
 	return &coreapi.Fault{
 		What: coreapi.FaultView, Since: v.since,
-		Message: "cannot write the view: " + v.err.Error() + "; turns continue, but lists and statistics are out of date; writing resumes once the store works",
+		Message: "cannot write the view: " + v.err.Error() +
+			"; turns continue, but lists and statistics are out of date; writing resumes once the store works",
 	}
 }
 

@@ -32,7 +32,8 @@ func startWithout(t *testing.T, url string) *viewed {
 func (v *viewed) faulty(t *testing.T, says string) func() bool {
 	return func() bool {
 		st := v.ask(t)
-		return fault(st, coreapi.FaultView, says) && st.View.State == coreapi.ViewUnavailable && strings.Contains(st.View.Error, says)
+		return fault(st, coreapi.FaultView, says) && st.View.State == coreapi.ViewUnavailable &&
+			strings.Contains(st.View.Error, says)
 	}
 }
 
@@ -84,6 +85,7 @@ func TestStatusNamesAMissingProvider(t *testing.T) {
 	natstest.Eventually(t, "status names the provider", func() bool {
 		var st coreapi.Status
 		must(t, caller.Ask(t.Context(), coreapi.VerbStatus, nil, &st))
-		return len(st.Faults) == 1 && st.Faults[0].Agent == "odd" && strings.HasPrefix(st.Faults[0].Message, `agent odd has no provider "oracle"`)
+		return len(st.Faults) == 1 && st.Faults[0].Agent == "odd" &&
+			strings.HasPrefix(st.Faults[0].Message, `agent odd has no provider "oracle"`)
 	})
 }

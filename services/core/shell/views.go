@@ -263,7 +263,10 @@ func (w *viewWriter) readUse() {
 	}
 	use := make([]decide.ToolUse, 0, len(all))
 	for _, t := range all {
-		use = append(use, decide.ToolUse{Tool: t.Tool, Used: t.Used, Unknown: t.Unknown, SuccessRate: t.SuccessRate(), MeanLatency: t.MeanLatency()})
+		use = append(use,
+			decide.ToolUse{
+				Tool: t.Tool, Used: t.Used, Unknown: t.Unknown, SuccessRate: t.SuccessRate(), MeanLatency: t.MeanLatency(),
+			})
 	}
 	w.mu.Lock()
 	w.use = use

@@ -197,9 +197,10 @@ func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
 		panic(err)
 	}
 	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: w.instance}
-	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body, func(m bus.Reply) {
-		s.mailbox.put(answerOf(m, asked))
-	})
+	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body,
+		func(m bus.Reply) {
+			s.mailbox.put(answerOf(m, asked))
+		})
 	if err != nil {
 		s.c.log.Warn("sending to an executor", "session", s.ref, "call", w.id, "executor", w.instance, "error", err)
 		return
@@ -231,7 +232,8 @@ func answerOf(m bus.Reply, asked executor.Answer) answerMail {
 		return out
 	}
 	if a.Call != asked.Call || a.Attempt != asked.Attempt || a.Instance != asked.Instance {
-		out.answer.Message = fmt.Sprintf("the executor answered about attempt %q of %q at %q instead", a.Attempt, a.Call, a.Instance)
+		out.answer.Message = fmt.Sprintf("the executor answered about attempt %q of %q at %q instead", a.Attempt, a.Call,
+			a.Instance)
 		return out
 	}
 	out.answer = a

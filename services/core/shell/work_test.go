@@ -15,7 +15,10 @@ import (
 func TestAnAnswerIsOfTheAttemptThatWasAskedAbout(t *testing.T) {
 	asked := executor.Answer{Call: "t1-p1-c0", Attempt: "a2", Instance: "r1"}
 	finished := func(call, attempt, instance string) bus.Reply {
-		return bus.Reply{Data: fmt.Appendf(nil, `{"call":%q,"attempt":%q,"instance":%q,"state":"finished","result":{"success":true}}`, call, attempt, instance)}
+		return bus.Reply{
+			Data: fmt.Appendf(nil, `{"call":%q,"attempt":%q,"instance":%q,"state":"finished","result":{"success":true}}`, call,
+				attempt, instance),
+		}
 	}
 	for name, c := range map[string]struct {
 		reply bus.Reply

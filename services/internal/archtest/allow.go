@@ -39,7 +39,8 @@ var (
 
 	// sdkRequires is all that a plugin author gets with pkg.
 	sdkRequires = append([]string{
-		"github.com/cespare/xxhash/v2", "github.com/go-logr/logr", "github.com/go-logr/stdr", "go.opentelemetry.io/auto/sdk", // of the OTel API
+		// of the OTel API
+		"github.com/cespare/xxhash/v2", "github.com/go-logr/logr", "github.com/go-logr/stdr", "go.opentelemetry.io/auto/sdk",
 		"github.com/klauspost/compress", "github.com/nats-io/nkeys", "golang.org/x/crypto", "golang.org/x/sys", // of nats.go
 		"github.com/synadia-io/orbit.go/natsext", // of jetstreamext
 	}, sdkImports...)

@@ -56,7 +56,9 @@ func TestPlainEnglish(t *testing.T) {
 			return err
 		}
 		name, _ := filepath.Rel(root, path)
-		if d.IsDir() && (name == ".git" || d.Name() == "node_modules" || name == "dist" || name == "bin" || name == "out" || name == ".data") {
+		if d.IsDir() &&
+			(name == ".git" || d.Name() == "node_modules" || name == "dist" || name == "bin" || name == "out" ||
+				name == ".data") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !written(name) || !strings.HasPrefix(name, os.Getenv("SKANDHA_WORDS")) {

@@ -71,7 +71,8 @@ func contractIsPure(r *Repo) []string {
 		}
 		for _, imp := range p.Imports(false) {
 			if !slices.Contains(contract, imp) && (!isStandard(imp) || slices.Contains(impure, imp)) {
-				out = append(out, fmt.Sprintf("%s imports %s; it is contract: types, and what the standard library computes", p.Path, imp))
+				out = append(out,
+					fmt.Sprintf("%s imports %s; it is contract: types, and what the standard library computes", p.Path, imp))
 			}
 		}
 	}
@@ -95,7 +96,8 @@ func sdkIsLight(r *Repo) (out []string) {
 		for _, tests := range []bool{false, true} {
 			for _, imp := range p.Imports(tests) {
 				if !isStandard(imp) && !within(imp, sdk) && !withinAny(imp, sdkImports) {
-					out = append(out, fmt.Sprintf("%s imports %s; pkg depends on the NATS client, jetstreamext and the OTel API alone", p.Path, imp))
+					out = append(out,
+						fmt.Sprintf("%s imports %s; pkg depends on the NATS client, jetstreamext and the OTel API alone", p.Path, imp))
 				}
 			}
 		}
@@ -166,7 +168,8 @@ func driversAreChosenByMains(r *Repo) (out []string) {
 		}
 		for _, imp := range p.Imports(false) {
 			if driver(imp) && path.Dir(imp) != p.Path && !within(p.Path, imp) {
-				out = append(out, fmt.Sprintf("%s imports %s, an implementation; take its interface, and let the main choose", p.Path, imp))
+				out = append(out,
+					fmt.Sprintf("%s imports %s, an implementation; take its interface, and let the main choose", p.Path, imp))
 			}
 		}
 	}
@@ -188,7 +191,8 @@ func servicesAreApart(r *Repo) (out []string) {
 			}
 			service, _, _ := strings.Cut(rest, "/")
 			if !within(p.Path, services+"/"+service) {
-				out = append(out, fmt.Sprintf("%s imports %s; services meet on the bus, what they share lies in services/internal", p.Path, imp))
+				out = append(out,
+					fmt.Sprintf("%s imports %s; services meet on the bus, what they share lies in services/internal", p.Path, imp))
 			}
 		}
 	}

@@ -13,20 +13,26 @@ import (
 // tree is the smallest repository that keeps every rule.
 func tree() map[string]string {
 	files := map[string]string{
-		"pkg/go.mod":                                    "module skandha.dev/pkg\n\nrequire github.com/nats-io/nats.go v1.0.0\n",
-		"pkg/bus/bus.go":                                src("bus", "github.com/nats-io/nats.go", "time") + "var _ = time.Now\n",
-		"services/go.mod":                               "module skandha.dev/services\n\nrequire (\n\tgithub.com/redis/go-redis/v9 v9.0.0\n)\n",
-		"services/core/core.go":                         src("core", "skandha.dev/pkg/bus", "skandha.dev/services/core/decide", "skandha.dev/services/internal/store"),
-		"services/core/cmd/skandha-core/main.go":        src("main", "os", "skandha.dev/services/core", "skandha.dev/services/internal/store/open") + "func main() { os.Exit(1) }\n",
-		"services/core/decide/decide.go":                src("decide", "time", "skandha.dev/pkg/event", "skandha.dev/services/core/planner") + "var _ time.Duration\n",
-		"services/core/decide/decide_test.go":           src("decide", "time") + "var _ = time.Now\n",
-		"services/core/planner/planner.go":              src("planner"),
-		"services/internal/store/store.go":              src("store"),
-		"services/internal/store/open/open.go":          src("open", "skandha.dev/services/internal/store/redis"),
-		"services/internal/store/redis/redis.go":        src("redis", "github.com/redis/go-redis/v9", "skandha.dev/services/internal/store"),
+		"pkg/go.mod": "module skandha.dev/pkg\n\nrequire github.com/nats-io/nats.go v1.0.0\n",
+		"pkg/bus/bus.go": src("bus", "github.com/nats-io/nats.go", "time") +
+			"var _ = time.Now\n",
+		"services/go.mod": "module skandha.dev/services\n\nrequire (\n\tgithub.com/redis/go-redis/v9 v9.0.0\n)\n",
+		"services/core/core.go": src("core", "skandha.dev/pkg/bus",
+			"skandha.dev/services/core/decide", "skandha.dev/services/internal/store"),
+		"services/core/cmd/skandha-core/main.go": src("main", "os", "skandha.dev/services/core",
+			"skandha.dev/services/internal/store/open") + "func main() { os.Exit(1) }\n",
+		"services/core/decide/decide.go": src("decide", "time", "skandha.dev/pkg/event",
+			"skandha.dev/services/core/planner") + "var _ time.Duration\n",
+		"services/core/decide/decide_test.go":  src("decide", "time") + "var _ = time.Now\n",
+		"services/core/planner/planner.go":     src("planner"),
+		"services/internal/store/store.go":     src("store"),
+		"services/internal/store/open/open.go": src("open", "skandha.dev/services/internal/store/redis"),
+		"services/internal/store/redis/redis.go": src("redis", "github.com/redis/go-redis/v9",
+			"skandha.dev/services/internal/store"),
 		"services/internal/store/storetest/test.go":     src("storetest", "skandha.dev/services/internal/store/redis"),
 		"services/internal/store/redis/testdata/bad.go": "package bad bad",
-		"services/skandha/main.go":                      src("main", "skandha.dev/services/core", "skandha.dev/services/internal/store/redis"),
+		"services/skandha/main.go": src("main", "skandha.dev/services/core",
+			"skandha.dev/services/internal/store/redis"),
 	}
 	for _, p := range contract {
 		name := p[strings.LastIndex(p, "/")+1:]
@@ -94,30 +100,98 @@ func TestBreachesAreFound(t *testing.T) {
 		rule              string
 		says              string
 	}{
-		{"a contract package that talks", "pkg/event/more.go", src("event", "github.com/nats-io/nats.go"), "the contract packages import the standard library and each other", "nats.go"},
-		{"a contract package with the process's world", "pkg/guide/more.go", src("guide", "os"), "the contract packages import the standard library and each other", "imports os"},
-		{"a heavy requirement", "pkg/go.mod", "module skandha.dev/pkg\nrequire github.com/nats-io/nats-server/v2 v2.0.0\n", "pkg is light", "nats-server"},
-		{"a heavy import in a test", "pkg/bus/bus_test.go", src("bus", "github.com/stretchr/testify"), "pkg is light", "testify"},
-		{"a clock in decide", "services/core/decide/more.go", src("decide", "time") + "var now = time.Now\n", "decide and planner reach no bus, no clock and no chance", "time.Now"},
-		{"a clock under another name", "services/core/planner/more.go", "package planner\nimport clock \"time\"\nvar since = clock.Since\n", "decide and planner reach no bus, no clock and no chance", "time.Since"},
-		{"a clock by dot", "services/core/planner/more.go", "package planner\nimport . \"time\"\nvar now = Now\n", "decide and planner reach no bus, no clock and no chance", "by dot"},
-		{"a clock in what decide imports", "pkg/event/more.go", "package event\nimport \"time\"\nvar t = time.NewTimer\n", "decide and planner reach no bus, no clock and no chance", "NewTimer"},
-		{"chance in decide", "services/core/decide/more.go", src("decide", "math/rand/v2"), "decide and planner reach no bus, no clock and no chance", "math/rand/v2"},
-		{"a bus behind a package of ours", "services/core/planner/more.go", src("planner", "skandha.dev/pkg/bus"), "decide and planner reach no bus, no clock and no chance", "nats.go"},
-		{"a library used beside its owner", "services/core/more.go", src("core", "github.com/redis/go-redis/v9"), "one package owns a library", "services/internal/store/redis"},
-		{"a driver in a service", "services/core/more.go", src("core", "skandha.dev/services/internal/store/redis"), "drivers and adapters are imported by mains and tests", "let the main choose"},
-		{"a chooser in a service", "services/core/more.go", src("core", "skandha.dev/services/internal/store/open"), "drivers and adapters are imported by mains and tests", "let the main choose"},
-		{"a service in a service", "services/toolrunner/tool.go", src("toolrunner", "skandha.dev/services/core"), "services do not import each other", "skandha.dev/services/core"},
-		{"a service in internal", "services/internal/store/more.go", src("store", "skandha.dev/services/core/decide"), "services do not import each other", "skandha.dev/services/core/decide"},
-		{"the command in a service", "services/core/more.go", src("core", "skandha.dev/services/skandha/system"), "services do not import each other", "skandha"},
-		{"an empty name", "services/internal/utils/x.go", src("utils"), "packages have names that say something", "internal/utils"},
-		{"an empty name of a directory", "services/internal/common/x.go", src("text"), "packages have names that say something", "internal/common"},
+		{
+			"a contract package that talks", "pkg/event/more.go", src("event", "github.com/nats-io/nats.go"),
+			"the contract packages import the standard library and each other", "nats.go",
+		},
+		{
+			"a contract package with the process's world", "pkg/guide/more.go", src("guide", "os"),
+			"the contract packages import the standard library and each other", "imports os",
+		},
+		{
+			"a heavy requirement", "pkg/go.mod", "module skandha.dev/pkg\nrequire github.com/nats-io/nats-server/v2 v2.0.0\n",
+			"pkg is light", "nats-server",
+		},
+		{
+			"a heavy import in a test", "pkg/bus/bus_test.go", src("bus", "github.com/stretchr/testify"), "pkg is light",
+			"testify",
+		},
+		{
+			"a clock in decide", "services/core/decide/more.go", src("decide", "time") + "var now = time.Now\n",
+			"decide and planner reach no bus, no clock and no chance", "time.Now",
+		},
+		{
+			"a clock under another name", "services/core/planner/more.go",
+			"package planner\nimport clock \"time\"\nvar since = clock.Since\n",
+			"decide and planner reach no bus, no clock and no chance", "time.Since",
+		},
+		{
+			"a clock by dot", "services/core/planner/more.go", "package planner\nimport . \"time\"\nvar now = Now\n",
+			"decide and planner reach no bus, no clock and no chance", "by dot",
+		},
+		{
+			"a clock in what decide imports", "pkg/event/more.go", "package event\nimport \"time\"\nvar t = time.NewTimer\n",
+			"decide and planner reach no bus, no clock and no chance", "NewTimer",
+		},
+		{
+			"chance in decide", "services/core/decide/more.go", src("decide", "math/rand/v2"),
+			"decide and planner reach no bus, no clock and no chance", "math/rand/v2",
+		},
+		{
+			"a bus behind a package of ours", "services/core/planner/more.go", src("planner", "skandha.dev/pkg/bus"),
+			"decide and planner reach no bus, no clock and no chance", "nats.go",
+		},
+		{
+			"a library used beside its owner", "services/core/more.go", src("core", "github.com/redis/go-redis/v9"),
+			"one package owns a library", "services/internal/store/redis",
+		},
+		{
+			"a driver in a service", "services/core/more.go", src("core", "skandha.dev/services/internal/store/redis"),
+			"drivers and adapters are imported by mains and tests", "let the main choose",
+		},
+		{
+			"a chooser in a service", "services/core/more.go", src("core", "skandha.dev/services/internal/store/open"),
+			"drivers and adapters are imported by mains and tests", "let the main choose",
+		},
+		{
+			"a service in a service", "services/toolrunner/tool.go", src("toolrunner", "skandha.dev/services/core"),
+			"services do not import each other", "skandha.dev/services/core",
+		},
+		{
+			"a service in internal", "services/internal/store/more.go", src("store", "skandha.dev/services/core/decide"),
+			"services do not import each other", "skandha.dev/services/core/decide",
+		},
+		{
+			"the command in a service", "services/core/more.go", src("core", "skandha.dev/services/skandha/system"),
+			"services do not import each other", "skandha",
+		},
+		{
+			"an empty name", "services/internal/utils/x.go", src("utils"), "packages have names that say something",
+			"internal/utils",
+		},
+		{
+			"an empty name of a directory", "services/internal/common/x.go", src("text"),
+			"packages have names that say something", "internal/common",
+		},
 		{"no comment", "services/internal/quiet/x.go", "package quiet\n", "packages have a comment", "internal/quiet"},
 		{"a long file", "services/core/more.go", src("core") + long, "files are chapters", "services/core/more.go"},
-		{"a long main", "services/core/cmd/skandha-core/more.go", src("main") + strings.Repeat("//\n", maxMainLines), "mains of services are wiring", "skandha-core"},
-		{"an exit outside main", "services/core/more.go", src("core", "os") + "func end() { os.Exit(1) }\n", "only main exits", "os.Exit"},
-		{"a skip that nothing forbids", "services/core/core_test.go", src("core", "testing") + "func TestX(t *testing.T) { t.Skip(\"no\") }\n", "a test that skips fails when everything is required", "TestX"},
-		{"a sleep in a test", "services/core/core_test.go", src("core", "time") + "var nap = time.Sleep\n", "tests do not sleep", "time.Sleep"},
+		{
+			"a long main", "services/core/cmd/skandha-core/more.go", src("main") + strings.Repeat("//\n", maxMainLines),
+			"mains of services are wiring", "skandha-core",
+		},
+		{
+			"an exit outside main", "services/core/more.go", src("core", "os") + "func end() { os.Exit(1) }\n",
+			"only main exits", "os.Exit",
+		},
+		{
+			"a skip that nothing forbids", "services/core/core_test.go",
+			src("core", "testing") + "func TestX(t *testing.T) { t.Skip(\"no\") }\n",
+			"a test that skips fails when everything is required", "TestX",
+		},
+		{
+			"a sleep in a test", "services/core/core_test.go", src("core", "time") + "var nap = time.Sleep\n",
+			"tests do not sleep", "time.Sleep",
+		},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			files := tree()
@@ -137,12 +211,25 @@ func TestBreachesAreFound(t *testing.T) {
 func TestAllowedIsAllowed(t *testing.T) {
 	withTables(t, map[string]string{"services/core/long.go": "one table"}, nil)
 	for about, file := range map[string][2]string{
-		"a driver in a test":               {"services/core/core_test.go", src("core", "skandha.dev/services/internal/store/redis")},
-		"a sleep on synthetic time":        {"services/core/core_test.go", src("core", "testing/synctest", "time") + "var nap = time.Sleep\n"},
-		"a skip that the variable forbids": {"services/core/core_test.go", src("core", "os", "testing") + "func TestX(t *testing.T) { if os.Getenv(\"SKANDHA_REQUIRE\") != \"all\" { t.Skip() } }\n"},
-		"a fuzz input that is skipped":     {"services/core/core_test.go", src("core", "testing") + "func FuzzX(f *testing.F) { f.Fuzz(func(t *testing.T, b []byte) { t.Skip() }) }\n"},
-		"generated code of any length":     {"services/core/gen.go", "// Code generated by x. DO NOT EDIT.\n" + src("core") + strings.Repeat("//\n", maxLines)},
-		"a method called Now":              {"services/core/decide/more.go", src("decide") + "var n = x.Now\n"},
+		"a driver in a test": {
+			"services/core/core_test.go", src("core", "skandha.dev/services/internal/store/redis"),
+		},
+		"a sleep on synthetic time": {
+			"services/core/core_test.go", src("core", "testing/synctest", "time") + "var nap = time.Sleep\n",
+		},
+		"a skip that the variable forbids": {
+			"services/core/core_test.go",
+			src("core", "os", "testing") +
+				"func TestX(t *testing.T) { if os.Getenv(\"SKANDHA_REQUIRE\") != \"all\" { t.Skip() } }\n",
+		},
+		"a fuzz input that is skipped": {
+			"services/core/core_test.go",
+			src("core", "testing") + "func FuzzX(f *testing.F) { f.Fuzz(func(t *testing.T, b []byte) { t.Skip() }) }\n",
+		},
+		"generated code of any length": {
+			"services/core/gen.go", "// Code generated by x. DO NOT EDIT.\n" + src("core") + strings.Repeat("//\n", maxLines),
+		},
+		"a method called Now": {"services/core/decide/more.go", src("decide") + "var n = x.Now\n"},
 	} {
 		t.Run(about, func(t *testing.T) {
 			files := tree()
@@ -180,7 +267,10 @@ func TestMissingPackageIsABreach(t *testing.T) {
 	delete(files, "services/core/planner/planner.go")
 	delete(files, "pkg/guide/guide.go")
 	found := broken(load(t, files))
-	for _, rule := range []string{"the contract packages import the standard library and each other", "decide and planner reach no bus, no clock and no chance"} {
+	for _, rule := range []string{
+		"the contract packages import the standard library and each other",
+		"decide and planner reach no bus, no clock and no chance",
+	} {
 		if len(found[rule]) == 0 || !strings.Contains(found[rule][0], "is not there") {
 			t.Errorf("%s: got %q, want the missing package first", rule, found[rule])
 		}

@@ -97,7 +97,10 @@ func tooLong(r *Repo) breaches {
 	for _, p := range r.packages() {
 		for _, f := range p.Files {
 			if f.Lines > maxLines && !ast.IsGenerated(f.AST) {
-				out[f.Path] = []string{fmt.Sprintf("%s has %d lines, want at most %d: split the story, or give the reason in archtest/allow.go", f.Path, f.Lines, maxLines)}
+				out[f.Path] = []string{
+					fmt.Sprintf("%s has %d lines, want at most %d: split the story, or give the reason in archtest/allow.go", f.Path,
+						f.Lines, maxLines),
+				}
 			}
 		}
 	}
@@ -116,7 +119,8 @@ func mainsAreWiring(r *Repo) (out []string) {
 			}
 		}
 		if lines > maxMainLines {
-			out = append(out, fmt.Sprintf("%s has %d lines, want at most %d: parse, connect, Run, drain; the rest belongs to the service's package", p.Path, lines, maxMainLines))
+			out = append(out,
+				fmt.Sprintf("%s has %d lines, want at most %d: parse, connect, Run, drain; the rest belongs to the service's package", p.Path, lines, maxMainLines))
 		}
 	}
 	return out
@@ -171,10 +175,13 @@ func ungatedSkips(r *Repo) breaches {
 		for _, f := range p.Files {
 			for _, decl := range f.AST.Decls {
 				fn, ok := decl.(*ast.FuncDecl)
-				if !ok || fn.Body == nil || strings.HasPrefix(fn.Name.Name, "Fuzz") || !skipsATest(fn.Body) || mentions(fn.Body, requireVar) {
+				if !ok || fn.Body == nil || strings.HasPrefix(fn.Name.Name, "Fuzz") || !skipsATest(fn.Body) ||
+					mentions(fn.Body, requireVar) {
 					continue
 				}
-				out[f.Path+":"+fn.Name.Name] = []string{fmt.Sprintf("%s: %s skips whatever %s says; fail when it is \"all\"", f.Path, fn.Name.Name, requireVar)}
+				out[f.Path+":"+fn.Name.Name] = []string{
+					fmt.Sprintf("%s: %s skips whatever %s says; fail when it is \"all\"", f.Path, fn.Name.Name, requireVar),
+				}
 			}
 		}
 	}
@@ -192,7 +199,9 @@ func skipsATest(body ast.Node) (found bool) {
 			return true
 		}
 		x, ok := sel.X.(*ast.Ident)
-		found = found || ok && slices.Contains([]string{"t", "b", "tb"}, x.Name) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name)
+		found = found ||
+			ok && slices.Contains([]string{"t", "b", "tb"}, x.Name) &&
+				slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name)
 		return true
 	})
 	return found
@@ -219,7 +228,8 @@ func sleeps(r *Repo) breaches {
 			if !f.Test || slices.Contains(f.imports(), "testing/synctest") {
 				continue
 			}
-			if found := f.uses("time", []string{"Sleep"}, "wait for the event, or poll its condition with a deadline"); len(found) > 0 {
+			if found := f.uses("time", []string{"Sleep"},
+				"wait for the event, or poll its condition with a deadline"); len(found) > 0 {
 				out[p.Path] = append(out[p.Path], found...)
 			}
 		}

@@ -38,7 +38,9 @@ func caller(t testing.TB, b *bus.Bus) *bus.Caller {
 }
 
 // respond answers until the test ends; the subscription is known to the server when it returns.
-func respond(t testing.TB, b *bus.Bus, subj, self string, h func(*bus.Request), opts ...bus.RespondOption) *bus.Responder {
+func respond(
+	t testing.TB, b *bus.Bus, subj, self string, h func(*bus.Request), opts ...bus.RespondOption,
+) *bus.Responder {
 	t.Helper()
 	r, err := b.Respond(subj, self, self, h, opts...)
 	if err != nil {
@@ -209,7 +211,8 @@ func TestNoAnswerInTimeIsATimeout(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := c.Request(ctx, "tool.slow.x", "slow", nil); !errors.Is(err, bus.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Request(ctx, "tool.slow.x", "slow", nil); !errors.Is(err, bus.ErrTimeout) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want ErrTimeout", err)
 	}
 	m, err := asked.NextMsgWithContext(natstest.Context(t))
@@ -326,7 +329,8 @@ func TestClaimThatIsGoneIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := answers.NextMsgWithContext(natstest.Context(t)); err != nil || m.Header.Get(bus.ErrorHeader) != string(bus.CodeNotFound) {
+	if m, err := answers.NextMsgWithContext(natstest.Context(t)); err != nil ||
+		m.Header.Get(bus.ErrorHeader) != string(bus.CodeNotFound) {
 		t.Errorf("%+v, %v, want not_found", m, err)
 	}
 }
@@ -350,7 +354,8 @@ func TestReplyOutsideTheOwnNameIsDropped(t *testing.T) {
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Request(natstest.Context(t), "tool.echo.say", "echo", []byte("honest")); err != nil || string(got) != "forged" {
+	if got, err := c.Request(natstest.Context(t), "tool.echo.say", "echo", []byte("honest")); err != nil ||
+		string(got) != "forged" {
 		t.Fatalf("%s, %v", got, err)
 	}
 	if first := <-handled; first != "honest" || len(handled) != 0 || r.Dropped() != 9 {
@@ -543,7 +548,8 @@ func TestWaitingRequestEndsWithTheConnection(t *testing.T) {
 	if !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
-	if _, err := c.Send(natstest.Context(t), "tool.slow.x", "slow", nil, nil, func(bus.Reply) {}); !errors.Is(err, bus.ErrUnavailable) {
+	if _, err := c.Send(natstest.Context(t), "tool.slow.x", "slow", nil, nil, func(bus.Reply) {}); !errors.Is(err,
+		bus.ErrUnavailable) {
 		t.Errorf("sending without a connection: %v, want ErrUnavailable at once", err)
 	}
 	if c.Waiting() != 0 {
@@ -562,7 +568,8 @@ func TestDrainAnswersWhatCame(t *testing.T) {
 		echo(q)
 	})
 	got := make(chan bus.Reply, 1)
-	if _, err := c.Send(natstest.Context(t), "tool.slow.x", "slow", nil, []byte("x"), func(r bus.Reply) { got <- r }); err != nil {
+	if _, err := c.Send(natstest.Context(t), "tool.slow.x", "slow", nil, []byte("x"),
+		func(r bus.Reply) { got <- r }); err != nil {
 		t.Fatal(err)
 	}
 	<-came

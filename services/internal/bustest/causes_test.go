@@ -44,10 +44,12 @@ func TestSameCauseTwiceIsStoredOnce(t *testing.T) {
 		t.Error("the id of one session swallowed the cause of another")
 	}
 	ctx := natstest.Context(t)
-	if kind, err := b.PublishCause(ctx, ref("one"), subject.Cancel, "w", "id", []byte("hello")); err != nil || kind == first {
+	if kind, err := b.PublishCause(ctx, ref("one"), subject.Cancel, "w", "id", []byte("hello")); err != nil ||
+		kind == first {
 		t.Errorf("the same id as another kind: %d, %v", kind, err)
 	}
-	if writer, err := b.PublishCause(ctx, ref("one"), subject.Input, "x", "id", []byte("hello")); err != nil || writer == first {
+	if writer, err := b.PublishCause(ctx, ref("one"), subject.Input, "x", "id", []byte("hello")); err != nil ||
+		writer == first {
 		t.Errorf("the same id of another writer: %d, %v", writer, err)
 	}
 	if n := len(messages(t, b, ref("one"))); n != 3 {
@@ -107,7 +109,8 @@ func TestCauseWithABadNameIsRefused(t *testing.T) {
 	}{
 		{ref("a.b"), "w"}, {ref("*"), "w"}, {ref(""), "w"}, {ref("one"), "w.x"}, {ref("one"), ""}, {ref("one"), "w x"},
 	} {
-		if _, err := b.PublishCause(natstest.Context(t), c.r, subject.Input, c.w, "", []byte("x")); !errors.Is(err, bus.ErrInvalidArgument) {
+		if _, err := b.PublishCause(natstest.Context(t), c.r, subject.Input, c.w, "", []byte("x")); !errors.Is(err,
+			bus.ErrInvalidArgument) {
 			t.Errorf("%v %q: %v, want ErrInvalidArgument", c.r, c.w, err)
 		}
 	}
@@ -146,7 +149,8 @@ func TestCauseWithoutAServerIsAmbiguousWhenTimeIsUp(t *testing.T) {
 	p.Kill()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := b.PublishCause(ctx, ref("one"), subject.Input, "w", "id", []byte("x")); !errors.Is(err, bus.ErrAmbiguous) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.PublishCause(ctx, ref("one"), subject.Input, "w", "id",
+		[]byte("x")); !errors.Is(err, bus.ErrAmbiguous) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("%v, want ErrAmbiguous because the deadline passed", err)
 	}
 }

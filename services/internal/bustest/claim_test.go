@@ -72,7 +72,10 @@ func TestArtifactsAreKeptByName(t *testing.T) {
 	if err := b.PutArtifact(ctx, "ada/on/other.txt", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	for prefix, want := range map[string]string{"ada/one/": "ada/one/report.txt 6", "ada/on/": "ada/on/other.txt 1", "": "ada/on/other.txt 1 ada/one/report.txt 6", "bob": ""} {
+	for prefix, want := range map[string]string{
+		"ada/one/": "ada/one/report.txt 6", "ada/on/": "ada/on/other.txt 1", "": "ada/on/other.txt 1 ada/one/report.txt 6",
+		"bob": "",
+	} {
 		all, err := b.Artifacts(ctx, prefix)
 		var got []string
 		for _, a := range all {
@@ -95,7 +98,8 @@ func TestArtifactsAreKeptByName(t *testing.T) {
 func TestArtifactQuotasAreKeptPerSessionAndAgent(t *testing.T) {
 	ctx, s := natstest.Context(t), natstest.Start(t)
 	b := natstest.Connect(t, s)
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxSessionArtifactBytes: 100, MaxAgentArtifactBytes: 150}); err != nil {
+	if err := b.EnsureStreams(ctx,
+		bus.StreamsConfig{MaxSessionArtifactBytes: 100, MaxAgentArtifactBytes: 150}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.EnsureStreams(t, b) // a setting that is absent keeps what is there

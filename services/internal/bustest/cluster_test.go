@@ -87,7 +87,8 @@ func TestThreeCopies(t *testing.T) {
 			if got := readCommits(t, other, ref("long"), 0); !slices.Equal(got, want) {
 				t.Errorf("node %d reads %d commits, want %d", i, len(got), len(want))
 			}
-			if m, ok, err := other.NextCause(ctx, ref("long"), 0, in); err != nil || !ok || m.Seq != in || m.Time.IsZero() || string(m.Data) != "x" {
+			if m, ok, err := other.NextCause(ctx, ref("long"), 0, in); err != nil || !ok || m.Seq != in || m.Time.IsZero() ||
+				string(m.Data) != "x" {
 				t.Errorf("node %d: %+v, %v, %v", i, m, ok, err)
 			}
 			if n := len(messages(t, other, ref("long"))); n != len(want)+1 {
@@ -170,10 +171,12 @@ func raceForABucket(t *testing.T, buses []*bus.Bus) {
 		last = won[0]
 		// A fence on another key than the one that is changed holds as well.
 		k := buses[round%3].Bucket(bus.BucketPlugins)
-		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil, bus.Fence{Filter: subject.AllManifests, Revision: last - 1}); !errors.Is(err, bus.ErrFenceLost) {
+		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil,
+			bus.Fence{Filter: subject.AllManifests, Revision: last - 1}); !errors.Is(err, bus.ErrFenceLost) {
 			t.Fatalf("round %d: a stale fence: %v", round, err)
 		}
-		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil, bus.Fence{Filter: subject.AllManifests, Revision: last}); err != nil {
+		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil,
+			bus.Fence{Filter: subject.AllManifests, Revision: last}); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
@@ -183,7 +186,8 @@ func raceForABucket(t *testing.T, buses []*bus.Bus) {
 	}
 	for i := range followers {
 		natstest.Eventually(t, fmt.Sprintf("node %d to have followed", i), func() bool { return followers[i].saw(end) })
-		if all := followers[i].entries(); !slices.IsSortedFunc(all, func(a, b bus.Entry) int { return cmp.Compare(a.Revision, b.Revision) }) {
+		if all := followers[i].entries(); !slices.IsSortedFunc(all,
+			func(a, b bus.Entry) int { return cmp.Compare(a.Revision, b.Revision) }) {
 			t.Errorf("node %d has followed out of order: %+v", i, all)
 		}
 	}

@@ -30,7 +30,8 @@ func TestCommitsAreFencedBySession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.AppendCommit(ctx, ref("one"), []byte("again"), 0); !errors.Is(err, bus.ErrFenceLost) || errors.Is(err, bus.ErrAmbiguous) {
+	if _, err := b.AppendCommit(ctx, ref("one"), []byte("again"), 0); !errors.Is(err, bus.ErrFenceLost) ||
+		errors.Is(err, bus.ErrAmbiguous) {
 		t.Fatalf("a second first commit: %v, want ErrFenceLost", err)
 	}
 	if _, err := b.AppendCommit(ctx, ref("two"), []byte("1"), 0); err != nil {
@@ -44,7 +45,8 @@ func TestCommitsAreFencedBySession(t *testing.T) {
 		t.Fatalf("a stale fence: %v, want ErrFenceLost", err)
 	}
 	last, err := b.LastCommit(ctx, ref("one"))
-	if err != nil || last.Seq != second || string(last.Data) != "2" || last.Subject != ref("one").Commit() || last.Time.IsZero() {
+	if err != nil || last.Seq != second || string(last.Data) != "2" || last.Subject != ref("one").Commit() ||
+		last.Time.IsZero() {
 		t.Fatalf("last commit: %+v, %v", last, err)
 	}
 }
@@ -128,7 +130,8 @@ func TestFullLogRefusesDefinitely(t *testing.T) {
 		}
 		prev = seq
 	}
-	if !errors.Is(err, bus.ErrRefused) || errors.Is(err, bus.ErrAmbiguous) || !strings.Contains(err.Error(), "maximum bytes") {
+	if !errors.Is(err, bus.ErrRefused) || errors.Is(err, bus.ErrAmbiguous) ||
+		!strings.Contains(err.Error(), "maximum bytes") {
 		t.Fatalf("%v, want ErrRefused with the reason", err)
 	}
 	if last, err := b.LastCommitSeq(ctx, ref("full")); err != nil || last != prev {

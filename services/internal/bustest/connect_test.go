@@ -36,7 +36,8 @@ func TestServicesMayStartBeforeTheBus(t *testing.T) {
 func TestConnectEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := bus.Connect(ctx, bus.Config{URL: fmt.Sprintf("nats://user:hidden@127.0.0.1:%d", natstest.FreePort(t)), Logger: natstest.Logger(t)})
+	_, err := bus.Connect(ctx,
+		bus.Config{URL: fmt.Sprintf("nats://user:hidden@127.0.0.1:%d", natstest.FreePort(t)), Logger: natstest.Logger(t)})
 	if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v, want the deadline and no password", err)
 	}
@@ -46,7 +47,8 @@ func TestWrongTokenIsAnErrorAtOnce(t *testing.T) {
 	s := natstest.Start(t, natstest.WithTCP(), natstest.WithConfig(func(c *natsserver.Config) { c.Token = "right" }))
 	for _, c := range []bus.Config{{URL: s.ClientURL(), Token: "wrong"}, {URL: s.ClientURL()}} {
 		c.Logger = natstest.Logger(t)
-		if b, err := bus.Connect(natstest.Context(t), c); !errors.Is(err, nats.ErrAuthorization) || strings.Contains(err.Error(), "wrong") {
+		if b, err := bus.Connect(natstest.Context(t), c); !errors.Is(err, nats.ErrAuthorization) ||
+			strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%v, %v, want an authorization error without the token", b, err)
 		}
 	}
@@ -82,14 +84,16 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%v, want an error that names %s", err, field)
 		}
 	}
-	if _, err := bus.Connect(natstest.Context(t), bus.Config{URL: "x", NKeySeedFile: "/nowhere"}); err == nil || !strings.Contains(err.Error(), "nkey_seed_file") {
+	if _, err := bus.Connect(natstest.Context(t), bus.Config{URL: "x", NKeySeedFile: "/nowhere"}); err == nil ||
+		!strings.Contains(err.Error(), "nkey_seed_file") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestInstancesAreNewEachTime(t *testing.T) {
 	s := natstest.Start(t)
-	a, b := natstest.Dial(t, bus.Config{InProcess: s, Name: "core"}), natstest.Dial(t, bus.Config{InProcess: s, Name: "core"})
+	a, b := natstest.Dial(t, bus.Config{InProcess: s, Name: "core"}), natstest.Dial(t,
+		bus.Config{InProcess: s, Name: "core"})
 	if a.Instance() == b.Instance() || !strings.HasPrefix(string(a.Instance()), "core-") || !subject.Valid(a.Instance()) {
 		t.Errorf("%s and %s", a.Instance(), b.Instance())
 	}

@@ -75,7 +75,8 @@ func TestCausesAreDeliveredUntilAcknowledged(t *testing.T) {
 	})
 	seq := cause(t, b, ref("one"), "a", "hello")
 	natstest.Eventually(t, "three deliveries", func() bool { return c.times(seq) >= 3 })
-	if d := c.lastOne(); d.Subject != ref("one").Cause(subject.Input, "w") || string(d.Data) != "hello" || d.Time.IsZero() || d.Header.Get("traceparent") == "" {
+	if d := c.lastOne(); d.Subject != ref("one").Cause(subject.Input, "w") || string(d.Data) != "hello" ||
+		d.Time.IsZero() || d.Header.Get("traceparent") == "" {
 		t.Errorf("delivery: %+v", d)
 	}
 	natstest.Eventually(t, "the floor to rise", func() bool {
@@ -90,7 +91,8 @@ func TestCausesAreDeliveredUntilAcknowledged(t *testing.T) {
 	taken := c.times(seq) // on a machine that stalls, once more while the acknowledgement was on its way
 	natstest.Eventually(t, "the next cause twice more", func() bool { return c.times(after) >= 3 })
 	if n := c.times(seq); n != taken || c.times(seq+1) != 0 {
-		t.Errorf("what was acknowledged after %d deliveries was delivered %d times, the commit %d times", taken, n, c.times(seq+1))
+		t.Errorf("what was acknowledged after %d deliveries was delivered %d times, the commit %d times", taken, n,
+			c.times(seq+1))
 	}
 }
 
@@ -172,7 +174,8 @@ func TestReplicasShareTheConsumer(t *testing.T) {
 func TestDeletedConsumerIsMadeAgainFromTheFloor(t *testing.T) {
 	b, c := start(t), newCollector()
 	var floor atomic.Uint64
-	k := consume(t, b, bus.ConsumeConfig{AckWait: time.Minute, Floor: floor.Load}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+	k := consume(t, b, bus.ConsumeConfig{AckWait: time.Minute, Floor: floor.Load},
+		func(d bus.Delivery) { c.take(d); _ = d.Ack() })
 	for round := range 3 {
 		done := cause(t, b, ref("one"), fmt.Sprint("done", round), "x")
 		natstest.Eventually(t, "the cause", func() bool { return c.times(done) == 1 })
@@ -246,7 +249,8 @@ func TestForeignConsumerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.ConsumeCauses(ctx, bus.ConsumeConfig{}, func(bus.Delivery) {}); err == nil || !strings.Contains(err.Error(), "filter") {
+	if _, err := b.ConsumeCauses(ctx, bus.ConsumeConfig{}, func(bus.Delivery) {}); err == nil ||
+		!strings.Contains(err.Error(), "filter") {
 		t.Fatalf("%v, want an error that names the filter", err)
 	}
 }
@@ -279,7 +283,10 @@ var forged = []nats.Header{
 	{"Status": {"100"}, "Description": {"Idle Heartbeat"}},
 	{"Status": {"404"}, "Description": {"No Messages"}},
 	{"Status": {"204"}, "Description": {"EOB"}, "Nats-Num-Pending": {"0"}},
-	{"Nats-Sequence": {"1"}, "Nats-Subject": {ref("one").Commit()}, "Nats-Time-Stamp": {"2001-01-01T00:00:00Z"}, "Nats-Last-Sequence": {"7"}},
+	{
+		"Nats-Sequence": {"1"}, "Nats-Subject": {ref("one").Commit()}, "Nats-Time-Stamp": {"2001-01-01T00:00:00Z"},
+		"Nats-Last-Sequence": {"7"},
+	},
 	{"nats-sequence": {"1"}},
 }
 
@@ -343,7 +350,8 @@ func rawPublish(t *testing.T, b *bus.Bus, url, subj, header string) uint64 {
 		return s.CachedInfo().State.LastSeq
 	}
 	before := last()
-	if _, err := fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB %s %d %d\r\n%s\r\n", subj, len(header), len(header), header); err != nil {
+	if _, err := fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB %s %d %d\r\n%s\r\n", subj,
+		len(header), len(header), header); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the raw message to be stored", func() bool { return last() > before })
@@ -355,7 +363,8 @@ func TestReplicasWithDifferentFloorsMakeOneConsumer(t *testing.T) {
 	b := natstest.Connect(t, s)
 	var floors [3]atomic.Uint64
 	for i := range floors {
-		consume(t, natstest.Connect(t, s), bus.ConsumeConfig{Floor: floors[i].Load}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+		consume(t, natstest.Connect(t, s), bus.ConsumeConfig{Floor: floors[i].Load},
+			func(d bus.Delivery) { c.take(d); _ = d.Ack() })
 	}
 	for round := range uint64(5) {
 		seq := cause(t, b, ref("one"), "", "x")

@@ -86,7 +86,8 @@ func (f *fakeLog) fromLeader(*nats.Msg) *nats.Msg {
 	if f.leader < f.cause || f.cause == 0 {
 		return &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`)}
 	}
-	return &nats.Msg{Data: fmt.Appendf(nil, `{"message":{"subject":%q,"seq":%d,"data":"eA==","time":"2026-01-01T00:00:00Z"}}`,
+	return &nats.Msg{Data: fmt.Appendf(nil,
+		`{"message":{"subject":%q,"seq":%d,"data":"eA==","time":"2026-01-01T00:00:00Z"}}`,
 		ref("one").Cause("input", "w"), f.cause)}
 }
 
@@ -110,16 +111,34 @@ func TestALaggingCopyDoesNotHideACause(t *testing.T) {
 		found              bool
 		err                error
 	}{
-		"copies were added a moment ago, and one lags":             {believed: 1, replicas: 3, copy: 4, leader: 5, last: 5, found: true},
-		"and so does the leader, which is new":                     {believed: 1, replicas: 3, copy: 4, leader: 4, last: 5, err: bus.ErrUnavailable},
-		"and so does the server that describes the stream":         {believed: 1, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable},
-		"three copies, and the leader lags, which is new":          {believed: 3, replicas: 3, copy: 4, leader: 4, last: 5, err: bus.ErrUnavailable},
-		"three copies, and the leader of long ago still answers":   {believed: 3, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable},
-		"three copies, and it was deleted":                         {believed: 3, replicas: 3, copy: 4, leader: 4, last: 9, deleted: []uint64{3, 5}},
-		"three copies, and it is there":                            {believed: 3, replicas: 3, copy: 4, leader: 5, last: 5, found: true},
-		"one copy, and it was deleted":                             {believed: 1, replicas: 1, copy: 4, leader: 4, last: 9},
-		"one copy, and it is there":                                {believed: 1, replicas: 1, copy: 5, leader: 5, last: 5, found: true},
-		"copies were added a moment ago, and the answer was right": {believed: 1, replicas: 3, copy: 5, leader: 5, last: 5, found: true},
+		"copies were added a moment ago, and one lags": {
+			believed: 1, replicas: 3, copy: 4, leader: 5, last: 5, found: true,
+		},
+		"and so does the leader, which is new": {
+			believed: 1, replicas: 3, copy: 4, leader: 4, last: 5, err: bus.ErrUnavailable,
+		},
+		"and so does the server that describes the stream": {
+			believed: 1, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable,
+		},
+		"three copies, and the leader lags, which is new": {
+			believed: 3, replicas: 3, copy: 4, leader: 4, last: 5, err: bus.ErrUnavailable,
+		},
+		"three copies, and the leader of long ago still answers": {
+			believed: 3, replicas: 3, copy: 4, leader: 4, last: 4, err: bus.ErrUnavailable,
+		},
+		"three copies, and it was deleted": {
+			believed: 3, replicas: 3, copy: 4, leader: 4, last: 9, deleted: []uint64{3, 5},
+		},
+		"three copies, and it is there": {
+			believed: 3, replicas: 3, copy: 4, leader: 5, last: 5, found: true,
+		},
+		"one copy, and it was deleted": {believed: 1, replicas: 1, copy: 4, leader: 4, last: 9},
+		"one copy, and it is there": {
+			believed: 1, replicas: 1, copy: 5, leader: 5, last: 5, found: true,
+		},
+		"copies were added a moment ago, and the answer was right": {
+			believed: 1, replicas: 3, copy: 5, leader: 5, last: 5, found: true,
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := &fakeLog{replicas: c.believed}
@@ -179,7 +198,8 @@ func addCopies(t *testing.T, c *natstest.Cluster) {
 	consume(t, b, bus.ConsumeConfig{}, func(d bus.Delivery) { _ = d.Ack() })
 	watcher := natstest.Dial(t, bus.Config{URL: c.URL()})
 	var fromLeader atomic.Int64
-	if _, err := watcher.Conn().Subscribe("$JS.API.STREAM.MSG.GET.SESSIONS", func(*nats.Msg) { fromLeader.Add(1) }); err != nil {
+	if _, err := watcher.Conn().Subscribe("$JS.API.STREAM.MSG.GET.SESSIONS",
+		func(*nats.Msg) { fromLeader.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := watcher.Conn().Flush(); err != nil {
@@ -206,12 +226,15 @@ func addCopies(t *testing.T, c *natstest.Cluster) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{bus.StreamSessions, bus.StreamTimers, bus.StreamDead, "KV_plugins", "OBJ_claims", "OBJ_artifacts"} {
+	for _, name := range []string{
+		bus.StreamSessions, bus.StreamTimers, bus.StreamDead, "KV_plugins", "OBJ_claims", "OBJ_artifacts",
+	} {
 		if n := config(t, b, name).Replicas; n != 3 {
 			t.Errorf("%s has %d copies after a start, want 3", name, n)
 		}
 	}
-	if !strings.Contains(said.String(), "level=WARN") || !strings.Contains(said.String(), "field=num_replicas configured=1 is=3") {
+	if !strings.Contains(said.String(), "level=WARN") ||
+		!strings.Contains(said.String(), "field=num_replicas configured=1 is=3") {
 		t.Errorf("a configuration that is ignored is to be named; it said %q", said.String())
 	}
 }

@@ -258,7 +258,8 @@ func TestReadingStepsOverPurgedCommits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Purge(ctx, jetstream.WithPurgeSubject(ref("one").Commit()), jetstream.WithPurgeSequence(want[4])); err != nil {
+	if err := st.Purge(ctx, jetstream.WithPurgeSubject(ref("one").Commit()),
+		jetstream.WithPurgeSequence(want[4])); err != nil {
 		t.Fatal(err)
 	}
 	if got := readCommits(t, b, ref("one"), 0); !slices.Equal(got, want[4:]) {

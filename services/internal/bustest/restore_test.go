@@ -45,7 +45,9 @@ func TestAMissingLogIsNamed(t *testing.T) {
 		{Username: "asks", Password: "x", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: append([]string{"$JS.API.STREAM.INFO.SESSIONS"}, input...)},
 		}},
-		{Username: "blind", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: input}}},
+		{
+			Username: "blind", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: input}},
+		},
 	}})
 	core := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: "core", Password: "x"})
 	c := bus.StreamsConfig{MaxBytes: 64 << 20}
@@ -55,7 +57,9 @@ func TestAMissingLogIsNamed(t *testing.T) {
 	before := config(t, core, bus.StreamSessions)
 	deleteStream(t, core, bus.StreamSessions)
 	all := []*bus.Bus{core}
-	for who, says := range map[string]string{"core": noLog, "asks": noLog, "blind": "no stream accepts the messages: the stream SESSIONS does not exist"} {
+	for who, says := range map[string]string{
+		"core": noLog, "asks": noLog, "blind": "no stream accepts the messages: the stream SESSIONS does not exist",
+	} {
 		b := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: who, Password: "x"})
 		all = append(all, b)
 		_, err := b.PublishCause(natstest.Context(t), ref("one"), subject.Input, "w", "", []byte("x"))
@@ -66,7 +70,8 @@ func TestAMissingLogIsNamed(t *testing.T) {
 	if err := core.RestoreStreams(natstest.Context(t), c); err != nil {
 		t.Fatal(err)
 	}
-	if after := config(t, core, bus.StreamSessions); after.MaxBytes != before.MaxBytes || after.Replicas != before.Replicas {
+	if after := config(t, core, bus.StreamSessions); after.MaxBytes != before.MaxBytes ||
+		after.Replicas != before.Replicas {
 		t.Errorf("created again as %+v, it was %+v", after, before)
 	}
 	for _, b := range all {
@@ -88,7 +93,9 @@ func TestDeletedStreamsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	reports := []<-chan bus.Renewal{keep(t, b, bus.StreamsConfig{}), keep(t, other, bus.StreamsConfig{})}
-	for _, names := range [][]string{{"KV_" + bus.BucketPlugins, "OBJ_" + bus.BucketClaims, bus.StreamTimers}, {bus.StreamSessions}} {
+	for _, names := range [][]string{
+		{"KV_" + bus.BucketPlugins, "OBJ_" + bus.BucketClaims, bus.StreamTimers}, {bus.StreamSessions},
+	} {
 		for _, name := range names {
 			deleteStream(t, b, name)
 		}

@@ -69,7 +69,8 @@ func TestNKeyAndPasswordLogIn(t *testing.T) {
 	})
 	natstest.EnsureStreams(t, natstest.Dial(t, bus.Config{URL: s.ClientURL(), NKeySeedFile: file}))
 	natstest.EnsureStreams(t, natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: "ada", Password: "love"}))
-	_, err = bus.Connect(natstest.Context(t), bus.Config{URL: s.ClientURL(), User: "ada", Password: "hate", Logger: natstest.Logger(t)})
+	_, err = bus.Connect(natstest.Context(t),
+		bus.Config{URL: s.ClientURL(), User: "ada", Password: "hate", Logger: natstest.Logger(t)})
 	if !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("%v, want an authorization error", err)
 	}
@@ -85,7 +86,8 @@ func certificate(t *testing.T) (cert, key string) {
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, priv.Public(), priv)
 	if err != nil {
@@ -97,7 +99,9 @@ func certificate(t *testing.T) (cert, key string) {
 	}
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for file, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -119,10 +123,16 @@ func TestTLSVerifiesBothSides(t *testing.T) {
 	pool.AppendCertsFromPEM(pem)
 	s := startWith(t, &server.Options{
 		TLSVerify: true, TLSTimeout: 5,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+			MinVersion: tls.VersionTLS12,
+		},
 	})
-	natstest.EnsureStreams(t, natstest.Dial(t, bus.Config{URL: s.ClientURL(), TLS: bus.TLS{CA: cert, Cert: cert, Key: key}}))
-	if _, err := bus.Connect(natstest.Context(t), bus.Config{URL: s.ClientURL(), TLS: bus.TLS{CA: filepath.Join(t.TempDir(), "none.pem")}}); err == nil || !strings.Contains(err.Error(), "none.pem") {
+	natstest.EnsureStreams(t,
+		natstest.Dial(t, bus.Config{URL: s.ClientURL(), TLS: bus.TLS{CA: cert, Cert: cert, Key: key}}))
+	if _, err := bus.Connect(natstest.Context(t),
+		bus.Config{URL: s.ClientURL(), TLS: bus.TLS{CA: filepath.Join(t.TempDir(), "none.pem")}}); err == nil ||
+		!strings.Contains(err.Error(), "none.pem") {
 		t.Errorf("a CA file that is not there: %v", err)
 	}
 }
@@ -137,16 +147,20 @@ var (
 		"$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.PURGE.TIMERS",
 		"$JS.API.STREAM.INFO.OBJ_claims", "$JS.API.STREAM.INFO.OBJ_artifacts",
 		"$JS.API.DIRECT.GET.SESSIONS", "$JS.API.DIRECT.GET.SESSIONS.>", "$JS.API.STREAM.MSG.GET.SESSIONS",
-		"$JS.API.CONSUMER.INFO.SESSIONS.core", "$JS.API.CONSUMER.CREATE.SESSIONS.core.>", "$JS.API.CONSUMER.MSG.NEXT.SESSIONS.core",
-		"$JS.API.CONSUMER.INFO.TIMERS.fired", "$JS.API.CONSUMER.CREATE.TIMERS.fired.>", "$JS.API.CONSUMER.MSG.NEXT.TIMERS.fired",
+		"$JS.API.CONSUMER.INFO.SESSIONS.core", "$JS.API.CONSUMER.CREATE.SESSIONS.core.>",
+		"$JS.API.CONSUMER.MSG.NEXT.SESSIONS.core",
+		"$JS.API.CONSUMER.INFO.TIMERS.fired", "$JS.API.CONSUMER.CREATE.TIMERS.fired.>",
+		"$JS.API.CONSUMER.MSG.NEXT.TIMERS.fired",
 		"$JS.ACK.SESSIONS.core.>", "$JS.ACK.TIMERS.fired.>",
 		"$O.claims.>", "$O.artifacts.>",
 		"$JS.API.DIRECT.GET.OBJ_claims.>", "$JS.API.DIRECT.GET.OBJ_artifacts.>",
 		"$JS.API.CONSUMER.CREATE.OBJ_claims.>", "$JS.API.CONSUMER.CREATE.OBJ_artifacts.>",
 		"$JS.API.CONSUMER.DELETE.OBJ_claims.>", "$JS.API.CONSUMER.DELETE.OBJ_artifacts.>",
 		"$JS.API.STREAM.PURGE.OBJ_artifacts",
-		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins", "$JS.API.STREAM.PURGE.KV_plugins",
-		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*", "$JS.API.CONSUMER.DELETE.KV_plugins.*",
+		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins",
+		"$JS.API.STREAM.PURGE.KV_plugins",
+		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*",
+		"$JS.API.CONSUMER.DELETE.KV_plugins.*",
 	}
 	coreSubscribe = []string{"_INBOX_core.>", "reply.*.*.*", "$JS.EVENT.ADVISORY.STREAM.UPDATED.SESSIONS", "beacon.core.*"}
 )
@@ -162,7 +176,9 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 			Subscribe: &server.SubjectPermission{Allow: []string{"runner.r1", "_INBOX_runner.>"}},
 		}},
 		{Username: "listener", Password: "x", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{"agent.*.*.sense.input.w", "$JS.API.STREAM.INFO.SESSIONS", "$JS.API.DIRECT.GET.SESSIONS"}},
+			Publish: &server.SubjectPermission{
+				Allow: []string{"agent.*.*.sense.input.w", "$JS.API.STREAM.INFO.SESSIONS", "$JS.API.DIRECT.GET.SESSIONS"},
+			},
 			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_listener.>", "beacon.core.*"}},
 		}},
 	}, MaxPayload: 1 << 20})
@@ -246,10 +262,12 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	}
 
 	// No other client may commit or publish for another one; each gets the error at once.
-	if _, err := listener.AppendCommit(ctx, ref("one"), []byte("forged"), want[2]); !errors.Is(err, bus.ErrRefused) || !errors.Is(err, bus.ErrDenied) {
+	if _, err := listener.AppendCommit(ctx, ref("one"), []byte("forged"), want[2]); !errors.Is(err, bus.ErrRefused) ||
+		!errors.Is(err, bus.ErrDenied) {
 		t.Errorf("a listener's commit: %v, want ErrDenied", err)
 	}
-	if _, err := listener.PublishCause(ctx, ref("one"), subject.Confirmation, "w", "", []byte("x")); !errors.Is(err, bus.ErrDenied) {
+	if _, err := listener.PublishCause(ctx, ref("one"), subject.Confirmation, "w", "", []byte("x")); !errors.Is(err,
+		bus.ErrDenied) {
 		t.Errorf("a listener's confirmation: %v, want ErrDenied", err)
 	}
 	if _, err := listener.LastCommit(ctx, ref("one")); !errors.Is(err, bus.ErrDenied) {

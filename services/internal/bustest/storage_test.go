@@ -15,11 +15,15 @@ import (
 
 // If a server has too low limits, the error names the setting to change.
 func TestAServerWithTooLittleRoomIsToldOf(t *testing.T) {
-	for room, what := range map[int64]string{1 << 30: "stream SESSIONS: JetStream has fewer than the 8192 MiB left", 10 << 30: "bucket claims: JetStream has fewer than the 4096 MiB left"} {
+	for room, what := range map[int64]string{
+		1 << 30:  "stream SESSIONS: JetStream has fewer than the 8192 MiB left",
+		10 << 30: "bucket claims: JetStream has fewer than the 4096 MiB left",
+	} {
 		s := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.MaxStore = room }))
 		b := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()})
 		err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{})
-		if err == nil || !strings.Contains(err.Error(), "creating "+what) || !strings.Contains(err.Error(), "max_file_store") {
+		if err == nil || !strings.Contains(err.Error(), "creating "+what) ||
+			!strings.Contains(err.Error(), "max_file_store") {
 			t.Errorf("with %d MiB: %v", room>>20, err)
 		}
 	}
@@ -57,7 +61,8 @@ func TestAFullDiskIsNamedAndPasses(t *testing.T) {
 			}))
 			b, silent := natstest.Connect(t, s), natstest.Connect(t, s)
 			stored, err := fill(t, b, 150_000)
-			if !errors.Is(err, bus.ErrAmbiguous) || !isFault(err, "no space left on device") || !isFault(err, "restart") || isFault(err, disk.Dir) {
+			if !errors.Is(err, bus.ErrAmbiguous) || !isFault(err, "no space left on device") || !isFault(err, "restart") ||
+				isFault(err, disk.Dir) {
 				t.Fatalf("the input that fills the disk: %v", err)
 			}
 			_, err = b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "", []byte("x"))
@@ -69,7 +74,8 @@ func TestAFullDiskIsNamedAndPasses(t *testing.T) {
 			}
 			disk.Resize(200)
 			if !heal {
-				if _, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "", []byte("x")); !isFault(err, "no space left on device") {
+				if _, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "", []byte("x")); !isFault(err,
+					"no space left on device") {
 					t.Errorf("there is room, and the server was not restarted: %v", err)
 				}
 				if err := s.Restart(0); err != nil {
@@ -77,7 +83,8 @@ func TestAFullDiskIsNamedAndPasses(t *testing.T) {
 				}
 			}
 			natstest.Eventually(t, "the bus stores again", func() bool { return b.StorageFault() == nil })
-			if _, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "", make([]byte, 150_000)); err != nil {
+			if _, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "",
+				make([]byte, 150_000)); err != nil {
 				t.Error(err)
 			}
 			for _, seq := range stored {
@@ -106,7 +113,8 @@ func TestAFullStreamIsNamedAndPasses(t *testing.T) {
 	}
 	limited(64 << 20)
 	natstest.Eventually(t, "the bus stores again", func() bool { return b.StorageFault() == nil })
-	if _, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "", make([]byte, 100_000)); err != nil {
+	if _, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "",
+		make([]byte, 100_000)); err != nil {
 		t.Error(err)
 	}
 }
@@ -157,7 +165,8 @@ func TestInvalidBeaconsAreDropped(t *testing.T) {
 	s := natstest.Start(t)
 	dropped := lines{with: "dropping an invalid beacon"}
 	core := natstest.Connect(t, s)
-	edge := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token(), Logger: slog.New(slog.NewTextHandler(&dropped, nil))})
+	edge := natstest.Dial(t,
+		bus.Config{InProcess: s, Token: s.Token(), Logger: slog.New(slog.NewTextHandler(&dropped, nil))})
 	heard := make(chan []bus.Beacon, 64)
 	edge.FollowBeacons(func(all []bus.Beacon) { heard <- all })
 	if err := edge.Conn().Flush(); err != nil {
@@ -185,7 +194,10 @@ func TestInvalidBeaconsAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := core.PublishBeacon(natstest.Context(t), bus.Beacon{Backlog: 1, Limit: 2, Waiting: []bus.Waiting{{Kind: subject.Runner, Name: "fs:read", Sessions: 3}}}); err != nil {
+	if err := core.PublishBeacon(natstest.Context(t),
+		bus.Beacon{
+			Backlog: 1, Limit: 2, Waiting: []bus.Waiting{{Kind: subject.Runner, Name: "fs:read", Sessions: 3}},
+		}); err != nil {
 		t.Fatal(err)
 	}
 	if all := <-heard; len(all) != 1 || all[0].Instance != core.Instance() {

@@ -32,10 +32,12 @@ func TestTheLogIsSafeByConfiguration(t *testing.T) {
 	if !slices.Equal(c.Subjects, want) {
 		t.Errorf("subjects %v", c.Subjects)
 	}
-	if c.Storage != jetstream.FileStorage || c.Discard != jetstream.DiscardNew || c.MaxAge != 0 || !c.AllowDirect || c.NoAck {
+	if c.Storage != jetstream.FileStorage || c.Discard != jetstream.DiscardNew || c.MaxAge != 0 || !c.AllowDirect ||
+		c.NoAck {
 		t.Errorf("%+v", c)
 	}
-	if c.AllowMsgSchedules || c.AllowMsgTTL || c.AllowRollup || c.AllowMsgCounter || c.AllowAtomicPublish || c.AllowBatchPublish {
+	if c.AllowMsgSchedules || c.AllowMsgTTL || c.AllowRollup || c.AllowMsgCounter || c.AllowAtomicPublish ||
+		c.AllowBatchPublish {
 		t.Errorf("a header can do more than store a message: %+v", c)
 	}
 }
@@ -70,7 +72,8 @@ func TestEnsuringStreamsAgainChangesNothing(t *testing.T) {
 	if m := messages(t, b, ref("one")); len(m) != 1 || m[0].Seq != want {
 		t.Errorf("%v", m)
 	}
-	if after := config(t, b, bus.StreamTimers); after.AllowMsgSchedules != before.AllowMsgSchedules || !slices.Equal(after.Subjects, before.Subjects) {
+	if after := config(t, b, bus.StreamTimers); after.AllowMsgSchedules != before.AllowMsgSchedules ||
+		!slices.Equal(after.Subjects, before.Subjects) {
 		t.Errorf("%+v became %+v", before, after)
 	}
 }
@@ -93,8 +96,10 @@ func TestHarmlessDifferencesAreMended(t *testing.T) {
 	ctx := natstest.Context(t)
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
 	_, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{
-		Name: bus.StreamSessions, Subjects: []string{subject.AllCauses}, MaxAge: time.Hour, MaxMsgs: 5, MaxBytes: 1 << 20, AllowRollup: true,
-		Discard: jetstream.DiscardOld, RePublish: &jetstream.RePublish{Source: ">", Destination: "leak.>"}, AllowAtomicPublish: true,
+		Name: bus.StreamSessions, Subjects: []string{subject.AllCauses}, MaxAge: time.Hour, MaxMsgs: 5, MaxBytes: 1 << 20,
+		AllowRollup: true,
+		Discard:     jetstream.DiscardOld, RePublish: &jetstream.RePublish{Source: ">", Destination: "leak.>"},
+		AllowAtomicPublish: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -112,14 +117,17 @@ func TestHarmlessDifferencesAreMended(t *testing.T) {
 func TestAStartLowersNoLimit(t *testing.T) {
 	s, ctx := natstest.Start(t), natstest.Context(t)
 	b := natstest.Dial(t, bus.Config{InProcess: s})
-	large := bus.StreamsConfig{MaxBytes: 20 << 30, MaxDeadBytes: -1, DeadAge: 90 * 24 * time.Hour, MaxClaimBytes: 5 << 30, ClaimAge: 48 * time.Hour}
+	large := bus.StreamsConfig{
+		MaxBytes: 20 << 30, MaxDeadBytes: -1, DeadAge: 90 * 24 * time.Hour, MaxClaimBytes: 5 << 30, ClaimAge: 48 * time.Hour,
+	}
 	if err := b.EnsureStreams(ctx, large); err != nil {
 		t.Fatal(err)
 	}
 	is := func(what string) {
 		t.Helper()
 		log, dead, claims := config(t, b, bus.StreamSessions), config(t, b, bus.StreamDead), config(t, b, "OBJ_claims")
-		if log.MaxBytes != 20<<30 || dead.MaxBytes != -1 || dead.MaxAge != 90*24*time.Hour || claims.MaxBytes != 5<<30 || claims.MaxAge != 48*time.Hour {
+		if log.MaxBytes != 20<<30 || dead.MaxBytes != -1 || dead.MaxAge != 90*24*time.Hour || claims.MaxBytes != 5<<30 ||
+			claims.MaxAge != 48*time.Hour {
 			t.Errorf("%s: SESSIONS %d, DEAD %d %v, claims %d %v",
 				what, log.MaxBytes, dead.MaxBytes, dead.MaxAge, claims.MaxBytes, claims.MaxAge)
 		}
@@ -150,8 +158,12 @@ func TestDangerousStreamsAreRefusedByField(t *testing.T) {
 		"storage":             {Storage: jetstream.MemoryStorage},
 		"retention":           {Retention: jetstream.WorkQueuePolicy},
 		"persist_mode":        {PersistMode: jetstream.AsyncPersistMode},
-		"subject_transform":   {SubjectTransform: &jetstream.SubjectTransformConfig{Source: "agent.*.*.sense.input.*", Destination: "agent.$1.$2.commit"}},
-		"sources":             {Sources: []*jetstream.StreamSource{{Name: "OTHER"}}},
+		"subject_transform": {
+			SubjectTransform: &jetstream.SubjectTransformConfig{
+				Source: "agent.*.*.sense.input.*", Destination: "agent.$1.$2.commit",
+			},
+		},
+		"sources": {Sources: []*jetstream.StreamSource{{Name: "OTHER"}}},
 	} {
 		t.Run(field, func(t *testing.T) {
 			ctx := natstest.Context(t)
@@ -171,7 +183,8 @@ func TestDangerousStreamsAreRefusedByField(t *testing.T) {
 func TestForeignStreamOnOurSubjectsIsAnError(t *testing.T) {
 	ctx := natstest.Context(t)
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
-	if _, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"agent.>"}}); err != nil {
+	if _, err := b.JetStream().CreateStream(ctx,
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"agent.>"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err == nil || !strings.Contains(err.Error(), "overlap") {

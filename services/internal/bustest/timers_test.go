@@ -136,7 +136,8 @@ func TestCancelledTimerDoesNotFire(t *testing.T) {
 		}
 		natstest.Eventually(t, "the stream to be empty", func() bool { return timersLeft(t, b) == 0 })
 		if f.times("ada/one/later than "+id) != 1 || f.times("ada/one/"+id) != 0 {
-			t.Errorf("the other timer fired %d times, the cancelled one %d times", f.times("ada/one/later than "+id), f.times("ada/one/"+id))
+			t.Errorf("the other timer fired %d times, the cancelled one %d times", f.times("ada/one/later than "+id),
+				f.times("ada/one/"+id))
 		}
 		return
 	}
@@ -151,7 +152,8 @@ func TestTimersSurviveTheBus(t *testing.T) {
 	p.Kill()
 	<-time.After(150 * time.Millisecond) // the first timer's time passes while nobody is there
 	p.Restart()
-	natstest.Eventually(t, "the timer whose time came while the bus was away", func() bool { return f.times("ada/one/meanwhile") > 0 })
+	natstest.Eventually(t, "the timer whose time came while the bus was away",
+		func() bool { return f.times("ada/one/meanwhile") > 0 })
 	natstest.Eventually(t, "the timer whose time came later", func() bool { return f.times("ada/one/later") > 0 })
 	if early := time.Until(at); early > 0 {
 		t.Errorf("fired %v early", early)

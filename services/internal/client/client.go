@@ -72,7 +72,9 @@ func (c *Client) Run(ctx context.Context, ref subject.Ref, cmd event.Command) (u
 }
 
 // Confirm answers a confirmation request, for exactly the arguments it showed.
-func (c *Client) Confirm(ctx context.Context, ref subject.Ref, q event.ToolCallRequest, approved bool, reason string) error {
+func (c *Client) Confirm(
+	ctx context.Context, ref subject.Ref, q event.ToolCallRequest, approved bool, reason string,
+) error {
 	_, err := c.Answer(ctx, ref, event.Confirmation{
 		ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: approved, Reason: reason,
 	})
@@ -95,7 +97,9 @@ func (c *Client) Stop(ctx context.Context, ref subject.Ref, stop event.Cancel) (
 	return c.store(ctx, ref, subject.Cancel, NewID(), stop)
 }
 
-func (c *Client) store(ctx context.Context, ref subject.Ref, kind subject.CauseKind, id string, body any) (uint64, error) {
+func (c *Client) store(
+	ctx context.Context, ref subject.Ref, kind subject.CauseKind, id string, body any,
+) (uint64, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return 0, err

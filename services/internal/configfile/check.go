@@ -179,7 +179,8 @@ func (c *checker) pairs(at place, n *yaml.Node, do func(at place, key string, v 
 			c.bad(place{at.path, n.Content[i].Line}, "has a key that is %s, want text", kindOf(key))
 			continue
 		case line != 0:
-			c.problems = append(c.problems, Problem{Line: here.line, Text: fmt.Sprintf("%s: duplicate key, first on line %d", here.path, line)})
+			c.problems = append(c.problems,
+				Problem{Line: here.line, Text: fmt.Sprintf("%s: duplicate key, first on line %d", here.path, line)})
 			continue
 		}
 		first[key.Value] = here.line

@@ -85,7 +85,8 @@ func TestValuesThatFit(t *testing.T) {
 		}
 	}
 	var s sample
-	if err := configfile.Decode([]byte("parts: {a: &a {zone: x}, b: {<<: *a, text: y}}\nargs: {port: 8080}"), &s); err != nil ||
+	if err := configfile.Decode([]byte("parts: {a: &a {zone: x}, b: {<<: *a, text: y}}\nargs: {port: 8080}"),
+		&s); err != nil ||
 		s.Parts["b"] != (part{Common{"x"}, "y"}) || s.Args["port"] != "8080" {
 		t.Errorf("read %+v, %v", s, err)
 	}
@@ -120,12 +121,14 @@ func TestChecksGetTheLineOfTheirPath(t *testing.T) {
 		return errors.New("parts.a.zone: bad\nparts.a.b.text is bad\nlist[1] is bad\nlist[7] is bad\nparts.c is missing\nnames is bad")
 	})
 	want := []string{
-		": names is bad", ":2: list[7] is bad", ":4: list[1] is bad", ":5: parts.c is missing", ":7: parts.a.b.text is bad", ":8: parts.a.zone: bad",
+		": names is bad", ":2: list[7] is bad", ":4: list[1] is bad", ":5: parts.c is missing", ":7: parts.a.b.text is bad",
+		":8: parts.a.zone: bad",
 	}
 	if err == nil || err.Error() != path+strings.Join(want, "\n"+path) {
 		t.Errorf("%v\nwant %s", err, strings.Join(want, "\n"))
 	}
-	if _, err := configfile.Read(path+"x", func([]byte) (int, error) { return 0, nil }, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := configfile.Read(path+"x", func([]byte) (int, error) { return 0, nil }, nil); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

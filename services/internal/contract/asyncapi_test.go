@@ -131,25 +131,46 @@ func TestReferencesOfAsyncAPIResolve(t *testing.T) {
 
 // allowed are the fields that AsyncAPI 3.0 gives each object; x- extensions aside.
 var allowed = map[string][]string{
-	"":                        {"asyncapi", "id", "info", "servers", "defaultContentType", "channels", "operations", "components"},
-	"info":                    {"title", "version", "description", "termsOfService", "contact", "license", "tags", "externalDocs"},
-	"servers/*":               {"host", "protocol", "protocolVersion", "pathname", "description", "title", "summary", "variables", "security", "tags", "externalDocs", "bindings"},
-	"channels/*":              {"address", "messages", "title", "summary", "description", "servers", "parameters", "tags", "externalDocs", "bindings"},
+	"": {
+		"asyncapi", "id", "info", "servers", "defaultContentType", "channels", "operations", "components",
+	},
+	"info": {
+		"title", "version", "description", "termsOfService", "contact", "license", "tags", "externalDocs",
+	},
+	"servers/*": {
+		"host", "protocol", "protocolVersion", "pathname", "description", "title", "summary", "variables", "security", "tags",
+		"externalDocs", "bindings",
+	},
+	"channels/*": {
+		"address", "messages", "title", "summary", "description", "servers", "parameters", "tags", "externalDocs", "bindings",
+	},
 	"channels/*/parameters/*": {"enum", "default", "description", "examples", "location"},
-	"operations/*":            {"action", "channel", "title", "summary", "description", "security", "tags", "externalDocs", "bindings", "traits", "messages", "reply"},
-	"operations/*/reply":      {"address", "channel", "messages"},
+	"operations/*": {
+		"action", "channel", "title", "summary", "description", "security", "tags", "externalDocs", "bindings", "traits",
+		"messages", "reply",
+	},
+	"operations/*/reply": {"address", "channel", "messages"},
 	"components": {
-		"schemas", "servers", "channels", "operations", "messages", "securitySchemes", "serverVariables", "parameters", "correlationIds",
-		"replies", "replyAddresses", "externalDocs", "tags", "operationTraits", "messageTraits", "serverBindings", "channelBindings",
+		"schemas", "servers", "channels", "operations", "messages", "securitySchemes", "serverVariables", "parameters",
+		"correlationIds",
+		"replies", "replyAddresses", "externalDocs", "tags", "operationTraits", "messageTraits", "serverBindings",
+		"channelBindings",
 		"operationBindings", "messageBindings",
 	},
-	"components/messages/*":         {"headers", "payload", "correlationId", "contentType", "name", "title", "summary", "description", "tags", "externalDocs", "bindings", "examples", "traits"},
+	"components/messages/*": {
+		"headers", "payload", "correlationId", "contentType", "name", "title", "summary", "description", "tags",
+		"externalDocs", "bindings", "examples", "traits",
+	},
 	"components/messages/*/payload": {"schemaFormat", "schema"},
-	"components/messageTraits/*":    {"headers", "correlationId", "contentType", "name", "title", "summary", "description", "tags", "externalDocs", "bindings", "examples"},
+	"components/messageTraits/*": {
+		"headers", "correlationId", "contentType", "name", "title", "summary", "description", "tags", "externalDocs",
+		"bindings", "examples",
+	},
 }
 
 func TestAsyncAPIHasTheFieldsOfVersion3(t *testing.T) {
-	if a := api(); a.AsyncAPI != "3.0.0" || a.Info.Title == "" || a.Info.Version == "" || a.Servers["local"].Protocol != "nats" {
+	if a := api(); a.AsyncAPI != "3.0.0" || a.Info.Title == "" || a.Info.Version == "" ||
+		a.Servers["local"].Protocol != "nats" {
 		t.Errorf("version %q, info %q %q, servers %v", a.AsyncAPI, a.Info.Title, a.Info.Version, a.Servers)
 	}
 	for where, names := range allowed {
@@ -395,7 +416,8 @@ func TestHeadersAreThoseOfTheCode(t *testing.T) {
 
 // The text gives examples of encoded names; they are right.
 func TestTheTextEncodesNamesAsTheCodeDoes(t *testing.T) {
-	pairs := regexp.MustCompile("`([^`]+)` is `([^`]+)`").FindAllStringSubmatch(strings.ReplaceAll(api().Info.Description, "\n", " "), -1)
+	pairs := regexp.MustCompile("`([^`]+)` is `([^`]+)`").FindAllStringSubmatch(strings.ReplaceAll(api().Info.Description,
+		"\n", " "), -1)
 	if len(pairs) < 3 {
 		t.Fatalf("only %d examples were found", len(pairs))
 	}

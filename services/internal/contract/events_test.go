@@ -89,7 +89,10 @@ func TestPayloadsMakeValidEvents(t *testing.T) {
 		if !ok {
 			continue
 		}
-		ev := event.Event{SpecVersion: event.SpecVersion, ID: "c1.1", Source: event.Source, Type: typ, Agent: "demo", Session: "s1", Data: e.body}
+		ev := event.Event{
+			SpecVersion: event.SpecVersion, ID: "c1.1", Source: event.Source, Type: typ, Agent: "demo", Session: "s1",
+			Data: e.body,
+		}
 		b := ev.AppendJSON(nil)
 		if err := anyEvent.Validate(decode(t, b)); err != nil {
 			t.Errorf("%s: %v", e, err)

@@ -70,7 +70,8 @@ func decode(t testing.TB, b []byte) any {
 // single are the schemas that allow one value alone.
 var single = map[string]bool{
 	"events/ui.ready.v1": true, "ui/methods/detach": true,
-	"ui/methods/listTools": true, "ui/methods/listPlugins": true, "ui/methods/getHooks": true, "ui/methods/getStatus": true,
+	"ui/methods/listTools": true, "ui/methods/listPlugins": true, "ui/methods/getHooks": true,
+	"ui/methods/getStatus": true,
 }
 
 func TestEverySchemaHasExamples(t *testing.T) {
@@ -83,8 +84,10 @@ func TestEverySchemaHasExamples(t *testing.T) {
 		}
 	}
 	c := files(t)
-	for _, name := range append(c.names(), "events/stream.delta.v1.message", "events/stream.output.v1.message", "events/sense.input.v1.message",
-		"events/sense.confirmation.v1.message", "events/sense.cancel.v1.message", "events/sense.command.v1.message", "events/sense.timer.v1.message") {
+	for _, name := range append(c.names(), "events/stream.delta.v1.message", "events/stream.output.v1.message",
+		"events/sense.input.v1.message",
+		"events/sense.confirmation.v1.message", "events/sense.cancel.v1.message", "events/sense.command.v1.message",
+		"events/sense.timer.v1.message") {
 		n := count[name]
 		delete(count, name)
 		if name != "ids" && (n[0] < 2 && !single[name] || n[1] < 3) {
@@ -157,7 +160,8 @@ func roundTrip(t *testing.T, e example) (again []byte, open bool) {
 	if !ok || e.schema == "executor/request" && bytes.Contains(e.body, []byte(`"lines"`)) {
 		return nil, false // for the latter see wire_test.go
 	}
-	open = strings.HasPrefix(e.schema, "events/sense.") && e.schema != "events/sense.perceived.v1" || strings.HasSuffix(e.schema, "_query")
+	open = strings.HasPrefix(e.schema, "events/sense.") && e.schema != "events/sense.perceived.v1" ||
+		strings.HasSuffix(e.schema, "_query")
 	v := reflect.New(typ)
 	b := reencode(t, e.body, v.Interface(), !open)
 	if in, ok := v.Interface().(*event.Input); ok {
@@ -269,7 +273,8 @@ func goChecks(e example, v *jsonschema.ValidationError) bool {
 	case "manifest.v1":
 		return true // DecodeManifest
 	case "guide/guide":
-		return e.name == "unknown-memory-policy" || e.name == "temperature-above-two" || e.name == "missing-system-prompt" // Guide.Check
+		// Guide.Check
+		return e.name == "unknown-memory-policy" || e.name == "temperature-above-two" || e.name == "missing-system-prompt"
 	case "events/envelope":
 		return e.name != "unknown-type" && e.name != "turn-malformed" // Event.Check
 	}

@@ -93,7 +93,9 @@ func TestParametersOfMethodsThatLook(t *testing.T) {
 			}
 			err := paramsOf(t, d, method, b)
 			var e *ui.Error
-			if want && err != nil || !want && (!errors.As(err, &e) || e.Code != ui.CodeInvalid || e.Field != name && !strings.HasPrefix(e.Field, name+".")) {
+			if want && err != nil ||
+				!want &&
+					(!errors.As(err, &e) || e.Code != ui.CodeInvalid || e.Field != name && !strings.HasPrefix(e.Field, name+".")) {
 				t.Errorf("%s %.200s is answered %v, which names %+v", method, b, err, e)
 			}
 		}
@@ -162,7 +164,9 @@ func TestAnswersAreBoundedAsTheirQuestions(t *testing.T) {
 	either, _ := outcome.m["anyOf"].([]any)
 	code := c.follow(t, node{outcome.doc, either[1].(map[string]any)})
 	have := append(node{m: either[0].(map[string]any)}.strings("enum"), code.strings("enum")...)
-	want := append([]string{inspect.OutcomeAnswered, inspect.OutcomeCommand, inspect.OutcomeRunning, inspect.OutcomeQueued}, newComparer(t).enums["event.FailCode"]...)
+	want := append([]string{
+		inspect.OutcomeAnswered, inspect.OutcomeCommand, inspect.OutcomeRunning, inspect.OutcomeQueued,
+	}, newComparer(t).enums["event.FailCode"]...)
 	if !slices.Equal(sorted(have), sorted(want)) {
 		t.Errorf("the schema's outcomes are %v, the code's %v", sorted(have), sorted(want))
 	}

@@ -126,7 +126,8 @@ func TestTheToolOfTheReadmeAnswersAsTheContractSays(t *testing.T) {
 		t.Errorf("%s: %v", answer, err)
 	}
 	var r tool.Result
-	if err := json.Unmarshal(answer, &r); err != nil || !r.Success || string(r.Data) != `{"call": "t42-p1-c0", "zone": "UTC"}` {
+	if err := json.Unmarshal(answer, &r); err != nil || !r.Success ||
+		string(r.Data) != `{"call": "t42-p1-c0", "zone": "UTC"}` {
 		t.Errorf("%s: %v", answer, err)
 	}
 }

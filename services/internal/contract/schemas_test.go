@@ -241,7 +241,8 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 		walk("", doc, func(at string, m map[string]any) {
 			props, _ := m["properties"].(map[string]any)
 			// Conditions and messages repeat properties that are described where they are declared.
-			if strings.Contains(at, "/then") || strings.Contains(at, "/else") || strings.Contains(at, "/if") || strings.Contains(at, "Of/") || strings.Contains(at, "/$defs/message") ||
+			if strings.Contains(at, "/then") || strings.Contains(at, "/else") || strings.Contains(at, "/if") ||
+				strings.Contains(at, "Of/") || strings.Contains(at, "/$defs/message") ||
 				strings.HasSuffix(at, "/args") { // a JSON Schema
 				return
 			}
@@ -268,7 +269,8 @@ func TestObjectsAreClosedUnlessStrangersSendThem(t *testing.T) {
 	open := map[string]bool{
 		"events/envelope": true, "events/ack": true, "service/core/sessions_query": true, "service/core/session_query": true,
 		"events/sense.input.v1": true, "events/sense.confirmation.v1": true, "events/sense.cancel.v1": true,
-		"events/sense.command.v1": true, "events/sense.timer.v1": true, "events/event": true, // closed by each event's message
+		// closed by each event's message
+		"events/sense.command.v1": true, "events/sense.timer.v1": true, "events/event": true,
 	}
 	for id, doc := range files(t).docs {
 		name := strings.TrimSuffix(strings.TrimPrefix(id, base), ".json")

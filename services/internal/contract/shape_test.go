@@ -67,7 +67,9 @@ type comparer struct {
 
 func newComparer(t *testing.T) *comparer {
 	k := &comparer{T: t, c: files(t), enums: map[string][]string{}, seen: map[string]bool{}}
-	for _, pkg := range append([]string{"bus", "subject", "../services/core/registry", "../services/internal/registry", "../services/internal/coreapi"}, contractPackages...) {
+	for _, pkg := range append([]string{
+		"bus", "subject", "../services/core/registry", "../services/internal/registry", "../services/internal/coreapi",
+	}, contractPackages...) {
 		for typ, values := range parse(t, pkg).consts {
 			if typ != "" {
 				k.enums[path.Base(pkg)+"."+typ] = values
@@ -92,8 +94,10 @@ func (k *comparer) compare(at string, typ reflect.Type, n node, open bool) {
 		return
 	}
 	want := map[reflect.Kind]string{
-		reflect.String: "string", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Map: "object", reflect.Struct: "object",
-		reflect.Float64: "number", reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer", reflect.Uint64: "integer",
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Map: "object",
+		reflect.Struct:  "object",
+		reflect.Float64: "number", reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer",
+		reflect.Uint64: "integer",
 	}[typ.Kind()]
 	if want == "" || !slices.Contains(n.strings("type"), want) {
 		k.Errorf("%s: Go has %s (%q), the schema has %v", at, typ, want, n.m["type"])

@@ -29,21 +29,32 @@ func built() map[string]map[string]string {
 		"Ref.TimerSchedule": {ref.TimerSchedule("t4-p1-c0"): "timerSchedule", ref.TimerSchedule("a.b >"): "timerSchedule"},
 		"Ref.TimerFired":    {ref.TimerFired("t4-p1-c0"): "timerFired", ref.TimerFired(""): "timerFired"},
 		"Ref.Dead":          {ref.Dead(): "dead"},
-		"Executor":          {subject.Executor(subject.Runner, "r1"): "runner", subject.Executor(subject.Provider, "p1"): "provider"},
-		"Announce":          {subject.Announce(subject.Runner, "r1"): "announce", subject.Announce(subject.Provider, "p1"): "announce"},
-		"Beacon":            {subject.Beacon("core-1"): "beacon"},
-		"Probe":             {subject.Probe("core-1"): "probe"},
-		"Discover":          {subject.Discover(subject.Runner): "discover", subject.Discover(subject.Provider): "discover"},
+		"Executor": {
+			subject.Executor(subject.Runner, "r1"): "runner", subject.Executor(subject.Provider, "p1"): "provider",
+		},
+		"Announce": {
+			subject.Announce(subject.Runner, "r1"): "announce", subject.Announce(subject.Provider, "p1"): "announce",
+		},
+		"Beacon":   {subject.Beacon("core-1"): "beacon"},
+		"Probe":    {subject.Probe("core-1"): "probe"},
+		"Discover": {subject.Discover(subject.Runner): "discover", subject.Discover(subject.Provider): "discover"},
 		"Service": {
-			subject.Service(coreapi.ServiceName, coreapi.VerbTools): "coreToolsQuery", subject.Service(coreapi.ServiceName, coreapi.VerbSessions): "coreSessionsQuery",
-			subject.Service(coreapi.ServiceName, coreapi.VerbSession): "coreSessionQuery", subject.Service(coreapi.ServiceName, coreapi.VerbStatus): "coreStatusQuery",
-			subject.Service(registry.ServiceName, coreapi.VerbPlugins): "corePluginsQuery", subject.Service(registry.ServiceName, coreapi.VerbPlugin): "corePluginRequest",
-			subject.Service(coreapi.ServiceName, coreapi.VerbHooks): "coreHooksQuery", subject.Service(coreapi.ServiceName, coreapi.VerbRefill): "coreRefillRequest",
-			subject.Service(coreapi.ServiceName, coreapi.VerbCall): "coreCallRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbTools):    "coreToolsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSessions): "coreSessionsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSession):  "coreSessionQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbStatus):   "coreStatusQuery",
+			subject.Service(registry.ServiceName, coreapi.VerbPlugins): "corePluginsQuery",
+			subject.Service(registry.ServiceName, coreapi.VerbPlugin):  "corePluginRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbHooks):    "coreHooksQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbRefill):   "coreRefillRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbCall):     "coreCallRequest",
 		},
 		"Reply": {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":  {},
-		"Tool":  {subject.Tool("weather", "weather:now"): "tool", subject.Tool("weather", ""): "tool", subject.Tool("weather", "*.>"): "tool"},
+		"Tool": {
+			subject.Tool("weather", "weather:now"): "tool", subject.Tool("weather", ""): "tool",
+			subject.Tool("weather", "*.>"): "tool",
+		},
 		"Replica": {
 			subject.Replica(subject.Tool("weather", "weather:now"), "weather-1"): "toolReplica",
 			subject.Replica(subject.Generate("local"), "local-1"):                "generateReplica",
@@ -52,7 +63,8 @@ func built() map[string]map[string]string {
 		"Storage":  {},
 		"Guide":    {subject.Guide("souls"): "guideRequest"},
 		"Registry": {
-			subject.Registry(subject.Register, "weather"): "register", subject.Registry(subject.Heartbeat, "weather"): "heartbeat",
+			subject.Registry(subject.Register, "weather"):   "register",
+			subject.Registry(subject.Heartbeat, "weather"):  "heartbeat",
 			subject.Registry(subject.Unregister, "weather"): "unregister",
 		},
 	}
@@ -71,9 +83,11 @@ func built() map[string]map[string]string {
 // noChannel are the exported functions of package subject that make a string and
 // no subject to send on.
 var noChannel = map[string]string{
-	"Encode": "a token", "Ref.String": "for people", "Ref.Causes": "a filter", "Ref.All": "a filter", "Replies": "a filter",
-	"CronSchedule": "between a cron listener and the server alone", "CronOccurred": "likewise", "CronOccurrences": "a filter",
-	"BucketKey": "a key of a bucket", "ManifestKey": "a key", "LeaseKey": "a key",
+	"Encode": "a token", "Ref.String": "for people", "Ref.Causes": "a filter", "Ref.All": "a filter",
+	"Replies":      "a filter",
+	"CronSchedule": "between a cron listener and the server alone", "CronOccurred": "likewise",
+	"CronOccurrences": "a filter",
+	"BucketKey":       "a key of a bucket", "ManifestKey": "a key", "LeaseKey": "a key",
 }
 
 // liveChannel is the name of the channel of an event type.

@@ -74,7 +74,8 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbPlugin, `{"op":"resume","plugin":"everything"}`)
 	p.ask(coreapi.VerbPlugin, `{"op":"unload","plugin":"nobody"}`)
 	natstest.Eventually(t, "a heartbeat", func() bool {
-		return slices.ContainsFunc(tap.all(), func(m *nats.Msg) bool { return strings.HasPrefix(m.Subject, "plugin.heartbeat.") })
+		return slices.ContainsFunc(tap.all(),
+			func(m *nats.Msg) bool { return strings.HasPrefix(m.Subject, "plugin.heartbeat.") })
 	})
 	leave()
 
@@ -87,10 +88,13 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	}
 	t.Logf("%v", seen)
 	for _, id := range []string{
-		"input", "confirmation", "command", "commit", "perceived", "planRequested", "planCompleted", "actRequested", "actConfirmed", "actCompleted",
+		"input", "confirmation", "command", "commit", "perceived", "planRequested", "planCompleted", "actRequested",
+		"actConfirmed", "actCompleted",
 		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
-		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery", "coreTools", "coreSessions", "coreSession", "coreStatus", "error",
-		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreCallRequest", "coreHooks", "corePlugins", "corePlugin",
+		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery",
+		"coreTools", "coreSessions", "coreSession", "coreStatus", "error",
+		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreCallRequest",
+		"coreHooks", "corePlugins", "corePlugin",
 	} {
 		if seen[id] == 0 {
 			t.Errorf("no message %s was seen: what it looks like was not checked", id)
@@ -193,7 +197,8 @@ func validMessage(t *testing.T, id string, m *nats.Msg) error {
 	if err := validHeaders(msg, m.Header); err != nil {
 		return err
 	}
-	if msg.OpaqueBody || len(m.Data) == 0 && (msg.EmptyBody || id == "coreSessionsQuery" || m.Header.Get(bus.ClaimHeader) != "") {
+	if msg.OpaqueBody ||
+		len(m.Data) == 0 && (msg.EmptyBody || id == "coreSessionsQuery" || m.Header.Get(bus.ClaimHeader) != "") {
 		return nil
 	}
 	if msg.EmptyBody {
@@ -211,7 +216,8 @@ func validMessage(t *testing.T, id string, m *nats.Msg) error {
 func validHeaders(msg message, h nats.Header) error {
 	declared := map[string]bool{}
 	for _, r := range msg.Traits {
-		for name := range api().Components.MessageTraits[strings.TrimPrefix(r.Ref, "#/components/messageTraits/")].Headers.Properties {
+		for name := range api().Components.MessageTraits[strings.TrimPrefix(r.Ref,
+			"#/components/messageTraits/")].Headers.Properties {
 			declared[name] = true
 		}
 	}
@@ -235,7 +241,9 @@ func startSystem(t *testing.T, srv *natsserver.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	c, err := core.New(core.Config{Plugins: core.PluginsConfig{Lease: 5 * time.Second}}, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: natstest.Connect(t, srv), Store: st, Log: natstest.Logger(t)})
+	c, err := core.New(core.Config{Plugins: core.PluginsConfig{Lease: 5 * time.Second}},
+		core.Options{Drain: 100 * time.Millisecond},
+		core.Deps{Bus: natstest.Connect(t, srv), Store: st, Log: natstest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +282,8 @@ func startPlugin(t *testing.T, srv *natsserver.Server) (leave func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	own := natstest.Connect(t, srv)
 	go func() {
-		done <- plugin.Serve(ctx, plugin.Manifest{Name: "everything", Version: "1.0.0"}, handlers(), plugin.WithBus(own), plugin.WithLogger(natstest.Logger(t)),
+		done <- plugin.Serve(ctx, plugin.Manifest{Name: "everything", Version: "1.0.0"}, handlers(), plugin.WithBus(own),
+			plugin.WithLogger(natstest.Logger(t)),
 			plugin.OnState(func(s plugin.LeaseState, _ string) {
 				if s == plugin.Active {
 					closeOnce(active)
@@ -360,7 +369,9 @@ func answer(_ context.Context, r executor.Request, _ func(string)) executor.Answ
 		return executor.Answer{Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()}}
 	}
 	last := said[len(said)-1]
-	out := provider.Response{TextContent: "done", StopReason: provider.StopEnd, Model: "m", Usage: provider.Usage{InputTokens: 3, OutputTokens: 2}}
+	out := provider.Response{
+		TextContent: "done", StopReason: provider.StopEnd, Model: "m", Usage: provider.Usage{InputTokens: 3, OutputTokens: 2},
+	}
 	call := func(id, name, args string) {
 		out.ToolCalls = append(out.ToolCalls, provider.ToolCall{ID: id, Tool: name, Args: json.RawMessage(args)})
 	}
@@ -374,7 +385,8 @@ func answer(_ context.Context, r executor.Request, _ func(string)) executor.Answ
 			call("2", "test:fail", `{}`)
 			call("3", "test:do", `{"n":"${1.n}"}`)
 		case "plan":
-			call("p", "plan:execute", `{"steps":[{"tool":"test:do","params":{"n":1}},{"tool":"test:fail"},{"tool":"test:do","depends_on":[1]}]}`)
+			call("p", "plan:execute",
+				`{"steps":[{"tool":"test:do","params":{"n":1}},{"tool":"test:fail"},{"tool":"test:do","depends_on":[1]}]}`)
 		case "nonsense":
 			call("1", "no such tool", `"not json {"`)
 			call("2", "test:do", `{"n":"one"}`)
@@ -446,7 +458,9 @@ func (p person) confirm(ref subject.Ref, e event.Event, approved bool) {
 	err := e.DataAs(&q)
 	if err == nil {
 		var body []byte
-		if body, err = json.Marshal(event.Confirmation{ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: approved, Reason: "because"}); err == nil {
+		if body, err = json.Marshal(event.Confirmation{
+			ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: approved, Reason: "because",
+		}); err == nil {
 			err = p.b.Conn().Publish(ref.Cause(subject.Confirmation, "me"), body)
 		}
 	}

@@ -182,7 +182,10 @@ var noGoType = map[string]string{
 }
 
 // contractPackages are those whose structs must all be stated, relative to pkg.
-var contractPackages = []string{"event", "executor", "guide", "hook", "plugin", "provider", "tool", "../services/uibridge/contract", "../services/uibridge/inspect"}
+var contractPackages = []string{
+	"event", "executor", "guide", "hook", "plugin", "provider", "tool", "../services/uibridge/contract",
+	"../services/uibridge/inspect",
+}
 
 // noSchema are the structs of these packages that never cross the bus.
 var noSchema = map[string]string{}

@@ -121,7 +121,8 @@ func paramsOf(t *testing.T, d *request.Desk, method string, raw json.RawMessage)
 		_, err = d.Call(t.Context(), transporttest.Principal(), here, method, raw)
 	}
 	var e *ui.Error
-	if _, looks := transporttest.Methods()[method]; looks && errors.As(err, &e) && (e.Code == ui.CodeUnavailable || e.Code == ui.CodeNotFound) {
+	if _, looks := transporttest.Methods()[method]; looks && errors.As(err, &e) &&
+		(e.Code == ui.CodeUnavailable || e.Code == ui.CodeNotFound) {
 		return nil
 	}
 	return err

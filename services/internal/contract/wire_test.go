@@ -50,7 +50,8 @@ func TestARefusalOfTheServerIsAnAcknowledgementWithError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.schema(t, "events/ack").Validate(decode(t, got.Data)); err != nil || !bytes.Contains(got.Data, []byte(`"error"`)) {
+	if err := c.schema(t, "events/ack").Validate(decode(t, got.Data)); err != nil ||
+		!bytes.Contains(got.Data, []byte(`"error"`)) {
 		t.Fatalf("%s: %v", got.Data, err)
 	}
 }

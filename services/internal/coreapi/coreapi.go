@@ -77,7 +77,8 @@ type Status struct {
 	View      View                    `json:"view"`
 	Faults    []Fault                 `json:"faults,omitempty"`   // of the whole system, now
 	Troubles  []Trouble               `json:"troubles,omitempty"` // of single sessions, or of the log
-	Guides    []GuideTrouble          `json:"guides,omitempty"`   // guides of plugins that agents name and this core could not load
+	// guides of plugins that agents name and this core could not load
+	Guides []GuideTrouble `json:"guides,omitempty"`
 }
 
 // GuideTrouble describes a guide of a plugin that is missing, or whose latest version was
@@ -174,16 +175,17 @@ type PointInfo struct {
 
 // HookInfo describes one plugin at a point, with its statistics since the core started.
 type HookInfo struct {
-	Plugin     subject.Plugin   `json:"plugin"`
-	Mode       hook.Mode        `json:"mode"`
-	OnError    hook.OnErrorRule `json:"on_error"`
-	OnSilence  hook.OnErrorRule `json:"on_silence"`      // applies if there is no answer at all
-	Judge      bool             `json:"judge,omitempty"` // at before_act: configuration requires it, and it cannot change the call
-	DeadlineMS int64            `json:"deadline_ms"`
-	Unasked    string           `json:"unasked,omitempty"` // why it is not asked
-	Asked      int64            `json:"asked"`
-	Failed     int64            `json:"failed"`
-	P50US      int64            `json:"p50_us"`
-	P99US      int64            `json:"p99_us"`
-	LastError  string           `json:"last_error,omitempty"`
+	Plugin    subject.Plugin   `json:"plugin"`
+	Mode      hook.Mode        `json:"mode"`
+	OnError   hook.OnErrorRule `json:"on_error"`
+	OnSilence hook.OnErrorRule `json:"on_silence"` // applies if there is no answer at all
+	// at before_act: configuration requires it, and it cannot change the call
+	Judge      bool   `json:"judge,omitempty"`
+	DeadlineMS int64  `json:"deadline_ms"`
+	Unasked    string `json:"unasked,omitempty"` // why it is not asked
+	Asked      int64  `json:"asked"`
+	Failed     int64  `json:"failed"`
+	P50US      int64  `json:"p50_us"`
+	P99US      int64  `json:"p99_us"`
+	LastError  string `json:"last_error,omitempty"`
 }

@@ -49,9 +49,15 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 		say  event.Confirmation
 		want string
 	}{
-		{"another hash", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = strings.Repeat("0", len(p.Hash)) }), "hash"},
+		{
+			"another hash", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = strings.Repeat("0", len(p.Hash)) }),
+			"hash",
+		},
 		{"no hash", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = "" }), "hash"},
-		{"a hash in capitals", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = strings.ToUpper(p.Hash) }), "hash"},
+		{
+			"a hash in capitals", p.ref, "person", with(func(c *event.Confirmation) { c.Hash = strings.ToUpper(p.Hash) }),
+			"hash",
+		},
 		{"another call", p.ref, "person", with(func(c *event.Confirmation) { c.ConfirmationID += "0" }), "pending"},
 		{"in another session", sibling, "person", yes, "no confirmation request is pending"},
 		{"with another agent", foreign, "person", yes, "no confirmation request is pending"},
@@ -62,7 +68,10 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 		{"with a grant of another tool", p.ref, "person", with(func(c *event.Confirmation) {
 			c.Always = &event.Grant{Tool: ToolOnce, Hash: p.Hash}
 		}), "not offered"},
-		{"a refusal that grants", p.ref, "person", with(func(c *event.Confirmation) { c.Approved, c.Always = false, always }), "denies the call but grants"},
+		{
+			"a refusal that grants", p.ref, "person", with(func(c *event.Confirmation) { c.Approved, c.Always = false, always }),
+			"denies the call but grants",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, s, say(c.ref, c.by, c.say), c.want) })
 	}
@@ -92,7 +101,8 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 	for i := range answers {
 		race.Go(func() {
 			by := subject.Writer(fmt.Sprintf("ui-%d", i))
-			answers[i] = s.Cause(p.ref, subject.Confirmation, by, string(by), with(func(c *event.Confirmation) { c.Always = always }))
+			answers[i] = s.Cause(p.ref, subject.Confirmation, by, string(by),
+				with(func(c *event.Confirmation) { c.Always = always }))
 		})
 	}
 	race.Wait()
@@ -117,11 +127,13 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 	s.Cores[0].Start()
 	refused(t, s, replayed, "no confirmation request is pending")
 	s.AwaitExecutors(2)
-	again := s.Do(p.ref, Script{Rounds: []Round{{{ID: "1", Tool: ToolRisky, Args: Args{N: 7}}, {ID: "2", Tool: ToolRisky, Args: Args{N: 8}}}}})
+	again := s.Do(p.ref,
+		Script{Rounds: []Round{{{ID: "1", Tool: ToolRisky, Args: Args{N: 7}}, {ID: "2", Tool: ToolRisky, Args: Args{N: 8}}}}})
 	if k := awaitCall(t, s, again, "has a result", done); k.Asked != 0 || k.Results[0] != "success" {
 		t.Errorf("what was granted for the session went as %+v", k)
 	}
-	s.Tail.Await(t, "a person is asked about the other call", func(l *Log) bool { c := l.CallsOf(again); return len(c) == 2 && c[1].Asked > 0 })
+	s.Tail.Await(t, "a person is asked about the other call",
+		func(l *Log) bool { c := l.CallsOf(again); return len(c) == 2 && c[1].Asked > 0 })
 	old := with(func(c *event.Confirmation) { c.ConfirmationID = fmt.Sprintf("t%d-p1-c1", again) })
 	refused(t, s, say(p.ref, "person", old), "hash") // the answer of before, for the call of now
 	s.Cause(p.ref, subject.Cancel, "person", "", event.Cancel{Sequence: again})
@@ -134,7 +146,8 @@ func TestApprovalsThatDoNotCount(t *testing.T) {
 	}), "")
 
 	for _, e := range s.Verify().Entries {
-		if refusal := e.IsCommit() && strings.Contains(string(e.Data), `"action":"confirmation"`); refusal && len(e.Data) > 4<<10 {
+		if refusal := e.IsCommit() && strings.Contains(string(e.Data), `"action":"confirmation"`); refusal &&
+			len(e.Data) > 4<<10 {
 			t.Errorf("a refusal of %d bytes: %.300s", len(e.Data), e.Data)
 		}
 	}

@@ -62,11 +62,20 @@ func badInputs() []bad {
 		{name: "unknown version of the type", body: envelope("1.0", "skandha.sense.input.v2"), ends: "malformed"},
 		{name: "another type", body: envelope("1.0", "skandha.commit.v1"), ends: "malformed"},
 		{name: "huge type", body: envelope("1.0", long), ends: "malformed"},
-		{name: "envelope without data", body: `{"specversion":"1.0","id":"1","source":"t","type":"skandha.sense.input.v1"}`, ends: "malformed"},
-		{name: "data is text", body: `{"specversion":"1.0","id":"1","source":"t","type":"skandha.sense.input.v1","data":"x"}`, ends: "malformed"},
+		{
+			name: "envelope without data", body: `{"specversion":"1.0","id":"1","source":"t","type":"skandha.sense.input.v1"}`,
+			ends: "malformed",
+		},
+		{
+			name: "data is text", body: `{"specversion":"1.0","id":"1","source":"t","type":"skandha.sense.input.v1","data":"x"}`,
+			ends: "malformed",
+		},
 		{name: "10 MB", body: `{"text":"` + strings.Repeat("x", 10<<20) + `"}`, refused: true},
 		{name: "as large as the server takes", body: `{"text":"` + strings.Repeat("x", 8<<20-600) + `"}`, ends: "malformed"},
-		{name: "a huge text that grows when it is escaped", body: `{"text":"x","mode":"` + strings.Repeat("\x7f", 4<<20) + `"}`, ends: "malformed"},
+		{
+			name: "a huge text that grows when it is escaped",
+			body: `{"text":"x","mode":"` + strings.Repeat("\x7f", 4<<20) + `"}`, ends: "malformed",
+		},
 		{name: "invalid UTF-8", body: "{\"text\":\"\xff\xfe\"}", ends: "malformed"},
 		{name: "lone surrogate", body: `{"text":"\ud800"}`, ends: "recorded"},
 		{name: "control characters", body: `{"text":"\u0000\u001b[2J\r\n"}`, ends: "recorded"},
@@ -83,37 +92,76 @@ func badInputs() []bad {
 		{name: "unknown agent", subject: "agent.nobody.s.sense.input.stranger", body: `{"text":"x"}`, ends: "unknown_agent"},
 		{name: "unknown agent and garbage", subject: "agent.nobody.s.sense.input.stranger", body: `}`, ends: "malformed"},
 		{name: "unknown kind of cause", subject: kind("telepathy"), body: `{"text":"x"}`, ends: "unknown_cause"},
-		{name: "a kind that is not for strangers", subject: kind("perceived"), body: `{"sequence":1,"disposition":"started"}`, ends: "unknown_cause"},
+		{
+			name: "a kind that is not for strangers", subject: kind("perceived"), body: `{"sequence":1,"disposition":"started"}`,
+			ends: "unknown_cause",
+		},
 		{name: "odd writer", subject: "agent.main.s.sense.input.w%r", body: `{"text":"x"}`, dead: "writer"},
 		{name: "odd kind", subject: "agent.main.s.sense.in|put.stranger", body: `{"text":"x"}`, dead: "subject"},
 		{name: "odd session", subject: "agent.main.séance.sense.input.stranger", body: `{"text":"x"}`, dead: "session"},
-		{name: "odd agent", subject: "agent.m/../n.s.sense.input.stranger", body: `{"text":"x"}`, refused: true}, // two more tokens: no stream takes it
-		{name: "long session", subject: "agent.main." + strings.Repeat("s", 65) + ".sense.input.stranger", body: `{"text":"x"}`, dead: "session"},
+		// two more tokens: no stream takes it
+		{name: "odd agent", subject: "agent.m/../n.s.sense.input.stranger", body: `{"text":"x"}`, refused: true},
+		{
+			name: "long session", subject: "agent.main." + strings.Repeat("s", 65) + ".sense.input.stranger",
+			body: `{"text":"x"}`, dead: "session",
+		},
 		{name: "no writer", subject: "agent.main.s.sense.input", body: `{"text":"x"}`, refused: true},
 		{name: "one token too many", subject: inputOf + ".x", body: `{"text":"x"}`, refused: true},
 
 		{name: "a timer that core did not write", subject: kind("timer"), body: `{"id":"t1-p1-c0"}`, dead: "only core"},
 		{name: "a cancel that is garbage", subject: kind("cancel"), body: `garbage`, dead: "malformed"},
 		{name: "a cancel of nothing", subject: kind("cancel"), body: `{}`, dead: "names no input"},
-		{name: "a cancel of the future", subject: kind("cancel"), body: `{"sequence":18446744073709551615}`, dead: "no open input"},
+		{
+			name: "a cancel of the future", subject: kind("cancel"), body: `{"sequence":18446744073709551615}`,
+			dead: "no open input",
+		},
 		{name: "a confirmation that is garbage", subject: kind("confirmation"), body: `[]`, answer: "malformed"},
-		{name: "a confirmation of nothing", subject: kind("confirmation"), body: `{"confirmation_id":"x","hash":"y","approved":true}`, answer: "no confirmation request is pending"},
-		{name: "a huge confirmation that is garbage", subject: kind("confirmation"), body: strings.Repeat("x", 8<<20-300), answer: "malformed"},
-		{name: "a confirmation to a session that is not there", subject: "agent.main.nowhere.sense.confirmation.stranger", body: `{"confirmation_id":"x","hash":"y","approved":true}`, dead: "no confirmation request is pending"},
+		{
+			name: "a confirmation of nothing", subject: kind("confirmation"),
+			body: `{"confirmation_id":"x","hash":"y","approved":true}`, answer: "no confirmation request is pending",
+		},
+		{
+			name: "a huge confirmation that is garbage", subject: kind("confirmation"), body: strings.Repeat("x", 8<<20-300),
+			answer: "malformed",
+		},
+		{
+			name: "a confirmation to a session that is not there", subject: "agent.main.nowhere.sense.confirmation.stranger",
+			body: `{"confirmation_id":"x","hash":"y","approved":true}`, dead: "no confirmation request is pending",
+		},
 		{name: "an unknown command", subject: kind("command"), body: `{"name":"sudo"}`, ends: "unknown_command"},
 		{name: "a huge command", subject: kind("command"), body: `{"name":"` + long + `"}`, ends: "unknown_command"},
 		{name: "a command that is garbage", subject: kind("command"), body: `"reset"`, ends: "malformed"},
-		{name: "a command with wrong arguments", subject: kind("command"), body: `{"name":"tools","args":"all"}`, ends: "malformed"},
+		{
+			name: "a command with wrong arguments", subject: kind("command"), body: `{"name":"tools","args":"all"}`,
+			ends: "malformed",
+		},
 
-		{name: "a header that looks like the server's", header: nats.Header{"Status": {"503"}}, body: `{"text":"x"}`, ends: "recorded"},
+		{
+			name: "a header that looks like the server's", header: nats.Header{"Status": {"503"}}, body: `{"text":"x"}`,
+			ends: "recorded",
+		},
 		{name: "an empty body with such a header", header: nats.Header{"Status": {"404"}}, body: "", ends: "malformed"},
-		{name: "headers of direct get", header: nats.Header{"Nats-Sequence": {"1"}, "Nats-Subject": {"agent.main.s.commit"}, "Nats-Stream": {"X"}}, body: `{"text":"x"}`, ends: "recorded"},
+		{
+			name:   "headers of direct get",
+			header: nats.Header{"Nats-Sequence": {"1"}, "Nats-Subject": {"agent.main.s.commit"}, "Nats-Stream": {"X"}},
+			body:   `{"text":"x"}`, ends: "recorded",
+		},
 		{name: "a fence", header: nats.Header{"Nats-Expected-Last-Sequence": {"1"}}, body: `{"text":"x"}`, refused: true},
 		{name: "a rollup", header: nats.Header{"Nats-Rollup": {"all"}}, body: `{"text":"x"}`, refused: true},
-		{name: "a schedule", header: nats.Header{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"agent.main.s.commit"}}, body: `[]`, refused: true},
+		{
+			name:   "a schedule",
+			header: nats.Header{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"agent.main.s.commit"}},
+			body:   `[]`, refused: true,
+		},
 		{name: "a time to live", header: nats.Header{"Nats-TTL": {"1s"}}, body: `{"text":"x"}`, refused: true},
-		{name: "a trace that is garbage", header: nats.Header{"traceparent": {"00-zz"}}, body: `{"text":"x"}`, ends: "recorded"},
-		{name: "a claim on nothing", header: nats.Header{"Skandha-Claim": {"nothing"}}, body: `{"text":"x"}`, ends: "recorded"},
+		{
+			name: "a trace that is garbage", header: nats.Header{"traceparent": {"00-zz"}}, body: `{"text":"x"}`,
+			ends: "recorded",
+		},
+		{
+			name: "a claim on nothing", header: nats.Header{"Skandha-Claim": {"nothing"}}, body: `{"text":"x"}`,
+			ends: "recorded",
+		},
 	}
 }
 
@@ -164,7 +212,8 @@ func refused(t *testing.T, s *System, seq uint64, want string) {
 	t.Helper()
 	var got []string
 	s.Tail.Await(t, "the answer is refused", func(l *Log) bool { got = l.Answered[seq]; return len(got) > 0 })
-	if len(got) != 1 || !strings.HasPrefix(got[0], "refused: ") || !strings.Contains(got[0], want) || len(got[0]) > maxReason {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "refused: ") || !strings.Contains(got[0], want) ||
+		len(got[0]) > maxReason {
 		t.Errorf("it was answered %.300q; want it refused with %q", got, want)
 	}
 }
@@ -213,7 +262,10 @@ func TestUnreadableHeader(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	in := bufio.NewReader(c)
-	for _, head := range []string{"NATS/1.0\r\nno colon\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "\r\n\r\n", "NATS/1.0 503\r\n\r\n", "NATS/1.0\r\n: x\r\n\r\n"} {
+	for _, head := range []string{
+		"NATS/1.0\r\nno colon\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "\r\n\r\n", "NATS/1.0 503\r\n\r\n",
+		"NATS/1.0\r\n: x\r\n\r\n",
+	} {
 		body := `{"text":"hello"}`
 		before := 0
 		s.Tail.See(func(l *Log) { before = len(l.Causes("main.s")) })

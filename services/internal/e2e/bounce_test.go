@@ -91,7 +91,8 @@ func TestAnswersOfPluginsOutliveTheBus(t *testing.T) {
 	foreigntest.Spawn(t, dir, []string{"SKANDHA_NATS=" + s.URL}, python, "bounce.py")
 	b := natstest.Dial(t, bus.Config{URL: s.URL, Name: "toolrunner", Logger: quiet})
 	inBackground(t, func(ctx context.Context) error {
-		return toolrunner.Run(ctx, toolrunner.Config{WorkspaceDir: t.TempDir(), DrainTimeout: 10 * time.Millisecond}, toolrunner.Deps{Bus: b, Logger: quiet})
+		return toolrunner.Run(ctx, toolrunner.Config{WorkspaceDir: t.TempDir(), DrainTimeout: 10 * time.Millisecond},
+			toolrunner.Deps{Bus: b, Logger: quiet})
 	})
 	tools := []string{"go:once", "go:again", "py:once", "py:again"}
 	Eventually(t, "the plugins' tools are offered", func() bool {

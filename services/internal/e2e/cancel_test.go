@@ -72,7 +72,8 @@ func TestCancelMidCall(t *testing.T) {
 		s.Cause(ref, subject.Cancel, "mallory", "", event.Cancel{InputID: "mine"})
 		stop(ref, seq+1)
 		after := s.Say(ref, "after")
-		s.Tail.Await(t, "what came before the next input is decided", func(l *Log) bool { return l.Last["main.others"].Cursor >= after })
+		s.Tail.Await(t, "what came before the next input is decided",
+			func(l *Log) bool { return l.Last["main.others"].Cursor >= after })
 		s.Release("mine")
 		if end := s.Ended(seq); end.Failed != "" {
 			t.Errorf("somebody else's cancel hit it: %+v", end)
@@ -177,17 +178,45 @@ func TestProviderMisbehaves(t *testing.T) {
 		{"panics", Script{Then: Panic}, []string{"provider_failed"}},
 		{"is too slow", Script{ThinkMS: 30_000}, []string{"provider_failed"}},
 		{"wants too much at once", Script{Rounds: []Round{{
-			{ID: "1", Tool: ToolOnce}, {ID: "2", Tool: ToolOnce}, {ID: "3", Tool: ToolOnce}, {ID: "4", Tool: ToolOnce}, {ID: "5", Tool: ToolOnce},
+			{ID: "1", Tool: ToolOnce},
+			{ID: "2", Tool: ToolOnce},
+			{ID: "3", Tool: ToolOnce},
+			{ID: "4", Tool: ToolOnce},
+			{ID: "5", Tool: ToolOnce},
 		}}}, []string{""}},
-		{"gives all calls one id", Script{Rounds: []Round{{{ID: "x", Tool: ToolOnce}, {ID: "x", Tool: ToolOnce}}}}, []string{""}},
+		{
+			"gives all calls one id",
+			Script{Rounds: []Round{{{ID: "x", Tool: ToolOnce}, {ID: "x", Tool: ToolOnce}}}},
+			[]string{""},
+		},
 		{"makes calls depend on each other in a circle", Script{Rounds: []Round{{
 			{ID: "a", Tool: ToolOnce, DependsOn: []string{"b"}}, {ID: "b", Tool: ToolOnce, DependsOn: []string{"a"}},
 		}}}, []string{""}},
-		{"sends arguments that do not fit", Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: map[string]any{"n": "many", "x": 1}}}}}, []string{""}},
-		{"sends arguments that are no object", Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: "rm -rf"}}}}, []string{""}},
-		{"sends a plan that is none", Script{Rounds: []Round{{{ID: "a", Tool: "plan:execute", Args: map[string]any{"steps": "all"}}}}}, []string{""}},
-		{"refers to what is not there", Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: map[string]any{"n": "${z.n}"}}}}}, []string{""}},
-		{"asks a tool that panics", Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: Args{PanicQ: true}}}}}, []string{""}},
+		{
+			"sends arguments that do not fit",
+			Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: map[string]any{"n": "many", "x": 1}}}}},
+			[]string{""},
+		},
+		{
+			"sends arguments that are no object",
+			Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: "rm -rf"}}}},
+			[]string{""},
+		},
+		{
+			"sends a plan that is none",
+			Script{Rounds: []Round{{{ID: "a", Tool: "plan:execute", Args: map[string]any{"steps": "all"}}}}},
+			[]string{""},
+		},
+		{
+			"refers to what is not there",
+			Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: map[string]any{"n": "${z.n}"}}}}},
+			[]string{""},
+		},
+		{
+			"asks a tool that panics",
+			Script{Rounds: []Round{{{ID: "a", Tool: ToolOnce, Args: Args{PanicQ: true}}}}},
+			[]string{""},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -53,7 +53,10 @@ func TestCluster(t *testing.T) {
 	upsets.Wait()
 	t.Logf("%v", u.did)
 	report(t, s.Verify())
-	for _, name := range []string{bus.StreamSessions, bus.StreamTimers, bus.StreamDead, "KV_" + bus.BucketPlugins, "OBJ_" + bus.BucketClaims, "OBJ_" + bus.BucketArtifacts} {
+	for _, name := range []string{
+		bus.StreamSessions, bus.StreamTimers, bus.StreamDead, "KV_" + bus.BucketPlugins, "OBJ_" + bus.BucketClaims,
+		"OBJ_" + bus.BucketArtifacts,
+	} {
 		if n := u.replicas(name); n != 3 {
 			t.Errorf("%s has %d copies after cores have started, want 3", name, n)
 		}

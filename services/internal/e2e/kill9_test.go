@@ -196,7 +196,8 @@ func (k talker) speak(i int) []uint64 {
 		in.Mode = event.ModeInterrupt
 	case 1: // the same id again, as another message
 		first := k.s.Input(k.ref, w, in)
-		again, err := k.s.RawWithin(5*time.Second, k.ref.Cause(subject.Input, w), nil, fmt.Appendf(nil, `{"text":"again","id":%q}`, in.ID))
+		again, err := k.s.RawWithin(5*time.Second, k.ref.Cause(subject.Input, w), nil,
+			fmt.Appendf(nil, `{"text":"again","id":%q}`, in.ID))
 		if err != nil {
 			return []uint64{first} // the bus is away: nothing was acknowledged
 		}
@@ -264,7 +265,9 @@ func plan(r *rand.Rand, args func(int) Args) Call {
 	step := func(id string, deps ...string) map[string]any {
 		return map[string]any{"id": id, "tool": tools[r.IntN(2)], "params": args(300), "depends_on": deps}
 	}
-	last := map[string]any{"id": "d", "tool": ToolOnce, "params": map[string]any{"n": "${a.n}"}, "depends_on": []string{"b", "c"}}
+	last := map[string]any{
+		"id": "d", "tool": ToolOnce, "params": map[string]any{"n": "${a.n}"}, "depends_on": []string{"b", "c"},
+	}
 	return Call{ID: "plan", Tool: "plan:execute", Args: map[string]any{
 		"steps": []any{step("a"), step("b", "a"), step("c", "a"), last}, "stop_on_failure": r.IntN(2) == 0,
 	}}

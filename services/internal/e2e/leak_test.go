@@ -34,8 +34,12 @@ func TestNothingLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	buses := []*bus.Bus{natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL())}
-	c, err := core.New(core.Config{}, core.Options{Drain: 100 * time.Millisecond}, core.Deps{Bus: buses[0], Store: st, Log: natstest.Logger(t)})
+	buses := []*bus.Bus{
+		natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL()),
+		natstest.ConnectURL(t, srv.URL()),
+	}
+	c, err := core.New(core.Config{}, core.Options{Drain: 100 * time.Millisecond},
+		core.Deps{Bus: buses[0], Store: st, Log: natstest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +65,8 @@ func TestNothingLeaks(t *testing.T) {
 			case 0:
 				script = Script{}
 			case 1:
-				script.Rounds = append(script.Rounds, Round{{ID: "1", Tool: ToolAgain}, {ID: "2", Tool: ToolOnce, Args: Args{Fail: said%10 == 1}}})
+				script.Rounds = append(script.Rounds,
+					Round{{ID: "1", Tool: ToolAgain}, {ID: "2", Tool: ToolOnce, Args: Args{Fail: said%10 == 1}}})
 			case 2:
 				script = once(Args{MS: 60_000})
 			}
@@ -100,8 +105,11 @@ type held struct {
 }
 
 func (h held) more(before held) bool {
-	const noise = 2 << 20 // the windows of ten sessions fill up, and executors keep the ids of attempts, some 30 bytes each
-	return h.Goroutines > before.Goroutines+3 || h.Subscriptions > before.Subscriptions || h.Sessions > 0 || h.Heap > before.Heap+noise
+	// the windows of ten sessions fill up, and executors keep the ids of attempts, some 30 bytes
+	// each
+	const noise = 2 << 20
+	return h.Goroutines > before.Goroutines+3 || h.Subscriptions > before.Subscriptions || h.Sessions > 0 ||
+		h.Heap > before.Heap+noise
 }
 
 func settle(counters func() map[string]int64, buses []*bus.Bus) held {

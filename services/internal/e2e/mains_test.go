@@ -29,7 +29,10 @@ type binary struct {
 
 func build(t *testing.T, dir, pkg string, args ...string) *binary {
 	t.Helper()
-	b := &binary{t: t, path: filepath.Join(dir, filepath.Base(pkg)), args: args, http: fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))}
+	b := &binary{
+		t: t, path: filepath.Join(dir, filepath.Base(pkg)), args: args,
+		http: fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t)),
+	}
 	b.log = b.path + ".log"
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", b.path, "skandha.dev/services/"+pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -103,9 +106,12 @@ func TestTheMains(t *testing.T) {
 	if err := os.Mkdir(workspace, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	core := build(t, dir, "core/cmd/skandha-core", "--nats", s.URL, "--store", filepath.Join(dir, "view.db"), "--drain", "1s")
-	provider := build(t, dir, "provider/cmd/skandha-provider", "--nats", s.URL, "--provider", "offline", "--test-rules", "--drain", "1s")
-	runner := build(t, dir, "toolrunner/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace, "--test-tools", "--drain", "1s")
+	core := build(t, dir, "core/cmd/skandha-core", "--nats", s.URL, "--store", filepath.Join(dir, "view.db"), "--drain",
+		"1s")
+	provider := build(t, dir, "provider/cmd/skandha-provider", "--nats", s.URL, "--provider", "offline", "--test-rules",
+		"--drain", "1s")
+	runner := build(t, dir, "toolrunner/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace, "--test-tools",
+		"--drain", "1s")
 	all := []*binary{core, provider, runner}
 	for _, b := range all {
 		if b.ready() == nil {

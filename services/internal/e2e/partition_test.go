@@ -78,7 +78,8 @@ func TestPartitionOfARunner(t *testing.T) {
 		wayTo(ways).of(first).Cut()
 		s.Release("cut")
 		k := awaitCall(t, s, seq, "has a result", done)
-		if k.Results[0] != "success" || !slices.ContainsFunc(k.Requested, func(a Assigned) bool { return a.Runner != first }) {
+		if k.Results[0] != "success" ||
+			!slices.ContainsFunc(k.Requested, func(a Assigned) bool { return a.Runner != first }) {
 			t.Errorf("it was to run elsewhere; attempts %v, ended as %v", k.Requested, k.Results)
 		}
 		s.Ended(seq)

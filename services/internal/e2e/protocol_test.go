@@ -235,7 +235,9 @@ func awaitAcked(t *testing.T, b *bus.Bus, seq uint64) {
 // the connection is open. Its core continues as a stranger.
 func TestACommitWithoutAcknowledgement(t *testing.T) {
 	t.Parallel()
-	for n, what := range []string{"the first, which asks the model", "the one that gives out the call", "the one with the result", "the last"} {
+	for n, what := range []string{
+		"the first, which asks the model", "the one that gives out the call", "the one with the result", "the last",
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			var way *Proxy

@@ -183,7 +183,8 @@ func TestSetupInstallsNothingIfItMayNot(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "bash", "../../../deploy/dev/setup.sh", "test")
 	cmd.Env = []string{"PATH=" + bin, "HOME=" + t.TempDir(), "SKANDHA_INSTALL=no"}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "missing: redis-server") || !strings.Contains(string(out), "Install: redis-server") {
+	if err != nil || !strings.Contains(string(out), "missing: redis-server") ||
+		!strings.Contains(string(out), "Install: redis-server") {
 		t.Errorf("it ends with %v and says\n%s", err, out)
 	}
 	if _, err := os.Stat(installed); err == nil {

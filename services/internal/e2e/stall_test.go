@@ -31,7 +31,9 @@ func TestStalledCore(t *testing.T) {
 		once(Args{N: 1, MS: 2000, AtEnd: true}),
 		once(Args{N: 2, MS: 8000}),
 		{ThinkMS: 3000},
-		{Rounds: []Round{{{ID: "1", Tool: ToolAgain, Args: Args{MS: 4000}}, {ID: "2", Tool: ToolOnce, Args: Args{MS: 1000}}}}},
+		{
+			Rounds: []Round{{{ID: "1", Tool: ToolAgain, Args: Args{MS: 4000}}, {ID: "2", Tool: ToolOnce, Args: Args{MS: 1000}}}},
+		},
 	} {
 		seqs = append(seqs, s.Do(Ref(fmt.Sprintf("s%d", i)), script))
 	}

@@ -34,7 +34,8 @@ func SandboxImage(t testing.TB, e *Engine) string {
 	if !errors.As(err, &exit) {
 		t.Fatalf("%s/build.sh: %v", recipes, err)
 	}
-	built, err := e.Command(t.Context(), "docker", "build", "--quiet", "--build-arg", "PACKAGES=", "--tag", lightImage, dir).CombinedOutput()
+	built, err := e.Command(t.Context(), "docker", "build", "--quiet", "--build-arg", "PACKAGES=", "--tag", lightImage,
+		dir).CombinedOutput()
 	if err != nil {
 		Missing(t, "the sandbox's image cannot be built:\n"+string(out)+string(built))
 	}

@@ -134,7 +134,9 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-func newAnnouncer(cfg Config, instance subject.Instance, pools func() []executor.Pool, publish func([]byte) error) (*announcer, error) {
+func newAnnouncer(
+	cfg Config, instance subject.Instance, pools func() []executor.Pool, publish func([]byte) error,
+) (*announcer, error) {
 	a := &announcer{
 		publish: publish, pools: pools, log: cfg.Logger, urgent: make(chan struct{}, 1),
 		base: executor.Announcement{

@@ -37,7 +37,8 @@ func (t *Attempts) failure(tc tool.Code, pc provider.ErrorCode, message string) 
 }
 
 func (t *Attempts) timeout(ran time.Duration) executor.Answer {
-	return t.failure(tool.CodeTimeout, provider.ErrTimeout, fmt.Sprintf("it timed out after %v", ran.Round(time.Millisecond)))
+	return t.failure(tool.CodeTimeout, provider.ErrTimeout,
+		fmt.Sprintf("it timed out after %v", ran.Round(time.Millisecond)))
 }
 
 // failed reports whether the work returned a failure.

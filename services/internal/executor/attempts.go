@@ -164,7 +164,8 @@ func (t *Attempts) admit(r executor.Request) (tool.Spec, executor.RefusedReason,
 	p := t.pools[poolOf(spec)]
 	switch {
 	case p.full() && len(p.queue) >= p.maxWaiting:
-		return spec, executor.RefusedFull, fmt.Sprintf("pool %q: all %d slots are in use, and %d attempts wait", p.name, p.slots, len(p.queue))
+		return spec, executor.RefusedFull, fmt.Sprintf("pool %q: all %d slots are in use, and %d attempts wait", p.name,
+			p.slots, len(p.queue))
 	case t.kept > maxKept:
 		return spec, executor.RefusedFull, fmt.Sprintf("%d bytes of results wait for their release", t.kept)
 	}

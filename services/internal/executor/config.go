@@ -113,7 +113,8 @@ func (c Config) Validate() error {
 	seen := map[string]bool{}
 	for _, p := range c.Pools {
 		if p.Name == "" || p.Slots < 1 || seen[p.Name] {
-			errs = append(errs, fmt.Errorf("executor.pools: %q with %d slots: want a unique name and 1 slot or more", p.Name, p.Slots))
+			errs = append(errs,
+				fmt.Errorf("executor.pools: %q with %d slots: want a unique name and 1 slot or more", p.Name, p.Slots))
 		}
 		pools[p.Name], seen[p.Name] = true, true
 	}
@@ -128,10 +129,12 @@ func (o Offer) validate(kind subject.ExecutorKind, pools map[string]bool) error 
 	names := map[string]bool{}
 	for _, t := range o.Tools {
 		if t.Name == "" || len(subject.Encode(t.Name)) > subject.MaxIDLen || names[t.Name] {
-			errs = append(errs, fmt.Errorf("executor.tools: name %q: want a unique name of 1 to %d bytes when encoded", t.Name, subject.MaxIDLen))
+			errs = append(errs,
+				fmt.Errorf("executor.tools: name %q: want a unique name of 1 to %d bytes when encoded", t.Name, subject.MaxIDLen))
 		}
 		if !pools[poolOf(t)] {
-			errs = append(errs, fmt.Errorf("executor.tools: %q requires pool %q, which is not in executor.pools", t.Name, t.Pool))
+			errs = append(errs,
+				fmt.Errorf("executor.tools: %q requires pool %q, which is not in executor.pools", t.Name, t.Pool))
 		}
 		names[t.Name] = true
 	}

@@ -33,7 +33,8 @@ func (t *Attempts) Drain() <-chan struct{} {
 	t.checkEmpty()
 	t.mu.Unlock()
 	for _, a := range refuse {
-		t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining, Message: "the instance is draining"})
+		t.conclude(a, waiting,
+			executor.Answer{State: executor.Refused, Reason: executor.RefusedDraining, Message: "the instance is draining"})
 	}
 	return t.empty
 }

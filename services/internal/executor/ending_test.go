@@ -253,7 +253,9 @@ func TestStopAllAnswersForAll(t *testing.T) {
 	inBubble(t, func(c *Config) { c.Pools[0].Slots = 2 }, func(t *testing.T, b *bench) {
 		heeds, deaf, waits := b.run("a", "block"), b.run("b", "deaf"), b.run("c", "now")
 		b.StopAll()
-		for l, want := range map[*listener]executor.State{heeds: executor.Stopped, deaf: executor.Stopped, waits: executor.Refused} {
+		for l, want := range map[*listener]executor.State{
+			heeds: executor.Stopped, deaf: executor.Stopped, waits: executor.Refused,
+		} {
 			if got := l.last().State; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}

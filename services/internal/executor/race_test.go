@@ -50,7 +50,8 @@ func TestNoTwoStartsAndNoneAfterNever(t *testing.T) {
 						if a.State == executor.Never || a.State == executor.Refused {
 							never[i].Store(true)
 						}
-						if (a.State == executor.Finished || a.State == executor.Unknown || a.State == executor.Stopped) && never[i].Load() {
+						if (a.State == executor.Finished || a.State == executor.Unknown || a.State == executor.Stopped) &&
+							never[i].Load() {
 							t.Errorf("attempt %d was said to be %q after never", i, a.State)
 						}
 					})

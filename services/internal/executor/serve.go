@@ -89,7 +89,8 @@ func (s *server) serve(ctx context.Context) error {
 	defer wg.Wait()
 	defer stop()
 
-	s.cfg.Logger.Info("executor is ready", "kind", string(s.cfg.Kind), "tools", len(s.cfg.Tools), "providers", len(s.cfg.Providers))
+	s.cfg.Logger.Info("executor is ready", "kind", string(s.cfg.Kind), "tools", len(s.cfg.Tools),
+		"providers", len(s.cfg.Providers))
 	updates := s.cfg.Updates
 	var settled <-chan time.Time
 	for {

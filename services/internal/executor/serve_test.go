@@ -42,7 +42,10 @@ func start(t testing.TB, cfg executor.Config) *core {
 	t.Helper()
 	s := natstest.Start(t)
 	b := natstest.Connect(t, s)
-	c := &core{t: t, server: s, exec: natstest.Dial(t, bus.Config{InProcess: s, Name: "exec"}), kind: cfg.Kind, ended: make(chan error, 1)}
+	c := &core{
+		t: t, server: s, exec: natstest.Dial(t, bus.Config{InProcess: s, Name: "exec"}), kind: cfg.Kind,
+		ended: make(chan error, 1),
+	}
 	var err error
 	if c.caller, err = b.NewCaller(); err != nil {
 		t.Fatal(err)
@@ -121,13 +124,14 @@ func (c *core) sendRaw(body []byte) <-chan contract.Answer {
 	c.t.Helper()
 	out := make(chan contract.Answer, 100)
 	inst := c.exec.Instance()
-	cancel, err := c.caller.Send(natstest.Context(c.t), subject.Executor(c.kind, inst), string(inst), nil, body, func(m bus.Reply) {
-		var a contract.Answer
-		if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil || m.NoResponders {
-			c.t.Errorf("got %+v (%v)", m, err)
-		}
-		out <- a
-	})
+	cancel, err := c.caller.Send(natstest.Context(c.t), subject.Executor(c.kind, inst), string(inst), nil, body,
+		func(m bus.Reply) {
+			var a contract.Answer
+			if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil || m.NoResponders {
+				c.t.Errorf("got %+v (%v)", m, err)
+			}
+			out <- a
+		})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -287,8 +291,10 @@ func TestAnnouncements(t *testing.T) {
 	cfg.Updates, cfg.Host = updates, "h"
 	c := start(t, cfg)
 	a := c.await("one", func(contract.Announcement) bool { return true })
-	if a.Instance != c.exec.Instance() || a.Kind != subject.Runner || a.Service != "test" || a.Host != "h" || len(a.Tools) != 4 ||
-		len(a.Pools) != 1 || a.Pools[0] != (contract.Pool{Name: "default", Slots: 1}) || a.Started.IsZero() || a.Draining || a.Gone {
+	if a.Instance != c.exec.Instance() || a.Kind != subject.Runner || a.Service != "test" || a.Host != "h" ||
+		len(a.Tools) != 4 ||
+		len(a.Pools) != 1 || a.Pools[0] != (contract.Pool{Name: "default", Slots: 1}) || a.Started.IsZero() || a.Draining ||
+		a.Gone {
 		t.Fatalf("got %+v", a)
 	}
 	running := c.send(run("c1", "block"))
@@ -369,11 +375,14 @@ func TestAProviderServesItsProviders(t *testing.T) {
 			return contract.Answer{Response: &provider.Response{IsFinal: true, TextContent: "hello"}}
 		},
 	})
-	for name, want := range map[string]contract.State{"": contract.Finished, "two": contract.Finished, "three": contract.Refused} {
+	for name, want := range map[string]contract.State{
+		"": contract.Finished, "two": contract.Finished, "three": contract.Refused,
+	} {
 		r := run("c"+name, "")
 		r.Tool, r.Model, r.Provider = nil, &provider.Request{}, name
 		a := c.final(c.send(r))
-		if a.State != want || want == contract.Finished && (a.Response == nil || a.Response.TextContent != "hello" || asked.Load() != name) {
+		if a.State != want ||
+			want == contract.Finished && (a.Response == nil || a.Response.TextContent != "hello" || asked.Load() != name) {
 			t.Errorf("%q: got %+v", name, a)
 		}
 	}
@@ -413,7 +422,9 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"kind", "service", "work", "drain_timeout", `"p" with 0 slots`, `name ""`, `pool "q"`, `name "x"`} {
+	for _, want := range []string{
+		"kind", "service", "work", "drain_timeout", `"p" with 0 slots`, `name ""`, `pool "q"`, `name "x"`,
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
@@ -477,7 +488,8 @@ func BenchmarkTool(b *testing.B) {
 			r := run("c", "now")
 			r.Attempt = time.Duration(i).String()
 			body, _ := json.Marshal(r)
-			cancel, err := c.caller.Send(context.Background(), subj, string(inst), nil, body, func(bus.Reply) { got <- struct{}{} })
+			cancel, err := c.caller.Send(context.Background(), subj, string(inst), nil, body,
+				func(bus.Reply) { got <- struct{}{} })
 			if err != nil {
 				b.Fatal(err)
 			}

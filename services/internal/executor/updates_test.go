@@ -67,7 +67,9 @@ func TestQuickChangesAreGathered(t *testing.T) {
 	if n > changes/10 {
 		t.Errorf("%d changes were %d announcements", changes, n)
 	}
-	for call, want := range map[string]contract.State{"now": contract.Finished, "t0-0": contract.Refused, "trace": contract.Refused} {
+	for call, want := range map[string]contract.State{
+		"now": contract.Finished, "t0-0": contract.Refused, "trace": contract.Refused,
+	} {
 		if a := c.final(c.send(run("c-"+call, call))); a.State != want {
 			t.Errorf("%s: got %+v", call, a)
 		}
@@ -139,7 +141,8 @@ func TestWorkThatDidNotRun(t *testing.T) {
 	}
 	close(gate)
 	a := c.final(running)
-	if a.State != contract.Refused || a.Reason != contract.RefusedUnknown || a.Message != "nobody was there" || a.Result != nil || a.DurationMS != 0 {
+	if a.State != contract.Refused || a.Reason != contract.RefusedUnknown || a.Message != "nobody was there" ||
+		a.Result != nil || a.DurationMS != 0 {
 		t.Fatalf("got %+v", a)
 	}
 	natstest.Eventually(t, "the tombstone", func() bool {

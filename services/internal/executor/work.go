@@ -78,7 +78,8 @@ func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Reques
 		answer.DurationMS = took.Milliseconds()
 	}
 	if !t.conclude(a, running, answer) {
-		t.log.Warn("work returned after its final answer; its result is dropped", "call", a.call, "attempt", a.attempt, "took", took)
+		t.log.Warn("work returned after its final answer; its result is dropped", "call", a.call, "attempt", a.attempt,
+			"took", took)
 	}
 }
 
@@ -87,7 +88,8 @@ func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (
 	defer func() {
 		if v := recover(); v != nil {
 			t.log.Error("work panicked", "call", a.call, "attempt", a.attempt, "panic", v, "stack", string(debug.Stack()))
-			answer = t.failure(tool.CodeInternal, provider.ErrInternal, fmt.Sprintf("it panicked: %s", clip(fmt.Sprint(v), maxIDLen)))
+			answer = t.failure(tool.CodeInternal, provider.ErrInternal,
+				fmt.Sprintf("it panicked: %s", clip(fmt.Sprint(v), maxIDLen)))
 		}
 	}()
 	return t.onlyPayload(t.work(ctx, req, a.setProgress))
@@ -105,7 +107,8 @@ func (t *Attempts) abandon(a *attempt) {
 	}
 	answer.DurationMS = took.Milliseconds()
 	if t.conclude(a, running, answer) {
-		t.log.Warn("work ignores the end of its context; it keeps its slot", "call", a.call, "attempt", a.attempt, "ran", took)
+		t.log.Warn("work ignores the end of its context; it keeps its slot", "call", a.call, "attempt", a.attempt,
+			"ran", took)
 	}
 }
 
@@ -192,7 +195,10 @@ func (t *Attempts) monitor(a *attempt) {
 		case <-beat.C:
 			t.sendRunning(a, nil)
 		case <-late.C:
-			t.conclude(a, waiting, executor.Answer{State: executor.Refused, Reason: executor.RefusedLate, Message: "start_by passed while it waited for a slot"})
+			t.conclude(a, waiting,
+				executor.Answer{
+					State: executor.Refused, Reason: executor.RefusedLate, Message: "start_by passed while it waited for a slot",
+				})
 		}
 	}
 }

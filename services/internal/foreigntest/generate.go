@@ -47,7 +47,8 @@ func (s *System) Generate(name, plan string, messages ...provider.Message) (fina
 	defer cancel()
 	at := s.provider(name)
 	answers := make(chan bus.Reply, 64)
-	forget, err := caller.Send(ctx, subject.Executor(subject.Provider, at), string(at), nil, body, func(r bus.Reply) { answers <- r })
+	forget, err := caller.Send(ctx, subject.Executor(subject.Provider, at), string(at), nil, body,
+		func(r bus.Reply) { answers <- r })
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -65,8 +65,11 @@ func StartWithLease(t testing.TB, lease time.Duration, judges ...subject.Plugin)
 	}
 	s := &System{t: t, Workspace: filepath.Join(dir, "workspace")}
 	s.cfg = system.Config{
-		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t), Token: "it's the token",
-		ConfigFile: write("config.yaml", fmt.Appendf(nil, "plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
+		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t),
+		Token: "it's the token",
+		ConfigFile: write("config.yaml",
+			fmt.Appendf(nil, "plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required)),
+		Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
 	}
 	s.up()
 	t.Cleanup(s.down)
@@ -122,7 +125,8 @@ func (s *System) RestartElsewhere() {
 // Run starts a program that joins the system; see [Spawn].
 func (s *System) Run(dir, program string, args ...string) *Process {
 	s.t.Helper()
-	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.Join(), "SKANDHA_DATA=" + s.cfg.Data, "PYTHONDONTWRITEBYTECODE=1"}, program, args...)
+	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.Join(), "SKANDHA_DATA=" + s.cfg.Data, "PYTHONDONTWRITEBYTECODE=1"},
+		program, args...)
 }
 
 // End is how an input ended.
@@ -211,7 +215,8 @@ func (s *System) Plugin(name subject.Plugin) registry.PluginInfo {
 // AwaitPlugin waits until a plugin is in a state.
 func (s *System) AwaitPlugin(name subject.Plugin, want plugin.LeaseState) {
 	s.t.Helper()
-	natstest.Eventually(s.t, "plugin "+string(name)+" is "+string(want), func() bool { return s.Plugin(name).State == want })
+	natstest.Eventually(s.t, "plugin "+string(name)+" is "+string(want),
+		func() bool { return s.Plugin(name).State == want })
 }
 
 // AwaitTool waits until core offers a tool, or does not offer it any more.

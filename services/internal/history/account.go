@@ -212,7 +212,8 @@ func (w *writer) planCompleted(e event.Event) {
 			what = "it called " + strings.Join(tools, ", ")
 		}
 		u := p.Response.Usage
-		w.line("round %s at %s: %s after %s, %d tokens in, %d out", round, p.Provider, what, span(p.DurationMS), u.InputTokens, u.OutputTokens)
+		w.line("round %s at %s: %s after %s, %d tokens in, %d out", round, p.Provider, what, span(p.DurationMS),
+			u.InputTokens, u.OutputTokens)
 	}
 }
 
@@ -291,7 +292,8 @@ func result(r tool.Result) string {
 	case r.Error == nil:
 		return "failed"
 	}
-	return fmt.Sprintf("%s, %s", r.Error.Code, quote(strings.Join(slices.Concat([]string{r.Error.Message}, r.Error.Details), "; ")))
+	return fmt.Sprintf("%s, %s", r.Error.Code,
+		quote(strings.Join(slices.Concat([]string{r.Error.Message}, r.Error.Details), "; ")))
 }
 
 func (w *writer) verdict(v hook.Verdict) {

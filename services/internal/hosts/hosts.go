@@ -86,7 +86,8 @@ func Check(name string) error {
 // CheckOrigin returns what is wrong with a configured origin.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.Contains(origin, "*") || strings.ToLower(origin) != origin {
+	if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.Contains(origin, "*") ||
+		strings.ToLower(origin) != origin {
 		return fmt.Errorf("%q: want scheme://host[:port] as browsers send it, such as https://app.example.org", origin)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {

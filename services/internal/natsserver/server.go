@@ -114,7 +114,8 @@ func (c Config) Validate() error {
 		case err != nil:
 			errs = append(errs, err)
 		case c.Token == "" && !isLoopback(host):
-			errs = append(errs, fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; set a token or listen on 127.0.0.1", c.Addr))
+			errs = append(errs,
+				fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; set a token or listen on 127.0.0.1", c.Addr))
 		}
 	}
 	if c.Cluster != nil {

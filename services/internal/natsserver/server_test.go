@@ -71,7 +71,9 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 	for _, c := range []natsserver.Config{
-		{StoreDir: dir, Addr: "127.0.0.1:4222"}, {StoreDir: dir, Addr: "[::1]:4222"}, {StoreDir: dir, Addr: ":4222", Token: "t"},
+		{StoreDir: dir, Addr: "127.0.0.1:4222"},
+		{StoreDir: dir, Addr: "[::1]:4222"},
+		{StoreDir: dir, Addr: ":4222", Token: "t"},
 	} {
 		if err := c.Validate(); err != nil {
 			t.Errorf("%+v: %v", c, err)
@@ -96,7 +98,9 @@ func TestPortInUseIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	_, err = natsserver.Start(natsserver.Config{StoreDir: t.TempDir(), Addr: l.Addr().String(), Logger: natstest.Logger(t)})
+	_, err = natsserver.Start(natsserver.Config{
+		StoreDir: t.TempDir(), Addr: l.Addr().String(), Logger: natstest.Logger(t),
+	})
 	if err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("%v, want an error that says the port is in use", err)
 	}
@@ -107,7 +111,8 @@ func TestStoreDirThatCannotBeIsAnError(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := natsserver.Start(natsserver.Config{StoreDir: file, Logger: natstest.Logger(t)}); err == nil || !strings.Contains(err.Error(), "store_dir") {
+	if _, err := natsserver.Start(natsserver.Config{StoreDir: file, Logger: natstest.Logger(t)}); err == nil ||
+		!strings.Contains(err.Error(), "store_dir") {
 		t.Errorf("%v, want an error that names store_dir", err)
 	}
 }
@@ -160,7 +165,8 @@ func TestServerLogsThroughSlog(t *testing.T) {
 	if nc, err := nats.Connect(s.ClientURL(), nats.Token("guess"), nats.Timeout(natstest.Patience)); err == nil {
 		nc.Close()
 	}
-	natstest.Eventually(t, "the refusal in the log", func() bool { return strings.Contains(log.String(), "authentication error") })
+	natstest.Eventually(t, "the refusal in the log",
+		func() bool { return strings.Contains(log.String(), "authentication error") })
 	if out := log.String(); !strings.Contains(out, `"component":"nats-server"`) || strings.Contains(out, "guess") {
 		t.Error(out)
 	}

@@ -15,7 +15,8 @@ func TestProcessKeepsItsStreamsAndItsPort(t *testing.T) {
 	b := natstest.ConnectURL(t, url)
 	var last uint64
 	for _, end := range []func(){p.Kill, p.Stop, func() {}} {
-		seq, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "a", Session: "s"}, subject.Input, "w", "", []byte("x"))
+		seq, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "a", Session: "s"}, subject.Input, "w", "",
+			[]byte("x"))
 		if err != nil {
 			t.Fatal(err)
 		}

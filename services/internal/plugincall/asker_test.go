@@ -152,11 +152,15 @@ func TestWhatCertainlyDidNotArriveSaysSo(t *testing.T) {
 		change func(w *world, r *plugincall.Request)
 		want   string
 	}{
-		"no plugin listens":        {nil, func(*world, *plugincall.Request) {}, "no plugin listens on tool.p.x"},
-		"not registered":           {nil, func(_ *world, r *plugincall.Request) { r.Plugin = "q" }, "not registered"},
-		"another version":          {nil, func(_ *world, r *plugincall.Request) { r.Hash = "old" }, "replaced by version 1.0.0"},
-		"the context is over":      {over, func(*world, *plugincall.Request) {}, "before it was sent"},
-		"it has no lease any more": {nil, func(w *world, _ *plugincall.Request) { w.ended(0, "one", "two") }, "plugin p is gone"},
+		"no plugin listens": {nil, func(*world, *plugincall.Request) {}, "no plugin listens on tool.p.x"},
+		"not registered":    {nil, func(_ *world, r *plugincall.Request) { r.Plugin = "q" }, "not registered"},
+		"another version": {
+			nil, func(_ *world, r *plugincall.Request) { r.Hash = "old" }, "replaced by version 1.0.0",
+		},
+		"the context is over": {over, func(*world, *plugincall.Request) {}, "before it was sent"},
+		"it has no lease any more": {
+			nil, func(w *world, _ *plugincall.Request) { w.ended(0, "one", "two") }, "plugin p is gone",
+		},
 		"the connection is closed": {nil, func(w *world, _ *plugincall.Request) { w.bus.Close() }, "closed"},
 		"it is suspended": {nil, func(w *world, _ *plugincall.Request) {
 			w.registry.Suspend(w.manifest, "it lies")
@@ -172,7 +176,8 @@ func TestWhatCertainlyDidNotArriveSaysSo(t *testing.T) {
 				ctx = natstest.Context(t)
 			}
 			_, err := w.asker.Ask(ctx, r)
-			if !errors.Is(err, plugincall.ErrNotAsked) || errors.Is(err, plugincall.ErrLost) || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, plugincall.ErrNotAsked) || errors.Is(err, plugincall.ErrLost) ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v", err)
 			}
 		})
@@ -183,11 +188,13 @@ func TestAnErrorReplyIsThePluginsOwn(t *testing.T) {
 	w := start(t)
 	w.answer(func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{
-			Header: nats.Header{bus.ErrorHeader: {"not_found"}}, Data: []byte(`{"code":"not_found","message":"no such city","retryable":false}`),
+			Header: nats.Header{bus.ErrorHeader: {"not_found"}},
+			Data:   []byte(`{"code":"not_found","message":"no such city","retryable":false}`),
 		})
 	})
 	_, err := w.asker.Ask(natstest.Context(t), w.request())
-	if !errors.Is(err, bus.ErrNotFound) || errors.Is(err, plugincall.ErrUnreadable) || !strings.Contains(err.Error(), "no such city") {
+	if !errors.Is(err, bus.ErrNotFound) || errors.Is(err, plugincall.ErrUnreadable) ||
+		!strings.Contains(err.Error(), "no such city") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -249,7 +256,8 @@ func TestTheDeadlineEndsTheWait(t *testing.T) {
 	c := w.ask(ctx, w.request())
 	<-got
 	close(ctx.over)
-	if o := w.await(c); !errors.Is(o.err, context.DeadlineExceeded) || errors.Is(o.err, plugincall.ErrNotAsked) || errors.Is(o.err, plugincall.ErrLost) {
+	if o := w.await(c); !errors.Is(o.err, context.DeadlineExceeded) || errors.Is(o.err, plugincall.ErrNotAsked) ||
+		errors.Is(o.err, plugincall.ErrLost) {
 		t.Fatalf("got %+v", o)
 	}
 }

@@ -68,7 +68,8 @@ func TestAPublishThatIsNotAllowed(t *testing.T) {
 	}
 	r := plugincall.Request{Plugin: "p", Hash: m.Hash(), Subject: "tool.p.forbidden"}
 	for range 3 {
-		if _, err := asker.Ask(natstest.Context(t), r); !errors.Is(err, plugincall.ErrNotAsked) || !errors.Is(err, bus.ErrDenied) {
+		if _, err := asker.Ask(natstest.Context(t), r); !errors.Is(err, plugincall.ErrNotAsked) ||
+			!errors.Is(err, bus.ErrDenied) {
 			t.Fatalf("got %v", err)
 		}
 	}

@@ -17,9 +17,15 @@ func TestTheWholeGraceIsGiven(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"no sooner": {{0, 0, true, false}, {9, 0, true, false}, {10, 0, true, true}},
 		"and no core, no conclusion, however long": {{0, 0, false, false}, {100, 0, false, false}, {1000, 0, false, false}},
-		"after a core is back":                     {{0, 0, false, false}, {100, 0, true, false}, {109, 0, true, false}, {110, 0, true, true}},
-		"after a core was away":                    {{0, 0, true, false}, {9, 0, false, false}, {11, 0, true, false}, {20, 0, true, false}, {21, 0, true, true}},
-		"after a replica was there again":          {{0, 0, true, false}, {9, 1, true, false}, {11, 0, true, false}, {20, 0, true, false}, {21, 0, true, true}},
+		"after a core is back": {
+			{0, 0, false, false}, {100, 0, true, false}, {109, 0, true, false}, {110, 0, true, true},
+		},
+		"after a core was away": {
+			{0, 0, true, false}, {9, 0, false, false}, {11, 0, true, false}, {20, 0, true, false}, {21, 0, true, true},
+		},
+		"after a replica was there again": {
+			{0, 0, true, false}, {9, 1, true, false}, {11, 0, true, false}, {20, 0, true, false}, {21, 0, true, true},
+		},
 	} {
 		v := gracePeriod{grace: grace}
 		for _, s := range steps {

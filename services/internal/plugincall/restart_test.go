@@ -24,7 +24,8 @@ func TestTheBusRestartsInMidRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := make(chan struct{}, 1)
-	nc, err := nats.Connect(p.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(grace), nats.ReconnectHandler(func(*nats.Conn) { back <- struct{}{} }))
+	nc, err := nats.Connect(p.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(grace),
+		nats.ReconnectHandler(func(*nats.Conn) { back <- struct{}{} }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,8 @@ func TestTheDeadlineAfterTheBusRestarted(t *testing.T) {
 	if o := w.await(c); !errors.Is(o.err, plugincall.ErrLost) || !errors.Is(o.err, context.DeadlineExceeded) {
 		t.Fatalf("got %+v", o)
 	}
-	if _, err := asker.Ask(natstest.Context(t), plugincall.Request{Plugin: "p", Hash: "other", Subject: subj}); !errors.Is(err, plugincall.ErrNotAsked) {
+	if _, err := asker.Ask(natstest.Context(t),
+		plugincall.Request{Plugin: "p", Hash: "other", Subject: subj}); !errors.Is(err, plugincall.ErrNotAsked) {
 		t.Fatalf("got %v", err)
 	}
 }

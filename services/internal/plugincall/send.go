@@ -158,7 +158,8 @@ func (w *wait) dead() bool {
 		return false
 	}
 	p := w.view.Snapshot().Get(w.Plugin)
-	return p != nil && slices.ContainsFunc(p.Instances, func(l registry.Lease) bool { return l.Instance == t.replica && !l.Draining })
+	return p != nil &&
+		slices.ContainsFunc(p.Instances, func(l registry.Lease) bool { return l.Instance == t.replica && !l.Draining })
 }
 
 func (w *wait) notAsked() error {

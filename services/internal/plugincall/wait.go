@@ -35,7 +35,8 @@ type wait struct {
 func newWait(a *Asker, r Request, replicas []subject.Instance) *wait {
 	return &wait{
 		Asker: a, Request: r, replicas: replicas, reconnects: a.bus.Conn().Stats().Reconnects, back: a.bus.Reconnected(),
-		answer: make(chan bus.Reply, 1), voided: make(chan struct{}, 1), again: time.NewTimer(firstRepeat), repeatIn: firstRepeat,
+		answer: make(chan bus.Reply, 1), voided: make(chan struct{}, 1), again: time.NewTimer(firstRepeat),
+		repeatIn: firstRepeat,
 	}
 }
 

@@ -35,7 +35,8 @@ func BenchmarkHook(b *testing.B) {
 		}
 	}
 	other := natstest.Dial(b, bus.Config{URL: srv.ClientURL(), Name: "p"})
-	if _, err := other.Conn().QueueSubscribe("raw.p", "p", func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
+	if _, err := other.Conn().QueueSubscribe("raw.p", "p",
+		func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
 		b.Fatal(err)
 	}
 	active := make(chan struct{})
@@ -61,7 +62,10 @@ func BenchmarkHook(b *testing.B) {
 	})
 	e := dispatch.New(dispatch.Config{Ask: caller.RequestAll})
 	table := e.NewHookSet([]dispatch.Hooked{{Plugin: "p", Point: hook.BeforeAct}}, nil)
-	env := hook.Envelope{Point: hook.BeforeAct, Agent: "main", Session: "s1", Turn: "t1", Step: "t1-p1-c0", Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"hello"}}`)}
+	env := hook.Envelope{
+		Point: hook.BeforeAct, Agent: "main", Session: "s1", Turn: "t1", Step: "t1-p1-c0",
+		Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"hello"}}`),
+	}
 	b.Run("asked", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {

@@ -161,7 +161,9 @@ func (d *desk) unregister(name subject.Plugin, body []byte) (*plugin.Lease, erro
 }
 
 func (d *desk) lease(name subject.Plugin, i subject.Instance, e *entry) *plugin.Lease {
-	l := &plugin.Lease{Plugin: name, Instance: i, State: e.state, Reason: e.reason, TTLMS: d.ttl.Milliseconds(), Hash: e.manifest.Hash()}
+	l := &plugin.Lease{
+		Plugin: name, Instance: i, State: e.state, Reason: e.reason, TTLMS: d.ttl.Milliseconds(), Hash: e.manifest.Hash(),
+	}
 	if e.leases[i] != "" {
 		l.State, l.Reason = e.leases[i], ""
 	}
@@ -202,7 +204,8 @@ func (d *desk) leases(name subject.Plugin) int {
 func (d *desk) count(verb subject.PluginVerb) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(d.heard), func(s string) bool { return !strings.HasPrefix(s, string(verb)+" ") }))
+	return len(slices.DeleteFunc(slices.Clone(d.heard),
+		func(s string) bool { return !strings.HasPrefix(s, string(verb)+" ") }))
 }
 
 // await waits until a verb was heard n more times. It is for what goes on and on: what

@@ -23,7 +23,8 @@ import (
 func build(t *testing.T, name string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
-	if out, err := exec.Command("go", "build", "-o", path, "skandha.dev/pkg/plugin/examples/"+name).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", path,
+		"skandha.dev/pkg/plugin/examples/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("building the example %s: %v\n%s", name, err, out)
 	}
 	return path
@@ -126,16 +127,19 @@ func TestTheExampleOfATool(t *testing.T) {
 	p := run(t, "weather", url)
 	ask := func(call, args string) (result tool.Result) {
 		r.request(subject.Tool("weather", "weather:forecast"), "weather", tool.Call{
-			Call: call, Attempt: "a", Agent: "demo", Session: "s1", Turn: "t1", Tool: "weather:forecast", Args: json.RawMessage(args),
+			Call: call, Attempt: "a", Agent: "demo", Session: "s1", Turn: "t1", Tool: "weather:forecast",
+			Args:     json.RawMessage(args),
 			Deadline: time.Now().Add(time.Minute),
 		}, &result)
 		return result
 	}
 	var days []map[string]any
-	if res := ask("t1-p1-c0", `{"place":"Oslo","days":3,"unit":"celsius"}`); json.Unmarshal(res.Data, &days) != nil || len(days) != 3 {
+	if res := ask("t1-p1-c0", `{"place":"Oslo","days":3,"unit":"celsius"}`); json.Unmarshal(res.Data, &days) != nil ||
+		len(days) != 3 {
 		t.Errorf("%+v", res)
 	}
-	if res := ask("t1-p1-c1", `{"place":"Atlantis","days":1,"unit":"celsius"}`); res.Error == nil || res.Error.Code != tool.CodeFailed {
+	if res := ask("t1-p1-c1", `{"place":"Atlantis","days":1,"unit":"celsius"}`); res.Error == nil ||
+		res.Error.Code != tool.CodeFailed {
 		t.Errorf("%+v", res)
 	}
 	p.stop()
@@ -162,7 +166,8 @@ func TestAProgramThatIsRefusedSaysWhy(t *testing.T) {
 	cmd := exec.Command(build(t, "policy"))
 	cmd.Env = append(os.Environ(), "SKANDHA_NATS="+url)
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "plugin policy: rejected by the registry: ") || !strings.Contains(string(out), "name is taken by a king") {
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "plugin policy: rejected by the registry: ") ||
+		!strings.Contains(string(out), "name is taken by a king") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

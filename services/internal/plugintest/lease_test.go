@@ -77,7 +77,9 @@ func TestStatesAreReportedOnce(t *testing.T) {
 	if want := "active | waiting: vault is missing | suspended: it failed 5 times | active"; p.seen() != want {
 		t.Errorf("%s, want %s", p.seen(), want)
 	}
-	for text, n := range map[string]int{"plugin is active": 2, "plugin is waiting": 1, "plugin is suspended": 1, "it failed 5 times": 1} {
+	for text, n := range map[string]int{
+		"plugin is active": 2, "plugin is waiting": 1, "plugin is suspended": 1, "it failed 5 times": 1,
+	} {
 		if p.log.count(text) != n {
 			t.Errorf("%q was logged %d times, want %d", text, p.log.count(text), n)
 		}

@@ -27,7 +27,9 @@ func TestAnInputIsInTheLogWhenEmitInputReturns(t *testing.T) {
 	done := make(chan sent)
 	r.active(manifest("ears"), plugin.Handlers{
 		plugin.Listen("mic", func(ctx context.Context, e *plugin.Emitter) error {
-			for _, in := range []event.Input{{Text: "hello", ID: "1"}, {Text: "hello", ID: "1"}, {Text: "there", Source: "hall"}, {}} {
+			for _, in := range []event.Input{
+				{Text: "hello", ID: "1"}, {Text: "hello", ID: "1"}, {Text: "there", Source: "hall"}, {},
+			} {
 				seq, err := e.EmitInput(ctx, session, in)
 				done <- sent{seq, err}
 			}
@@ -55,7 +57,8 @@ func TestAnInputIsInTheLogWhenEmitInputReturns(t *testing.T) {
 			t.Error(m.Subject)
 		}
 	}
-	if len(got) != 2 || got[first.seq].Source != "mic" || got[second.seq].Source != "hall" || got[second.seq].Text != "there" {
+	if len(got) != 2 || got[first.seq].Source != "mic" || got[second.seq].Source != "hall" ||
+		got[second.seq].Text != "there" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -138,12 +141,14 @@ func TestLoadAndUnload(t *testing.T) {
 
 	steps = nil
 	registered := r.desk.count(subject.Register)
-	broken := append(slices.Clone(h), plugin.Load(step("load 3", errors.New("no disk"))), plugin.Unload(func(context.Context) error { panic("oh") }))
+	broken := append(slices.Clone(h), plugin.Load(step("load 3", errors.New("no disk"))),
+		plugin.Unload(func(context.Context) error { panic("oh") }))
 	err := r.start(manifest("life"), broken).end()
 	if err == nil || !strings.Contains(err.Error(), "loading: no disk") || !strings.Contains(err.Error(), "unloading: ") {
 		t.Error(err)
 	}
-	if got := strings.Join(steps, ", "); got != "load 1, load 2, load 3, unload 2, unload 1" || r.desk.count(subject.Register) != registered {
+	if got := strings.Join(steps, ", "); got != "load 1, load 2, load 3, unload 2, unload 1" ||
+		r.desk.count(subject.Register) != registered {
 		t.Errorf("%s; registered %d times", got, r.desk.count(subject.Register)-registered)
 	}
 }

@@ -35,7 +35,9 @@ type coreRig struct {
 func newCoreRig(t *testing.T) *coreRig {
 	t.Helper()
 	s := natstest.Start(t)
-	r := &coreRig{rig: &rig{T: t, dial: func() *bus.Bus { return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()}) }}}
+	r := &coreRig{
+		rig: &rig{T: t, dial: func() *bus.Bus { return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()}) }},
+	}
 	natstest.EnsureStreams(t, r.dial())
 	r.bus = r.dial()
 	r.ask = caller(t, r.bus)
@@ -78,7 +80,8 @@ func (r *coreRig) operate(op registry.Op, name subject.Plugin, reason string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registry.ServiceName, coreapi.VerbPlugin), registry.ServiceName, body); err != nil {
+	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registry.ServiceName, coreapi.VerbPlugin),
+		registry.ServiceName, body); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -94,7 +97,8 @@ func TestARealRegistryAdmitsAndReleases(t *testing.T) {
 	}
 	instance := r.view.Snapshot().Get("policy").Instances[0].Instance
 	var beats atomic.Int64
-	if _, err := r.bus.Conn().Subscribe(subject.Registry(subject.Heartbeat, "policy"), func(*nats.Msg) { beats.Add(1) }); err != nil {
+	if _, err := r.bus.Conn().Subscribe(subject.Registry(subject.Heartbeat, "policy"),
+		func(*nats.Msg) { beats.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "its first lease has passed", func() bool { return beats.Load() > 4 }) // three to a lease
@@ -142,7 +146,8 @@ func TestAVersionReplacesAnother(t *testing.T) {
 	next := manifest("policy")
 	next.Version = "2.0.0"
 	second := r.start(next, plugin.Handlers{deny("2.0.0")})
-	natstest.Eventually(t, "the second waits", func() bool { return strings.Contains(second.seen(), "waiting: not registered") })
+	natstest.Eventually(t, "the second waits",
+		func() bool { return strings.Contains(second.seen(), "waiting: not registered") })
 	for i := range 20 {
 		if reply, err := r.hook(t.Context(), string(rune('a'+i))); err != nil || reply.Reason != "1.0.0" {
 			t.Fatalf("%+v, %v", reply, err)
@@ -192,7 +197,8 @@ func TestAPluginThatDiesIsReleased(t *testing.T) {
 	next := manifest("policy")
 	next.Version = "2.0.0"
 	second := r.start(next, plugin.Handlers{deny("second")})
-	natstest.Eventually(t, "the second waits", func() bool { return strings.Contains(second.seen(), "waiting: not registered") })
+	natstest.Eventually(t, "the second waits",
+		func() bool { return strings.Contains(second.seen(), "waiting: not registered") })
 	b.Close()
 	second.await("active")
 	if reply, err := r.hook(t.Context(), "z"); err != nil || reply.Reason != "second" {
@@ -213,7 +219,8 @@ func TestCoresGoAndCome(t *testing.T) {
 		t.Error(err)
 	}
 	r.begin(r.dial())
-	natstest.Eventually(t, "the registry responds again", func() bool { return p.log.count("the registry responds again") == 1 })
+	natstest.Eventually(t, "the registry responds again",
+		func() bool { return p.log.count("the registry responds again") == 1 })
 	if p.seen() != "active" || !r.view.Snapshot().Active("policy") {
 		t.Error(p.seen())
 	}

@@ -29,7 +29,8 @@ func (r *rig) send(m plugin.Manifest, call string, answers chan<- bus.Reply) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	forget, err := r.ask.SendWhole(natstest.Context(r), subject.Replica(subject.Tool(m.Name, it), m.Instance), string(m.Name), nil, body,
+	forget, err := r.ask.SendWhole(natstest.Context(r), subject.Replica(subject.Tool(m.Name, it), m.Instance),
+		string(m.Name), nil, body,
 		func(a bus.Reply) { answers <- a })
 	if err != nil {
 		r.Fatal(err)
@@ -126,7 +127,8 @@ func TestAnAnswerIsSentAgainWhenCallersAreBack(t *testing.T) {
 	}).await("active")
 	it := subject.Replica(subject.Tool(m.Name, "slow:it"), m.Instance)
 	body, err := json.Marshal(tool.Call{
-		Call: "t1-p1-c0", Attempt: "a1", Agent: "demo", Session: "s1", Turn: "t1", Tool: "slow:it", Args: json.RawMessage(`{}`),
+		Call: "t1-p1-c0", Attempt: "a1", Agent: "demo", Session: "s1", Turn: "t1", Tool: "slow:it",
+		Args:     json.RawMessage(`{}`),
 		Deadline: time.Now().Add(10 * natstest.Patience),
 	})
 	if err != nil {
@@ -179,7 +181,8 @@ func TestAHookIsAskedAgainAfterABounce(t *testing.T) {
 	got := make(chan []bus.Answer, 1)
 	go func() {
 		got <- r.ask.RequestAll(natstest.Context(t), []bus.Question{{
-			Subject: subject.Hook("before_act", "policy"), Responder: "policy", Body: body, Deadline: time.Now().Add(natstest.Patience),
+			Subject: subject.Hook("before_act", "policy"), Responder: "policy", Body: body,
+			Deadline: time.Now().Add(natstest.Patience),
 		}})
 	}()
 	<-begun
@@ -201,12 +204,15 @@ func TestAHeartbeatWithoutAnAnswerIsRepeated(t *testing.T) {
 	r.desk.close()
 	heard := make(chan *nats.Msg, 16)
 	hung := r.dial()
-	if _, err := hung.Conn().Subscribe(subject.Registry(subject.Heartbeat, "*"), func(q *nats.Msg) { heard <- q }); err != nil {
+	if _, err := hung.Conn().Subscribe(subject.Registry(subject.Heartbeat, "*"),
+		func(q *nats.Msg) { heard <- q }); err != nil {
 		t.Fatal(err)
 	}
 	m := replica("policy")
 	if _, err := hung.Conn().Subscribe(subject.Registry(subject.Register, "*"), func(q *nats.Msg) {
-		l, err := json.Marshal(plugin.Lease{Plugin: m.Name, Instance: m.Instance, State: plugin.Active, TTLMS: 30, Hash: m.Hash()})
+		l, err := json.Marshal(plugin.Lease{
+			Plugin: m.Name, Instance: m.Instance, State: plugin.Active, TTLMS: 30, Hash: m.Hash(),
+		})
 		if err != nil {
 			t.Error(err)
 		}
@@ -227,7 +233,9 @@ func TestAHeartbeatWithoutAnAnswerIsRepeated(t *testing.T) {
 	if after, ok := bus.Deadline(again.Header); !ok || !after.Equal(before) {
 		t.Errorf("the first was given up before the second was sent: their deadlines are %v and %v", before, after)
 	}
-	l, err := json.Marshal(plugin.Lease{Plugin: m.Name, Instance: m.Instance, State: plugin.Active, TTLMS: time.Hour.Milliseconds(), Hash: m.Hash()})
+	l, err := json.Marshal(plugin.Lease{
+		Plugin: m.Name, Instance: m.Instance, State: plugin.Active, TTLMS: time.Hour.Milliseconds(), Hash: m.Hash(),
+	})
 	if err == nil {
 		err = first.Respond(l) // a late answer to the first one counts
 	}

@@ -64,7 +64,8 @@ func TestStorm(t *testing.T) {
 	eventually(t, "a call of a plugin's tool was given out", func() bool { return s.given.Load() > 0 })
 	stop()
 	g.Wait()
-	t.Logf("%d plugins came, %d turns, %d calls of plugins' tools were given out", s.came.Load(), s.turns.Load(), s.calls.Load())
+	t.Logf("%d plugins came, %d turns, %d calls of plugins' tools were given out", s.came.Load(), s.turns.Load(),
+		s.calls.Load())
 	if s.came.Load() < stormPlugins || s.turns.Load() == 0 || s.calls.Load() == 0 {
 		t.Error("that was no storm")
 	}
@@ -122,7 +123,8 @@ func startStorm(t *testing.T) *storm {
 		}
 	}
 	sys, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: file, ConfigFile: config, Log: slog.New(slog.DiscardHandler),
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: file, ConfigFile: config,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +236,8 @@ func (s *storm) explain(b *bus.Bus, ref subject.Ref) {
 		for _, v := range c.Header.Hooks {
 			asked += v.LatencyUS
 		}
-		line := fmt.Sprintf("%s %s, %d hooks in %d ms:", c.Header.Now.Format(time.RFC3339Nano), c.Header.Trigger.Kind, len(c.Header.Hooks), asked/1000)
+		line := fmt.Sprintf("%s %s, %d hooks in %d ms:", c.Header.Now.Format(time.RFC3339Nano), c.Header.Trigger.Kind,
+			len(c.Header.Hooks), asked/1000)
 		for _, e := range c.Events {
 			line += fmt.Sprintf(" %s %.300s", e.Type, e.Data)
 		}
@@ -290,7 +293,8 @@ func (s *storm) guarded(c event.Commit, approved map[question]bool) {
 		s.calls.Add(1)
 		asked := question{subject.Plugin(strings.TrimSuffix(a.Tool, ":do")), a.Call}
 		if !now[asked] && a.Attempts == 1 && (a.ApprovedBy == "" || !approved[asked]) {
-			s.Errorf("%s: %s was given out, but %s was not asked: %+v, approved by %q", c.Ref, a.Call, asked.plugin, c.Header.Hooks, a.ApprovedBy)
+			s.Errorf("%s: %s was given out, but %s was not asked: %+v, approved by %q", c.Ref, a.Call, asked.plugin,
+				c.Header.Hooks, a.ApprovedBy)
 		}
 	}
 	maps.Copy(approved, now)

@@ -61,7 +61,9 @@ func newTalk(t *testing.T, change ...func(*system.Config)) *talk {
 		t.Fatal(err)
 	}
 	log := natstest.Logger(t)
-	cfg := system.Config{Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: rules, Log: log}
+	cfg := system.Config{
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", Provider: "offline", OfflineRules: rules, Log: log,
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -79,7 +81,10 @@ func newTalk(t *testing.T, change ...func(*system.Config)) *talk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	talk := &talk{rig: &rig{T: t, bus: b, ask: caller(t, b)}, ref: subject.Ref{Agent: core.DefaultAgent, Session: "s1"}, client: c, system: sys}
+	talk := &talk{
+		rig: &rig{T: t, bus: b, ask: caller(t, b)}, ref: subject.Ref{Agent: core.DefaultAgent, Session: "s1"}, client: c,
+		system: sys,
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	if talk.events, err = c.FollowFrom(ctx, talk.ref, follow.Position{Index: -1}); err != nil {
@@ -178,7 +183,8 @@ func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 	}
 	for key, e := range kept {
 		var n struct{ ID, Text string }
-		if json.Unmarshal(e.Value, &n) != nil || n.ID != key || n.Text != "the blue bicycle" || e.Agent != core.DefaultAgent || e.Collection != "notes" {
+		if json.Unmarshal(e.Value, &n) != nil || n.ID != key || n.Text != "the blue bicycle" ||
+			e.Agent != core.DefaultAgent || e.Collection != "notes" {
 			t.Errorf("%s: %+v", key, e)
 		}
 	}
@@ -233,10 +239,12 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 	policy := serve(manifest("policy"), plugin.Handlers{
 		plugin.BeforeAct(func(ctx context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 			asked <- c.Data.Tool
-			if r, err := c.CallTool(ctx, "log:record", map[string]string{"message": "asked for " + c.Data.Tool}); err != nil || !r.Success {
+			if r, err := c.CallTool(ctx, "log:record", map[string]string{"message": "asked for " + c.Data.Tool}); err != nil ||
+				!r.Success {
 				t.Errorf("an internal tool: %+v, %v", r, err)
 			}
-			if r, err := c.CallTool(ctx, "notes:add", map[string]string{"text": "x"}); err != nil || r.Error == nil || r.Error.Code != tool.CodeDenied {
+			if r, err := c.CallTool(ctx, "notes:add", map[string]string{"text": "x"}); err != nil || r.Error == nil ||
+				r.Error.Code != tool.CodeDenied {
 				t.Errorf("a tool that is not internal: %+v, %v", r, err)
 			}
 			if c.Data.Tool == "file_system:write_file" {
@@ -250,12 +258,13 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 		Days  int    `json:"days" default:"1"`
 	}
 	weather := serve(manifest("weather"), plugin.Handlers{
-		plugin.Tool("weather:forecast", "Says what the weather will be.", func(ctx context.Context, q question) (string, error) {
-			if call, ok := plugin.CallOf(ctx); !ok || call.Session != k.ref.Session || q.Days != 2 {
-				t.Errorf("%+v, %+v", call, q)
-			}
-			return "sun in " + q.Place, nil
-		}),
+		plugin.Tool("weather:forecast", "Says what the weather will be.",
+			func(ctx context.Context, q question) (string, error) {
+				if call, ok := plugin.CallOf(ctx); !ok || call.Session != k.ref.Session || q.Days != 2 {
+					t.Errorf("%+v, %+v", call, q)
+				}
+				return "sun in " + q.Place, nil
+			}),
 	})
 	k.answers("write two.txt", "nothing is written here")
 	k.answers("forecast for Oslo", "done")

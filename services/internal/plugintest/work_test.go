@@ -32,19 +32,33 @@ func TestEveryKindOfPluginAnswers(t *testing.T) {
 	r.active(manifest("all"), plugin.Handlers{
 		deny("no"),
 		plugin.Tool("all:it", "d", func(_ context.Context, c count) (int, error) { return c.N + 1, nil }),
-		plugin.Provider(provider.Info{Name: "p", Model: "m"}, func(context.Context, provider.Call) (provider.Response, error) {
-			return provider.Response{TextContent: "hello"}, nil
-		}),
+		plugin.Provider(provider.Info{Name: "p", Model: "m"},
+			func(context.Context, provider.Call) (provider.Response, error) {
+				return provider.Response{TextContent: "hello"}, nil
+			}),
 		plugin.StorageBackend{Get: func(context.Context, plugin.StorageRequest) (json.RawMessage, bool, error) {
 			return json.RawMessage(`1`), true, nil
 		}},
 		plugin.Guide(guide.Guide{Name: "kind", SystemPrompt: "be kind"}),
 	})
 	for _, c := range []struct{ subject, body, want string }{
-		{subject.Hook("before_act", "all"), `{"invocation_id":"i","point":"before_act","data":{"call":"c","tool":"x","args":{}}}`, `{"verb":"deny","reason":"no"}`},
-		{subject.Tool("all", "all:it"), `{"call":"t1-p1-c0","attempt":"a","tool":"all:it","args":{"n":1}}`, `{"success":true,"data":2}`},
-		{subject.Generate("all"), `{"plan":"t1-p1"}`, `{"response":{"is_final":true,"text_content":"hello","usage":{"input_tokens":0,"output_tokens":0}}}`},
-		{subject.Storage("all", "get"), `{"verb":"get","agent":"demo","collection":"c","key":"k"}`, `{"found":true,"value":1}`},
+		{
+			subject.Hook("before_act", "all"),
+			`{"invocation_id":"i","point":"before_act","data":{"call":"c","tool":"x","args":{}}}`,
+			`{"verb":"deny","reason":"no"}`,
+		},
+		{
+			subject.Tool("all", "all:it"), `{"call":"t1-p1-c0","attempt":"a","tool":"all:it","args":{"n":1}}`,
+			`{"success":true,"data":2}`,
+		},
+		{
+			subject.Generate("all"), `{"plan":"t1-p1"}`,
+			`{"response":{"is_final":true,"text_content":"hello","usage":{"input_tokens":0,"output_tokens":0}}}`,
+		},
+		{
+			subject.Storage("all", "get"), `{"verb":"get","agent":"demo","collection":"c","key":"k"}`,
+			`{"found":true,"value":1}`,
+		},
 		{subject.Guide("all"), `{"name":"kind","agent":"demo"}`, `{"name":"kind","system_prompt":"be kind"}`},
 	} {
 		got, err := r.ask.Request(natstest.Context(t), c.subject, "all", []byte(c.body))
@@ -108,7 +122,8 @@ func TestReplicasShareTheWork(t *testing.T) {
 func TestALargeResultIsFetched(t *testing.T) {
 	r := newRig(t)
 	r.active(manifest("large"), plugin.Handlers{
-		plugin.Tool("large:it", "d", func(_ context.Context, c count) (string, error) { return strings.Repeat("x", c.N), nil }),
+		plugin.Tool("large:it", "d",
+			func(_ context.Context, c count) (string, error) { return strings.Repeat("x", c.N), nil }),
 	})
 	res, err := r.call(natstest.Context(t), "large", "t1-p1-c0", `{"n":3000000}`)
 	if err != nil || len(res.Data) != 3000002 {
@@ -248,7 +263,8 @@ func TestAPluginAnswersUnderItsOwnNameAlone(t *testing.T) {
 		plugin.Tool("own:it", "d", func(context.Context, struct{}) (int, error) { ran.Add(1); return 0, nil }),
 	})
 	for _, reply := range []string{"agent.demo.s1.commit", "reply.other.me.1"} {
-		if err := r.bus.Conn().PublishRequest(subject.Tool("own", "own:it"), reply, []byte(`{"call":"t1-p1-c0","attempt":"a","tool":"own:it","args":{}}`)); err != nil {
+		if err := r.bus.Conn().PublishRequest(subject.Tool("own", "own:it"), reply,
+			[]byte(`{"call":"t1-p1-c0","attempt":"a","tool":"own:it","args":{}}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -317,7 +333,8 @@ func TestSchemasCompileAndFit(t *testing.T) {
 	}
 	for _, bad := range []string{
 		`{}`, `{"place":{}}`, `{"place":{"city":""}}`, `{"place":{"city":"x"},"unit":"k"}`, `{"place":{"city":"x"},"days":8}`,
-		`{"place":{"city":"x"},"extra":1}`, `{"place":{"city":"x"},"pair":[1]}`, `{"place":{"city":"x"},"tags":["c"]}`, `{"place":{"city":"x"},"at":"now"}`,
+		`{"place":{"city":"x"},"extra":1}`, `{"place":{"city":"x"},"pair":[1]}`, `{"place":{"city":"x"},"tags":["c"]}`,
+		`{"place":{"city":"x"},"at":"now"}`,
 	} {
 		if _, errs := v.Validate(json.RawMessage(bad)); errs == nil {
 			t.Errorf("%s fits", bad)
@@ -335,7 +352,8 @@ func TestSchemasCompileAndFit(t *testing.T) {
 	if res, err := r.call(natstest.Context(t), "t", "t1-p1-c0", string(args)); err != nil || !res.Success {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if got.Place.City != "Oslo" || got.Places[0].City != "Rom" || got.Unit != "c" || got.Days != 2 || got.Pair[1] != 1 || string(got.Blob) != "hi" || got.At.Year() != 2026 {
+	if got.Place.City != "Oslo" || got.Places[0].City != "Rom" || got.Unit != "c" || got.Days != 2 || got.Pair[1] != 1 ||
+		string(got.Blob) != "hi" || got.At.Year() != 2026 {
 		t.Errorf("%+v", got)
 	}
 }

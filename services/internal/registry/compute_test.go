@@ -106,17 +106,23 @@ func TestStatesFollowFromTheContent(t *testing.T) {
 		"a released one with a lease is there": {func(w *world) {
 			w.plugin(a, func(r *registry.Record) { r.Released = born })
 		}, "a:active"},
-		"forgotten":                       {func(w *world) { w.plugin(a).write("lease.a.i1", nil).write("manifest.a", nil) }, ""},
-		"dependencies are there":          {func(w *world) { w.plugin(a).plugin(b).plugin(c) }, "a:active b:active c:active"},
-		"a dependency is missing":         {func(w *world) { w.plugin(b) }, "b:waiting"},
-		"a dependency waits":              {func(w *world) { w.plugin(b).plugin(c) }, "b:waiting c:waiting"},
-		"a dependency is gone":            {func(w *world) { w.manifest(a).plugin(b) }, "b:waiting a:gone"},
-		"a dependency drains":             {func(w *world) { w.plugin(a, draining("i1")).plugin(b) }, "a:draining b:waiting"},
-		"a suspended dependency is there": {func(w *world) { w.plugin(a, suspended(registry.ByCore)).plugin(b) }, "a:suspended b:active"},
-		"suspended comes before waiting":  {func(w *world) { w.plugin(b, suspended(registry.ByOperator)) }, "b:suspended"},
-		"a suspended one that is gone":    {func(w *world) { w.manifest(a, suspended(registry.ByOperator)) }, "a:gone"},
-		"one of two replicas drains":      {func(w *world) { w.plugin(a, draining("i1")).lease(a, "i2") }, "a:active"},
-		"both replicas drain":             {func(w *world) { w.plugin(a, draining("i1", "i2")).lease(a, "i2") }, "a:draining"},
+		"forgotten": {
+			func(w *world) { w.plugin(a).write("lease.a.i1", nil).write("manifest.a", nil) }, "",
+		},
+		"dependencies are there":  {func(w *world) { w.plugin(a).plugin(b).plugin(c) }, "a:active b:active c:active"},
+		"a dependency is missing": {func(w *world) { w.plugin(b) }, "b:waiting"},
+		"a dependency waits":      {func(w *world) { w.plugin(b).plugin(c) }, "b:waiting c:waiting"},
+		"a dependency is gone":    {func(w *world) { w.manifest(a).plugin(b) }, "b:waiting a:gone"},
+		"a dependency drains":     {func(w *world) { w.plugin(a, draining("i1")).plugin(b) }, "a:draining b:waiting"},
+		"a suspended dependency is there": {
+			func(w *world) { w.plugin(a, suspended(registry.ByCore)).plugin(b) }, "a:suspended b:active",
+		},
+		"suspended comes before waiting": {func(w *world) { w.plugin(b, suspended(registry.ByOperator)) }, "b:suspended"},
+		"a suspended one that is gone":   {func(w *world) { w.manifest(a, suspended(registry.ByOperator)) }, "a:gone"},
+		"one of two replicas drains":     {func(w *world) { w.plugin(a, draining("i1")).lease(a, "i2") }, "a:active"},
+		"both replicas drain": {
+			func(w *world) { w.plugin(a, draining("i1", "i2")).lease(a, "i2") }, "a:draining",
+		},
 		"gone ones come last, by name": {func(w *world) {
 			w.manifest(m("y")).manifest(m("x")).plugin(m("z")).plugin(m("w", after("z")))
 		}, "z:active w:active x:gone y:gone"},
@@ -135,7 +141,8 @@ func TestStatesFollowFromTheContent(t *testing.T) {
 				t.Errorf("revision %d after %d writes", s.Revision, w.seq)
 			}
 			for _, p := range s.Plugins() {
-				if has := p.Reason != ""; has != (p.State == plugin.Waiting || p.State == plugin.Suspended || p.State == plugin.Draining) {
+				if has := p.Reason != ""; has != (p.State == plugin.Waiting || p.State == plugin.Suspended ||
+					p.State == plugin.Draining) {
 					t.Errorf("%s is %s with the reason %q", p.Name(), p.State, p.Reason)
 				}
 				if s.Get(p.Name()) != p || s.Active(p.Name()) != (p.State == plugin.Active) {
@@ -156,7 +163,8 @@ func TestReasonsAndReplicas(t *testing.T) {
 	if got, want := s.Get("s").Reason, "suspended by core: it fails"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if p := s.Get("s"); p.Suspended == nil || p.Suspended.By != registry.ByCore || !p.Suspended.At.Equal(born) || !p.Registered.Equal(born) {
+	if p := s.Get("s"); p.Suspended == nil || p.Suspended.By != registry.ByCore || !p.Suspended.At.Equal(born) ||
+		!p.Registered.Equal(born) {
 		t.Errorf("%+v", p)
 	}
 	var got []subject.Instance
@@ -223,13 +231,17 @@ func TestOwnershipEndsWithTheReleaseAndTheLastLease(t *testing.T) {
 		build func(*world)
 		want  bool
 	}{
-		"nobody":                           {func(*world) {}, false},
-		"its manifest is there":            {func(w *world) { w.manifest(a) }, true},
-		"it has a lease":                   {func(w *world) { w.plugin(a) }, true},
-		"it is released":                   {func(w *world) { w.manifest(a, released) }, false},
-		"a lease came before the release":  {func(w *world) { w.plugin(a).manifest(a, released) }, true},
-		"and has gone":                     {func(w *world) { w.plugin(a).manifest(a, released).write("lease.a.i1", nil) }, false},
-		"a lease of another manifest only": {func(w *world) { w.manifest(a, released).lease(m("a", priority(1)), "i") }, false},
+		"nobody":                          {func(*world) {}, false},
+		"its manifest is there":           {func(w *world) { w.manifest(a) }, true},
+		"it has a lease":                  {func(w *world) { w.plugin(a) }, true},
+		"it is released":                  {func(w *world) { w.manifest(a, released) }, false},
+		"a lease came before the release": {func(w *world) { w.plugin(a).manifest(a, released) }, true},
+		"and has gone": {
+			func(w *world) { w.plugin(a).manifest(a, released).write("lease.a.i1", nil) }, false,
+		},
+		"a lease of another manifest only": {
+			func(w *world) { w.manifest(a, released).lease(m("a", priority(1)), "i") }, false,
+		},
 	} {
 		w := newWorld(t)
 		if x.build(w); w.c.Owns("a") != x.want {

@@ -192,7 +192,9 @@ func (c *Content) applyRecord(p subject.Plugin, e bus.Entry) error {
 	return nil
 }
 
-func (c *Content) applyLease(p subject.Plugin, i subject.Instance, e bus.Entry, now time.Time) (renewed bool, err error) {
+func (c *Content) applyLease(
+	p subject.Plugin, i subject.Instance, e bus.Entry, now time.Time,
+) (renewed bool, err error) {
 	old := c.Leases[p][i]
 	if e.Deleted {
 		delete(c.Leases[p], i)

@@ -93,7 +93,8 @@ func TestACycleIsNamedWithWhatMakesIt(t *testing.T) {
 			}
 		}
 	}
-	if _, err := registry.Order([]plugin.Manifest{m("a"), m("a")}); err == nil || !strings.Contains(err.Error(), `duplicate plugin "a"`) {
+	if _, err := registry.Order([]plugin.Manifest{m("a"), m("a")}); err == nil ||
+		!strings.Contains(err.Error(), `duplicate plugin "a"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -197,7 +198,9 @@ func TestEveryCycleIsFound(t *testing.T) {
 }
 
 func ExampleExplain() {
-	why, err := registry.Explain([]plugin.Manifest{m("audit", needs("policy")), m("policy", priority(10)), m("log", priority(5)), m("trace", after("log"))})
+	why, err := registry.Explain([]plugin.Manifest{
+		m("audit", needs("policy")), m("policy", priority(10)), m("log", priority(5)), m("trace", after("log")),
+	})
 	if err != nil {
 		panic(err)
 	}

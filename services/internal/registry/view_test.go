@@ -90,7 +90,8 @@ func watch(t testing.TB, b *bus.Bus) *registry.View {
 
 func eventually(t testing.TB, v *registry.View, want string) {
 	t.Helper()
-	natstest.Eventually(t, "the registry to be "+want+", not "+states(v.Snapshot()), func() bool { return states(v.Snapshot()) == want })
+	natstest.Eventually(t, "the registry to be "+want+", not "+states(v.Snapshot()),
+		func() bool { return states(v.Snapshot()) == want })
 }
 
 func TestAViewHasWhatWasThereAndFollows(t *testing.T) {
@@ -259,9 +260,11 @@ func TestPluginsOutliveALostBucket(t *testing.T) {
 	if err := b.EnsurePlugins(ctx, bus.StreamsConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, "the view follows the new bucket", func() bool { at, ok := v.Since(); return ok && at.After(began) })
+	natstest.Eventually(t, "the view follows the new bucket",
+		func() bool { at, ok := v.Since(); return ok && at.After(began) })
 	w.register(m("b"))
-	if err := v.AwaitChange(ctx, func(c *registry.Content) bool { return c.Records["b"] != nil && c.Records["a"] == nil }); err != nil {
+	if err := v.AwaitChange(ctx,
+		func(c *registry.Content) bool { return c.Records["b"] != nil && c.Records["a"] == nil }); err != nil {
 		t.Fatal(err)
 	}
 	w.register(m("a"))
@@ -312,7 +315,8 @@ func TestManyViewsSeeTheSame(t *testing.T) {
 	}
 	g.Wait()
 	for _, v := range views {
-		eventually(t, v, "p9:active p8:active p7:active p6:active p5:active p4:active p3:active p2:active p1:active p0:active")
+		eventually(t, v,
+			"p9:active p8:active p7:active p6:active p5:active p4:active p3:active p2:active p1:active p0:active")
 	}
 }
 

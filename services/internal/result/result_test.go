@@ -62,14 +62,23 @@ func TestLargeDataIsCutAndKeptWhole(t *testing.T) {
 		data any
 		keep []string // what must still be there
 	}{
-		"a string":                     {text, []string{`"line 0 `, `line 4999 `, "bytes left out"}},
-		"control characters":           {strings.Repeat("\x01", MaxData), []string{"bytes left out"}},
-		"a string in an object":        {map[string]any{"path": "p", "size": 7, "content": text}, []string{`"path":"p"`, `"size":7`, "line 0 ", "line 4999 ", "bytes left out"}},
-		"many strings":                 {map[string]any{"a": text, "b": []string{text, text}, "c": "short"}, []string{`"c":"short"`, "bytes left out"}},
-		"a list with no long string":   {rows, []string{`{\"row\":0}`, `{\"row\":2999}`, "bytes left out"}},
-		"a large number of digits":     {json.RawMessage(strings.Repeat("7", 2*MaxData)), []string{"bytes left out"}},
-		"too large to be taken apart":  {map[string]string{"x": strings.Repeat(text, 40)}, []string{"bytes left out", `{\"x\":\"line 0 `}},
-		"nested deeper than is decode": {json.RawMessage(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), []string{"bytes left out"}},
+		"a string":           {text, []string{`"line 0 `, `line 4999 `, "bytes left out"}},
+		"control characters": {strings.Repeat("\x01", MaxData), []string{"bytes left out"}},
+		"a string in an object": {
+			map[string]any{"path": "p", "size": 7, "content": text},
+			[]string{`"path":"p"`, `"size":7`, "line 0 ", "line 4999 ", "bytes left out"},
+		},
+		"many strings": {
+			map[string]any{"a": text, "b": []string{text, text}, "c": "short"}, []string{`"c":"short"`, "bytes left out"},
+		},
+		"a list with no long string": {rows, []string{`{\"row\":0}`, `{\"row\":2999}`, "bytes left out"}},
+		"a large number of digits":   {json.RawMessage(strings.Repeat("7", 2*MaxData)), []string{"bytes left out"}},
+		"too large to be taken apart": {
+			map[string]string{"x": strings.Repeat(text, 40)}, []string{"bytes left out", `{\"x\":\"line 0 `},
+		},
+		"nested deeper than is decode": {
+			json.RawMessage(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), []string{"bytes left out"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &shelf{}
@@ -88,7 +97,8 @@ func TestLargeDataIsCutAndKeptWhole(t *testing.T) {
 				}
 			}
 			a := got.Metadata["artifact"]
-			if a != (Artifact{"a/s/c/n", len(r.Data)}) || s.kept["a/s/c/n"] != string(r.Data) || got.Metadata["truncated"] != true || got.Metadata["mine"] != true {
+			if a != (Artifact{"a/s/c/n", len(r.Data)}) || s.kept["a/s/c/n"] != string(r.Data) ||
+				got.Metadata["truncated"] != true || got.Metadata["mine"] != true {
 				t.Errorf("metadata %v", got.Metadata)
 			}
 		})
@@ -135,7 +145,8 @@ func TestAnArtifactIsKeptAlsoWhenTheCallHasNoTimeLeft(t *testing.T) {
 func TestLongErrorsAreCut(t *testing.T) {
 	details := slices.Repeat([]string{strings.Repeat("ä", MaxMessage)}, 300)
 	got := Limit(t.Context(), &shelf{}, aCall, tool.Failure(tool.CodeFailed, strings.Repeat("x", 1<<20), details...)).Error
-	if len(got.Message) > MaxMessage+3 || len(got.Details) != maxDetails+1 || got.Details[maxDetails] != "and 200 more" || len(got.Details[0]) > MaxMessage+3 {
+	if len(got.Message) > MaxMessage+3 || len(got.Details) != maxDetails+1 || got.Details[maxDetails] != "and 200 more" ||
+		len(got.Details[0]) > MaxMessage+3 {
 		t.Fatalf("message of %d bytes, %d details", len(got.Message), len(got.Details))
 	}
 	if len(details[0]) != 2*MaxMessage {

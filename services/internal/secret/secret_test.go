@@ -19,14 +19,16 @@ func TestSecretsComeFromWhereTheyAreSaidToBe(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		"env:SKANDHA_TEST_SECRET": "of the environment", "file:" + filepath.Join(dir, "full"): "of the file", "itself": "itself",
+		"env:SKANDHA_TEST_SECRET": "of the environment", "file:" + filepath.Join(dir, "full"): "of the file",
+		"itself": "itself",
 	} {
 		if got, err := secret.Read(s); err != nil || got != want {
 			t.Errorf("%s is %q, %v; want %q", s, got, err, want)
 		}
 	}
 	for s, want := range map[string]string{
-		"": "empty", "env:SKANDHA_TEST_EMPTY": "not set", "file:" + filepath.Join(dir, "empty"): "empty", "file:" + filepath.Join(dir, "none"): "no such file",
+		"": "empty", "env:SKANDHA_TEST_EMPTY": "not set", "file:" + filepath.Join(dir, "empty"): "empty",
+		"file:" + filepath.Join(dir, "none"): "no such file",
 	} {
 		if got, err := secret.Read(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %q, %v; want %q", s, got, err, want)

@@ -46,7 +46,9 @@ func TestCursorOrder(t *testing.T) {
 	at := func(us int64, agent, session string) store.Cursor {
 		return store.Cursor{Key: store.Key{Agent: agent, Session: session}, Micros: us}
 	}
-	sorted := []store.Cursor{store.First, at(9, "a", "b"), at(9, "b", "a"), at(9, "b", "b"), at(8, "a", "a"), at(0, "a", "a")}
+	sorted := []store.Cursor{
+		store.First, at(9, "a", "b"), at(9, "b", "a"), at(9, "b", "b"), at(8, "a", "a"), at(0, "a", "a"),
+	}
 	if !slices.IsSortedFunc(sorted, store.Cursor.Compare) {
 		t.Error("cursors are not in the order of listing")
 	}

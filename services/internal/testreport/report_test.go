@@ -29,7 +29,8 @@ func module(t *testing.T, files map[string]string) (dir string) {
 func reportOn(t *testing.T, maySkip, retry bool, files map[string]string) (out string, ok bool) {
 	t.Helper()
 	test := command{
-		args: []string{"go", "test", "-vet=off", "-json"}, dir: module(t, files), env: append(os.Environ(), "GOWORK=off", "GOFLAGS="),
+		args: []string{"go", "test", "-vet=off", "-json"}, dir: module(t, files),
+		env: append(os.Environ(), "GOWORK=off", "GOFLAGS="),
 	}.run(t.Context())
 	var events bytes.Buffer
 	if err := test(&events, "./..."); err != nil {
@@ -69,21 +70,28 @@ func TestReport(t *testing.T) {
 		},
 		{
 			"a failure is shown whole, its neighbours are not",
-			map[string]string{"x_test.go": head + "func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) { t.Log(\"chatter\") }\n"},
+			map[string]string{
+				"x_test.go": head +
+					"func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) { t.Log(\"chatter\") }\n",
+			},
 			false, false,
 			[]string{"--- FAIL: TestA", "broke", "FAIL\texample.test", "1 passed, 1 failed, 0 skipped"},
 			[]string{"chatter"},
 		},
 		{
 			"a skip is listed with its reason",
-			map[string]string{"x_test.go": head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n"},
+			map[string]string{
+				"x_test.go": head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n",
+			},
 			true, true,
 			[]string{"SKIPPED example.test TestA", "no engine", "1 passed, 0 failed, 1 skipped"},
 			nil,
 		},
 		{
 			"a skip that may not be fails",
-			map[string]string{"x_test.go": head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n"},
+			map[string]string{
+				"x_test.go": head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n",
+			},
 			false, false,
 			[]string{"no engine", "that is a failure"},
 			nil,
@@ -97,7 +105,9 @@ func TestReport(t *testing.T) {
 		},
 		{
 			"a test that ends the process is a failure, and shown",
-			map[string]string{"x_test.go": "package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestA(t *testing.T) { os.Stdout.WriteString(\"last words\\n\"); os.Exit(3) }\n"},
+			map[string]string{
+				"x_test.go": "package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestA(t *testing.T) { os.Stdout.WriteString(\"last words\\n\"); os.Exit(3) }\n",
+			},
 			false, false,
 			[]string{"last words", "FAIL\texample.test", "0 passed, 1 failed, 0 skipped"},
 			nil,

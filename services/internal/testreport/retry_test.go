@@ -40,7 +40,10 @@ func TestRetry(t *testing.T) {
 			"a test that passes alone is flaky",
 			"func TestA(t *testing.T) { if once(`a`) { t.Error(\"broke\") } }\nfunc TestB(*testing.T) {}\n",
 			true,
-			[]string{"run again, alone (1 of 2): example.test TestA\n", "FLAKY example.test TestA: ", "attempt 1", "        ", "broke", "1 FLAKY", "\n2 passed, 0 failed, 0 skipped\n"},
+			[]string{
+				"run again, alone (1 of 2): example.test TestA\n", "FLAKY example.test TestA: ", "attempt 1", "        ", "broke",
+				"1 FLAKY", "\n2 passed, 0 failed, 0 skipped\n",
+			},
 			[]string{"(2 of 2)"},
 		},
 		{
@@ -89,7 +92,10 @@ func TestRetry(t *testing.T) {
 			"after a panic the rest is run too",
 			"func TestA(t *testing.T) { if once(`a`) { panic(\"oh\") } }\nfunc TestB(t *testing.T) { t.Error(\"found\") }\nfunc TestC(t *testing.T) { t.Skip(\"no engine\") }\n",
 			false,
-			[]string{"FLAKY example.test TestA: ", "run the rest of what ended early: example.test\n", "found", "no engine", "\n1 passed, 1 failed, 1 skipped\n"},
+			[]string{
+				"FLAKY example.test TestA: ", "run the rest of what ended early: example.test\n", "found", "no engine",
+				"\n1 passed, 1 failed, 1 skipped\n",
+			},
 			nil,
 		},
 		{
@@ -147,7 +153,8 @@ func TestRetry(t *testing.T) {
 
 // fail returns the events of a failed test.
 func fail(name string) string {
-	return fmt.Sprintf(`{"Action":"run","Package":"p","Test":%q}`+"\n"+`{"Action":"fail","Package":"p","Test":%[1]q}`+"\n", name)
+	return fmt.Sprintf(`{"Action":"run","Package":"p","Test":%q}`+"\n"+`{"Action":"fail","Package":"p","Test":%[1]q}`+"\n",
+		name)
 }
 
 const end = `{"Action":"output","Package":"p","Output":"FAIL\n"}` + "\n" + `{"Action":"fail","Package":"p"}` + "\n"

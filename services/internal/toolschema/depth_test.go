@@ -25,7 +25,8 @@ func TestArgumentsThatNestTooDeepAreNotValidated(t *testing.T) {
 	for levels, want := range map[int][]string{
 		toolschema.MaxDepth: nil,
 		toolschema.MaxDepth + 1: {
-			fmt.Sprintf("(root): the arguments are nested %d levels deep, at most %d are allowed", toolschema.MaxDepth+1, toolschema.MaxDepth),
+			fmt.Sprintf("(root): the arguments are nested %d levels deep, at most %d are allowed", toolschema.MaxDepth+1,
+				toolschema.MaxDepth),
 		},
 		9000: {
 			fmt.Sprintf("(root): the arguments are nested 9000 levels deep, at most %d are allowed", toolschema.MaxDepth),
@@ -41,7 +42,8 @@ func TestASchemaThatNestsTooDeepIsRefused(t *testing.T) {
 	const levels = 1000
 	args := strings.Repeat(`{"properties":{"a":`, levels) + `{"type":"string"}` + strings.Repeat("}}", levels)
 	_, err := toolschema.Compile(tool.Spec{Name: "t:x", Args: json.RawMessage(args)})
-	if want := fmt.Sprintf("nested 2001 levels deep, at most %d are allowed", 2*toolschema.MaxDepth); !errors.Is(err, toolschema.ErrSchema) || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("nested 2001 levels deep, at most %d are allowed",
+		2*toolschema.MaxDepth); !errors.Is(err, toolschema.ErrSchema) || !strings.Contains(err.Error(), want) {
 		t.Fatalf("got %v, want %q", err, want)
 	}
 }

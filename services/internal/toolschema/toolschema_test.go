@@ -74,7 +74,10 @@ func TestValidateReportsEveryError(t *testing.T) {
 		{"array", `[1]`, []string{"(root): got array, want object"}},
 		{"broken", `{"path":`, []string{"(root): the arguments are not JSON"}},
 		{"two values", `{"path":"a"} {}`, []string{"(root): the arguments are more than one JSON value"}},
-		{"a number of a billion digits", `{"path":"a","limit":1e999999999}`, []string{"(root): the number at /limit is out of range"}},
+		{
+			"a number of a billion digits", `{"path":"a","limit":1e999999999}`,
+			[]string{"(root): the number at /limit is out of range"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, errs := v.Validate(json.RawMessage(c.args))
@@ -94,7 +97,8 @@ func TestManyErrorsAreCounted(t *testing.T) {
 }
 
 func TestABareMapOfPropertiesIsWrapped(t *testing.T) {
-	v := compile(t, `{"code":{"type":"string","required":true},"type":{"type":"string"},"dependencies":{"type":"array","items":{"type":"string"}}}`)
+	v := compile(t,
+		`{"code":{"type":"string","required":true},"type":{"type":"string"},"dependencies":{"type":"array","items":{"type":"string"}}}`)
 	var schema map[string]any
 	if err := json.Unmarshal(v.Schema(), &schema); err != nil {
 		t.Fatal(err)
@@ -106,7 +110,9 @@ func TestABareMapOfPropertiesIsWrapped(t *testing.T) {
 		t.Fatal(errs)
 	}
 	_, errs := v.Validate(json.RawMessage(`{"dependencies":[1],"y":1}`))
-	want := []string{"/code: is required", "/dependencies/0: got number, want string", "/y: is not an argument of this tool"}
+	want := []string{
+		"/code: is required", "/dependencies/0: got number, want string", "/y: is not an argument of this tool",
+	}
 	if !slices.Equal(errs, want) {
 		t.Fatalf("got %q", errs)
 	}
@@ -115,7 +121,8 @@ func TestABareMapOfPropertiesIsWrapped(t *testing.T) {
 func TestOneArgumentNamedLikeAKeyword(t *testing.T) {
 	for _, name := range []string{"type", "title", "required", "properties", "items", "default"} {
 		v := compile(t, fmt.Sprintf(`{%q:{"type":"string"}}`, name))
-		if _, errs := v.Validate(json.RawMessage(fmt.Sprintf(`{%q:1}`, name))); len(errs) != 1 || !strings.HasPrefix(errs[0], "/"+name+": got number") {
+		if _, errs := v.Validate(json.RawMessage(fmt.Sprintf(`{%q:1}`, name))); len(errs) != 1 ||
+			!strings.HasPrefix(errs[0], "/"+name+": got number") {
 			t.Errorf("%s: got %q", name, errs)
 		}
 	}
@@ -128,7 +135,10 @@ func TestCompileRefuses(t *testing.T) {
 	}
 	bomb += `},"type":"object","properties":{"x":{"$ref":"#/$defs/a40"}}}`
 	for _, c := range []struct{ name, args, want string }{
-		{"remote ref", `{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}`, "lies outside the schema"},
+		{
+			"remote ref", `{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}`,
+			"lies outside the schema",
+		},
 		{"file ref", `{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "lies outside the schema"},
 		{"relative ref", `{"type":"object","properties":{"a":{"$ref":"other.json"}}}`, "outside the schema"},
 		{"remote meta-schema", `{"$schema":"https://example.com/meta","type":"object"}`, "lies outside the schema"},
@@ -143,7 +153,8 @@ func TestCompileRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := toolschema.Compile(tool.Spec{Name: "t:x", Args: json.RawMessage(c.args)})
-			if !errors.Is(err, toolschema.ErrSchema) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "t:x") {
+			if !errors.Is(err, toolschema.ErrSchema) || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "t:x") {
 				t.Fatalf("got %v, want an error with %q", err, c.want)
 			}
 		})
@@ -179,7 +190,8 @@ func TestDefaultsAreNotSharedBetweenCalls(t *testing.T) {
 }
 
 func TestARecursiveSchemaValidatesAndARefLoopEnds(t *testing.T) {
-	v := compile(t, `{"type":"object","properties":{"child":{"$ref":"#"},"n":{"type":"integer","default":1}},"additionalProperties":false}`)
+	v := compile(t,
+		`{"type":"object","properties":{"child":{"$ref":"#"},"n":{"type":"integer","default":1}},"additionalProperties":false}`)
 	got, errs := v.Validate(json.RawMessage(`{"child":{"child":{}}}`))
 	if errs != nil || string(got) != `{"child":{"child":{"n":1},"n":1},"n":1}` {
 		t.Fatalf("got %s %v", got, errs)

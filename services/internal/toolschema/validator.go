@@ -166,7 +166,8 @@ func checkNumbers(value any) error {
 		return nil
 	}
 	slices.Reverse(path)
-	return fmt.Errorf("the number at %s is out of range: at most 400 digits and 3 digits of exponent", pointerOr(pointer(path)))
+	return fmt.Errorf("the number at %s is out of range: at most 400 digits and 3 digits of exponent",
+		pointerOr(pointer(path)))
 }
 
 // outOfRange finds a number that is out of range; its path begins at the inside.

@@ -77,7 +77,9 @@ func (c Config) Validate() error {
 }
 
 func (c Config) build() (map[string]entry, error) {
-	defaults := c.or(Common{Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate})
+	defaults := c.or(Common{
+		Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate,
+	})
 	out := make(map[string]entry, len(c.Entries))
 	errs := []error{defaults.check()}
 	if len(c.Entries) == 0 { // otherwise each entry checks it

@@ -74,8 +74,9 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 		deps.Stats = &Stats{}
 	}
 	l := &Listener{
-		name: name, entries: entries, bus: deps.Bus, log: deps.Logger.With("listener", string(name)), now: deps.Now, stats: deps.Stats,
-		end: func() {}, quit: func() {},
+		name: name, entries: entries, bus: deps.Bus, log: deps.Logger.With("listener", string(name)), now: deps.Now,
+		stats: deps.Stats,
+		end:   func() {}, quit: func() {},
 	}
 	l.isReady(errors.New("the schedules are not stored yet"))
 	return l, nil

@@ -78,7 +78,9 @@ func start(t *testing.T, b *bus.Bus, cfg cron.Config, c *clock) *replica {
 	return startWith(t, b, cfg, c, gate, gate)
 }
 
-func startWith(t *testing.T, b *bus.Bus, cfg cron.Config, c *clock, e contract.Emitter, gate *listenertest.Gate) *replica {
+func startWith(
+	t *testing.T, b *bus.Bus, cfg cron.Config, c *clock, e contract.Emitter, gate *listenertest.Gate,
+) *replica {
 	t.Helper()
 	if cfg.Session == "" {
 		cfg.Session = "s"
@@ -223,7 +225,8 @@ func TestMissedOccurrencesAreCaughtUpAsConfigured(t *testing.T) {
 			first.stop(t)
 			c.set(t, "2024-05-05T12:00:00Z") // four were missed
 			second := start(t, b, cfg, c)
-			natstest.Eventually(t, "what was missed is decided", func() bool { return second.stats.Occurred.Load()+second.stats.Missed.Load() == 4 })
+			natstest.Eventually(t, "what was missed is decided",
+				func() bool { return second.stats.Occurred.Load()+second.stats.Missed.Load() == 4 })
 			c.set(t, "2024-05-06T08:00:00Z")
 			await(t, b, append(append([]string{"2024-05-01T08:00:00Z"}, want...), "2024-05-06T08:00:00Z")...)
 		})
@@ -272,7 +275,8 @@ func TestAChangedEntryBeginsAnewAndARemovedOneIsPurged(t *testing.T) {
 	// What its old schedule would have fired meanwhile is not caught up.
 	c.set(t, "2024-05-02T10:00:00Z")
 	start(t, b, cron.Config{Common: cron.Common{CatchUp: cron.CatchUpAll}, Entries: entry("0 11 * * *")}, c)
-	natstest.Eventually(t, "nothing is left of the removed entry", func() bool { schedules, keys := left(); return schedules == 0 && keys == 0 })
+	natstest.Eventually(t, "nothing is left of the removed entry",
+		func() bool { schedules, keys := left(); return schedules == 0 && keys == 0 })
 	c.set(t, "2024-05-02T11:00:00Z")
 	await(t, b, "2024-05-02T11:00:00Z")
 }
@@ -362,7 +366,8 @@ func TestForgedOccurrencesAreNoInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.JetStream().Publish(natstest.Context(t), "occurred.clock.job", []byte(`{"schedule": "0 8 * * *", "zone": "UTC", "at": "2024-05-01T07:00:00Z"}`)); err != nil {
+	if _, err := b.JetStream().Publish(natstest.Context(t), "occurred.clock.job",
+		[]byte(`{"schedule": "0 8 * * *", "zone": "UTC", "at": "2024-05-01T07:00:00Z"}`)); err != nil {
 		t.Fatal(err)
 	}
 	c.set(t, "2024-05-01T08:00:00Z")

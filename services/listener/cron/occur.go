@@ -47,7 +47,8 @@ func (l *Listener) next(wait, work context.Context, s *store) error {
 
 // nothing reports whether the error only means that nothing was due.
 func nothing(err error) bool {
-	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages)
+	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, jetstream.ErrNoMessages)
 }
 
 // handle emits what is due of an entry, stores its next schedule, and acknowledges.
@@ -101,14 +102,17 @@ func (l *Listener) strange(ctx context.Context, s *store, name string, m jetstre
 }
 
 // emit emits what is due, records each occurrence, and returns the entry's new position.
-func (l *Listener) emit(ctx context.Context, s *store, e *entry, p position, now time.Time, alive func() error) (position, error) {
+func (l *Listener) emit(
+	ctx context.Context, s *store, e *entry, p position, now time.Time, alive func() error,
+) (position, error) {
 	due, newest := e.due(p.Last, now)
 	if newest.IsZero() {
 		return p, nil // another replica did it
 	}
 	if all := len(e.schedule.Between(p.Last, now, MaxCatchUp)); all > len(due) {
 		l.stats.Missed.Add(int64(all - len(due)))
-		l.log.Warn("missed occurrences were skipped", "entry", e.name, "at_least", all-len(due), "until", now, "catch_up", e.CatchUp)
+		l.log.Warn("missed occurrences were skipped", "entry", e.name, "at_least", all-len(due), "until", now,
+			"catch_up", e.CatchUp)
 	}
 	for _, at := range due {
 		if err := alive(); err != nil {

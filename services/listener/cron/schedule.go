@@ -35,7 +35,8 @@ func ParseSchedule(expr, zone string) (*Schedule, error) {
 	}
 	parsed, err := parser.Parse(expr)
 	if err != nil {
-		return nil, fmt.Errorf("schedule: %q: %w; want for example \"30 8 * * mon-fri\" (minute hour day month weekday)", expr, err)
+		return nil, fmt.Errorf("schedule: %q: %w; want for example \"30 8 * * mon-fri\" (minute hour day month weekday)",
+			expr, err)
 	}
 	s := &Schedule{zone: loc}
 	switch p := parsed.(type) {

@@ -23,7 +23,8 @@ func TestOccurrencesAcrossSummerTime(t *testing.T) {
 		want                  string // separated by spaces, UTC
 	}{
 		"an hour that is skipped: when the clock is put forward": {
-			"30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", "2026-03-28T01:30:00Z 2026-03-29T01:00:00Z 2026-03-30T00:30:00Z",
+			"30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z",
+			"2026-03-28T01:30:00Z 2026-03-29T01:00:00Z 2026-03-30T00:30:00Z",
 		},
 		"several times in the hour that is skipped: once": {
 			"15,30,45 2 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z 2026-03-30T00:15:00Z",
@@ -41,10 +42,12 @@ func TestOccurrencesAcrossSummerTime(t *testing.T) {
 			"30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", "2026-10-26T01:30:00Z",
 		},
 		"every hour goes by the time that passes, forward": {
-			"30 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-29T00:30:00Z 2026-03-29T01:30:00Z 2026-03-29T02:30:00Z",
+			"30 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z",
+			"2026-03-29T00:30:00Z 2026-03-29T01:30:00Z 2026-03-29T02:30:00Z",
 		},
 		"and back: both 02:30": {
-			"30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z 2026-10-25T01:30:00Z 2026-10-25T02:30:00Z",
+			"30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z",
+			"2026-10-25T00:30:00Z 2026-10-25T01:30:00Z 2026-10-25T02:30:00Z",
 		},
 		"@hourly too": {
 			"@hourly", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z 2026-10-25T02:00:00Z",
@@ -59,13 +62,15 @@ func TestOccurrencesAcrossSummerTime(t *testing.T) {
 			"0 0 * * *", "Asia/Beirut", "2026-03-28T00:00:00Z", "2026-03-28T22:00:00Z 2026-03-29T21:00:00Z",
 		},
 		"a day is skipped in Samoa: when the clock is put forward": {
-			"0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2011-12-29T22:00:00Z 2011-12-30T10:00:00Z 2011-12-30T22:00:00Z",
+			"0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z",
+			"2011-12-29T22:00:00Z 2011-12-30T10:00:00Z 2011-12-30T22:00:00Z",
 		},
 		"UTC knows no summer": {
 			"30 2 * * *", "", "2026-03-28T12:00:00Z", "2026-03-29T02:30:00Z 2026-03-30T02:30:00Z",
 		},
 		"seconds": {
-			"*/30 30 2 * * *", "Europe/Berlin", "2026-06-01T00:00:00Z", "2026-06-01T00:30:00Z 2026-06-01T00:30:30Z 2026-06-02T00:30:00Z",
+			"*/30 30 2 * * *", "Europe/Berlin", "2026-06-01T00:00:00Z",
+			"2026-06-01T00:30:00Z 2026-06-01T00:30:30Z 2026-06-02T00:30:00Z",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +91,12 @@ func TestOccurrencesAcrossSummerTime(t *testing.T) {
 // Whatever the schedule and the zone: occurrences go forward, and asking from any
 // moment between two gives the later one.
 func TestOccurrencesDoNotDependOnWhenOneAsks(t *testing.T) {
-	for _, expr := range []string{"30 2 * * *", "*/20 1-3 * * *", "17 * * * *", "0 0 * * 0", "@every 47m", "59 23 28-31 * *"} {
-		for _, zone := range []string{"Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca", "UTC"} {
+	for _, expr := range []string{
+		"30 2 * * *", "*/20 1-3 * * *", "17 * * * *", "0 0 * * 0", "@every 47m", "59 23 28-31 * *",
+	} {
+		for _, zone := range []string{
+			"Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca", "UTC",
+		} {
 			s, err := ParseSchedule(expr, zone)
 			if err != nil {
 				t.Fatal(err)
@@ -128,7 +137,8 @@ func TestTheLatestOfAPeriod(t *testing.T) {
 		}
 		got := s.Between(at(t, c.after), until, c.n)
 		if len(got) != c.want || c.want > 0 && !got[0].Equal(at(t, c.first)) {
-			t.Errorf("%s after %s: %d occurrences from %v, want %d from %s", c.schedule, c.after, len(got), got[:min(1, len(got))], c.want, c.first)
+			t.Errorf("%s after %s: %d occurrences from %v, want %d from %s", c.schedule, c.after, len(got),
+				got[:min(1, len(got))], c.want, c.first)
 		}
 	}
 }
@@ -150,7 +160,10 @@ func TestWhatIsDueAfterADowntime(t *testing.T) {
 		{CatchUpAll, "50", "2026-05-01T08:50:00Z", "07:50 08:50 09:50 10:50 11:50"},
 		{CatchUpLast, "50", "2026-06-01T11:50:00Z", ""},
 	} {
-		cfg := Config{Common: Common{Session: "s", CatchUp: c.catchUp, CatchUpMax: 5}, Entries: map[string]Entry{"e": {Schedule: c.minute + " * * * *", Text: "x"}}}
+		cfg := Config{
+			Common:  Common{Session: "s", CatchUp: c.catchUp, CatchUpMax: 5},
+			Entries: map[string]Entry{"e": {Schedule: c.minute + " * * * *", Text: "x"}},
+		}
 		entries, err := cfg.build()
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +186,8 @@ func TestWhatIsDueAfterADowntime(t *testing.T) {
 func TestSchedulesThatAreRefused(t *testing.T) {
 	for expr, want := range map[string]string{
 		"": "schedule", "* * *": "schedule", "61 * * * *": "schedule", "@sometimes": "schedule", "0 0 30 2 *": "never occurs",
-		"TZ=UTC 0 0 * * *": "zone", "CRON_TZ=UTC 0 0 * * *": "zone", "@every 1500ms": "whole seconds", "@every 0s": "at least one", "@every -1h": "at least one",
+		"TZ=UTC 0 0 * * *": "zone", "CRON_TZ=UTC 0 0 * * *": "zone", "@every 1500ms": "whole seconds",
+		"@every 0s": "at least one", "@every -1h": "at least one",
 	} {
 		if _, err := ParseSchedule(expr, "UTC"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", expr, err, want)

@@ -104,7 +104,8 @@ func (s *store) openBucket(ctx context.Context, replicas int) (err error) {
 	s.bucket, err = s.js.KeyValue(ctx, Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		s.bucket, err = s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Bucket, Description: "last occurrence of each entry of cron listeners", Storage: jetstream.FileStorage, Replicas: replicas,
+			Bucket: Bucket, Description: "last occurrence of each entry of cron listeners", Storage: jetstream.FileStorage,
+			Replicas: replicas,
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			s.bucket, err = s.js.KeyValue(ctx, Bucket)
@@ -129,7 +130,8 @@ func (s *store) load(ctx context.Context, entry string) (position, bool, error) 
 	}
 	var p position
 	if err := json.Unmarshal(kv.Value(), &p); err != nil {
-		return position{}, false, fmt.Errorf("reading the position of entry %s: %w; delete key %s of bucket %s", entry, err, s.key(entry), Bucket)
+		return position{}, false, fmt.Errorf("reading the position of entry %s: %w; delete key %s of bucket %s", entry, err,
+			s.key(entry), Bucket)
 	}
 	p.revision = kv.Revision()
 	return p, true, nil

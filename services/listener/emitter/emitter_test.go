@@ -30,7 +30,8 @@ func TestAnInputIsStoredWhenItsReceiptIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := listenertest.Log(t, b, ref)
-	if len(in) != 1 || in[0].Sequence != r.Sequence || in[0].ID != "one" || r.ID != "one" || in[0].Writer != "ear" || in[0].Source != "test" {
+	if len(in) != 1 || in[0].Sequence != r.Sequence || in[0].ID != "one" || r.ID != "one" || in[0].Writer != "ear" ||
+		in[0].Source != "test" {
 		t.Errorf("the receipt is %+v, the log holds %+v", r, in)
 	}
 }
@@ -94,7 +95,8 @@ func TestInputsThatAreWrongNameTheField(t *testing.T) {
 	for want, change := range cases {
 		in := hello()
 		change(&in)
-		if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v; want %q", in, err, want)
 		}
 	}
@@ -112,7 +114,8 @@ func TestALogThatIsFullHasNoRoom(t *testing.T) {
 	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))
 	in := hello()
 	in.Text = strings.Repeat("x", 2000)
-	if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrNoRoom) || errors.Is(err, contract.ErrRefused) {
+	if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrNoRoom) ||
+		errors.Is(err, contract.ErrRefused) {
 		t.Errorf("EmitInput: %v; want ErrNoRoom", err)
 	}
 }

@@ -250,7 +250,8 @@ func testStopped(t *testing.T, r *rig) {
 	if r.Tells && err == nil {
 		t.Error("the input was confirmed to the sender")
 	}
-	if seen := r.gate.Seen(); len(seen) != before || slices.ContainsFunc(seen, func(in contract.Input) bool { return in.ID == "late" }) {
+	if seen := r.gate.Seen(); len(seen) != before ||
+		slices.ContainsFunc(seen, func(in contract.Input) bool { return in.ID == "late" }) {
 		t.Errorf("%d inputs were emitted after it was stopped", len(seen)-before)
 	}
 }

@@ -37,7 +37,8 @@ func TestConformance(t *testing.T) {
 					t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
 					in, out = r, w
 				}
-				l, err := stdio.New("lines", stdio.Config{Session: "conformance", JSON: true}, stdio.Deps{In: in, Logger: natstest.Logger(t)})
+				l, err := stdio.New("lines", stdio.Config{Session: "conformance", JSON: true},
+					stdio.Deps{In: in, Logger: natstest.Logger(t)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -139,7 +140,8 @@ func TestALineIsAnInputInOrder(t *testing.T) {
 	if err := r.end(t); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	if got, want := fmt.Sprint(texts(listenertest.Log(t, r.bus, session))), "[one {\"text\": 2} three, which has no end]"; got != want {
+	if got, want := fmt.Sprint(texts(listenertest.Log(t, r.bus,
+		session))), "[one {\"text\": 2} three, which has no end]"; got != want {
 		t.Errorf("the log holds %s, want %s", got, want)
 	}
 	if acks[0].Line != 1 || acks[1].Line != 3 || acks[2].Line != 4 || acks[0].Sequence == 0 || acks[0].ID == acks[1].ID {
@@ -148,7 +150,8 @@ func TestALineIsAnInputInOrder(t *testing.T) {
 }
 
 func TestJSONLinesChooseSessionAndID(t *testing.T) {
-	r := listen(t, stdio.Config{JSON: true}, strings.NewReader(`{"text": "a", "id": "x", "session": "other", "mode": "interrupt", "more": 1}`+"\n"))
+	r := listen(t, stdio.Config{JSON: true},
+		strings.NewReader(`{"text": "a", "id": "x", "session": "other", "mode": "interrupt", "more": 1}`+"\n"))
 	if acks := r.said(t, 1); acks[0].ID != "x" {
 		t.Errorf("ack %+v", acks[0])
 	}
@@ -184,7 +187,8 @@ func TestWrongLinesAreNamedAndLeftOut(t *testing.T) {
 		}
 	}
 	err := r.end(t)
-	if !errors.Is(err, contract.ErrInvalid) || !strings.Contains(err.Error(), "9 of 11 lines") || !strings.Contains(err.Error(), "line 2") {
+	if !errors.Is(err, contract.ErrInvalid) || !strings.Contains(err.Error(), "9 of 11 lines") ||
+		!strings.Contains(err.Error(), "line 2") {
 		t.Errorf("it ended with %v; want how many lines were refused, and the first", err)
 	}
 	if got := fmt.Sprint(texts(listenertest.Log(t, r.bus, session))); got != "[good good, too]" {
@@ -205,7 +209,8 @@ func TestStoppingEmitsTheWholeLinesThatWereRead(t *testing.T) {
 	go func() { stopped <- r.OnStop(ctx) }()
 	r.gate.Release()
 	r.said(t, 3)
-	if err := <-stopped; !errors.Is(err, contract.ErrNotTaken) || !strings.Contains(err.Error(), "2 bytes of the incomplete line 4") {
+	if err := <-stopped; !errors.Is(err, contract.ErrNotTaken) ||
+		!strings.Contains(err.Error(), "2 bytes of the incomplete line 4") {
 		t.Errorf("OnStop: %v; want the half line named", err)
 	}
 	if got := fmt.Sprint(texts(listenertest.Log(t, r.bus, session))); got != "[one two three]" {

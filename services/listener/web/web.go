@@ -23,8 +23,9 @@ const DefaultListen = "127.0.0.1:8090"
 
 // Config of the server.
 type Config struct {
-	Listen  string   `yaml:"listen"`   // host:port; default 127.0.0.1:8090
-	Hosts   []string `yaml:"hosts"`    // further names by which it is reached, without port, beside localhost, 127.0.0.1 and ::1
+	Listen string `yaml:"listen"` // host:port; default 127.0.0.1:8090
+	// further names by which it is reached, without port, beside localhost, 127.0.0.1 and ::1
+	Hosts   []string `yaml:"hosts"`
 	TLSCert string   `yaml:"tls_cert"` // PEM file; with tls_key it serves HTTPS
 	TLSKey  string   `yaml:"tls_key"`  // PEM file
 }
@@ -105,8 +106,9 @@ func Start(ctx context.Context, c Config, h http.Handler, log *slog.Logger) (*Se
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	s := &Server{addr: l.Addr(), failed: make(chan error, 1), srv: &http.Server{
-		Handler: httpbody.Drain(c.Guard(h)), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: httpbody.Drain(c.Guard(h)), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second,
+		WriteTimeout: time.Minute,
+		IdleTimeout:  time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	if !c.Loopback() && c.TLSCert == "" {
 		log.Warn("HTTP without TLS is reachable from other machines; put a TLS proxy in front of it, or set tls_cert and tls_key", "addr", l.Addr().String())

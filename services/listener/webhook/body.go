@@ -63,13 +63,15 @@ func (l *Listener) text(v any) (string, *fault) {
 	if l.template == nil {
 		s, ok := stringAt(v, l.cfg.TextField)
 		if !ok {
-			return "", wrong(http.StatusUnprocessableEntity, l.cfg.TextField, "want a non-empty string; this listener reads the text from this field (text_field)")
+			return "", wrong(http.StatusUnprocessableEntity, l.cfg.TextField,
+				"want a non-empty string; this listener reads the text from this field (text_field)")
 		}
 		return s, nil
 	}
 	var out bounded
 	if err := l.template.Execute(&out, v); err != nil {
-		return "", wrong(http.StatusUnprocessableEntity, "body", "the body does not fit the listener's text_template: %v", err)
+		return "", wrong(http.StatusUnprocessableEntity, "body", "the body does not fit the listener's text_template: %v",
+			err)
 	}
 	return out.String(), nil
 }
@@ -85,11 +87,13 @@ func (l *Listener) session(v any) (subject.Session, *fault) {
 	}
 	s, isString := name.(string)
 	if !ok || !isString || s == "" {
-		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField, "want a non-empty string; this listener reads the session from this field (session_field)")
+		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField,
+			"want a non-empty string; this listener reads the session from this field (session_field)")
 	}
 	session, err := subject.Parse[subject.Session](l.cfg.SessionPrefix + subject.Encode(s))
 	if err != nil {
-		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField, "the session's name is too long: at most %d characters with its prefix, where each that is not a letter, digit or _ counts up to three", subject.MaxIDLen)
+		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField,
+			"the session's name is too long: at most %d characters with its prefix, where each that is not a letter, digit or _ counts up to three", subject.MaxIDLen)
 	}
 	return session, nil
 }

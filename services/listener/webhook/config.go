@@ -31,17 +31,18 @@ const (
 
 // Config of a listener.
 type Config struct {
-	Agent         string          `yaml:"agent"`          // default main
-	Session       string          `yaml:"session"`        // the session that receives it; or
-	SessionField  string          `yaml:"session_field"`  // JSON pointer to its name in the body, e.g. /repository/name,
-	SessionPrefix string          `yaml:"session_prefix"` // which gets this prefix
-	TextField     string          `yaml:"text_field"`     // JSON pointer to the text; default /text, or
-	TextTemplate  string          `yaml:"text_template"`  // Go template over the body, e.g. "{{.action}}: {{.issue.title}}"
-	Secrets       []string        `yaml:"secrets"`        // env:NAME, file:PATH or whsec_…; any may match
-	Insecure      bool            `yaml:"insecure"`       // accept requests without a signature; only on loopback
-	MaxBody       int64           `yaml:"max_body"`       // bytes; default 2 MiB, at most 4 MiB
-	Timeout       time.Duration   `yaml:"timeout"`        // of an acknowledgement by the bus; default 10s
-	Mode          event.InputMode `yaml:"mode"`           // queue or interrupt; default queue
+	Agent         string `yaml:"agent"`          // default main
+	Session       string `yaml:"session"`        // the session that receives it; or
+	SessionField  string `yaml:"session_field"`  // JSON pointer to its name in the body, e.g. /repository/name,
+	SessionPrefix string `yaml:"session_prefix"` // which gets this prefix
+	TextField     string `yaml:"text_field"`     // JSON pointer to the text; default /text, or
+	// Go template over the body, e.g. "{{.action}}: {{.issue.title}}"
+	TextTemplate string          `yaml:"text_template"`
+	Secrets      []string        `yaml:"secrets"`  // env:NAME, file:PATH or whsec_…; any may match
+	Insecure     bool            `yaml:"insecure"` // accept requests without a signature; only on loopback
+	MaxBody      int64           `yaml:"max_body"` // bytes; default 2 MiB, at most 4 MiB
+	Timeout      time.Duration   `yaml:"timeout"`  // of an acknowledgement by the bus; default 10s
+	Mode         event.InputMode `yaml:"mode"`     // queue or interrupt; default queue
 }
 
 func (c Config) withDefaults() Config {
@@ -63,7 +64,8 @@ func (c Config) Validate() error {
 	case c.Insecure && len(c.Secrets) > 0:
 		errs = append(errs, errors.New("insecure and secrets are both set; remove one of them"))
 	case !c.Insecure && len(c.Secrets) == 0:
-		errs = append(errs, errors.New("secrets is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
+		errs = append(errs,
+			errors.New("secrets is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
 	}
 	if c.MaxBody < 1 || c.MaxBody > LargestBody {
 		errs = append(errs, fmt.Errorf("max_body is %d, want 1 to %d bytes", c.MaxBody, LargestBody))
@@ -115,7 +117,9 @@ func (c Config) template() (*template.Template, error) {
 	if c.TextTemplate == "" {
 		return nil, nil //nolint:nilnil // there is none, which is not an error
 	}
-	t, err := template.New("text_template").Option("missingkey=error").Funcs(template.FuncMap{"json": compact}).Parse(c.TextTemplate)
+	t, err := template.New("text_template").Option("missingkey=error").Funcs(template.FuncMap{
+		"json": compact,
+	}).Parse(c.TextTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("text_template: %w", err)
 	}
@@ -141,7 +145,8 @@ func (c Config) keys() ([][]byte, error) {
 		text, ok := strings.CutPrefix(s, secretPrefix)
 		key, err := base64.StdEncoding.DecodeString(text)
 		if !ok || err != nil || len(key) < minSecret {
-			errs = append(errs, fmt.Errorf("secrets[%d]: want %s and the base64 of %d bytes or more", i, secretPrefix, minSecret))
+			errs = append(errs,
+				fmt.Errorf("secrets[%d]: want %s and the base64 of %d bytes or more", i, secretPrefix, minSecret))
 		}
 		out = append(out, key)
 	}

@@ -78,7 +78,8 @@ func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 		}
 	}
 	if !fits {
-		return wrong(http.StatusUnauthorized, HeaderSignature, "no signature matches the id, timestamp and body as received; check the secret, and sign exactly the bytes that are sent")
+		return wrong(http.StatusUnauthorized, HeaderSignature,
+			"no signature matches the id, timestamp and body as received; check the secret, and sign exactly the bytes that are sent")
 	}
 	return nil
 }
@@ -101,14 +102,16 @@ func inputID(h http.Header) (string, *fault) {
 func checkTimestamp(h http.Header, now time.Time) (string, *fault) {
 	all := h.Values(HeaderTimestamp)
 	if len(all) != 1 {
-		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "the header is present %d times; send it once, with the Unix time in seconds", len(all))
+		return "", wrong(http.StatusBadRequest, HeaderTimestamp,
+			"the header is present %d times; send it once, with the Unix time in seconds", len(all))
 	}
 	n, err := strconv.ParseInt(all[0], 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != all[0] {
 		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "want the Unix time in seconds, decimal")
 	}
 	if limit := int64(Tolerance / time.Second); n < now.Unix()-limit || n > now.Unix()+limit {
-		return "", wrong(http.StatusUnauthorized, HeaderTimestamp, "more than %s off the server's clock; sign the request again, and check your clock", Tolerance)
+		return "", wrong(http.StatusUnauthorized, HeaderTimestamp,
+			"more than %s off the server's clock; sign the request again, and check your clock", Tolerance)
 	}
 	return all[0], nil
 }

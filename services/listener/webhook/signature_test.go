@@ -57,33 +57,61 @@ func TestVerification(t *testing.T) {
 		status int
 		field  string
 	}{
-		"signed by the new secret":              {header: signed(current, now)},
-		"signed by the old secret":              {header: signed(old, now)},
-		"signed by another secret":              {header: signed(strange, now), status: 401, field: HeaderSignature},
-		"several signatures, one fits":          {header: with(HeaderSignature, other+" v1a,whatever "+good)},
-		"several signatures, none fits":         {header: with(HeaderSignature, other+" "+other), status: 401, field: HeaderSignature},
-		"signatures in two headers":             {header: func() http.Header { h := with(HeaderSignature, other); h.Add(HeaderSignature, good); return h }()},
-		"of another version alone":              {header: with(HeaderSignature, "v2,"+strings.TrimPrefix(good, "v1,")), status: 400, field: HeaderSignature},
-		"half a signature":                      {header: with(HeaderSignature, good[:20]), status: 400, field: HeaderSignature},
-		"another body":                          {header: signed(current, now), body: `{"text":"hello!"}`, status: 401, field: HeaderSignature},
-		"another id":                            {header: with(HeaderID, "msg_2"), status: 401, field: HeaderSignature},
-		"another timestamp":                     {header: with(HeaderTimestamp, strconv.FormatInt(now.Unix()+1, 10)), status: 401, field: HeaderSignature},
-		"a timestamp that shifts the cut":       {header: with(HeaderID, "msg_1."+strconv.FormatInt(now.Unix(), 10)), status: 401, field: HeaderSignature},
-		"five minutes old":                      {header: signed(current, now.Add(-Tolerance))},
-		"older":                                 {header: signed(current, now.Add(-Tolerance-time.Second)), status: 401, field: HeaderTimestamp},
-		"five minutes ahead":                    {header: signed(current, now.Add(Tolerance))},
-		"further ahead":                         {header: signed(current, now.Add(Tolerance+time.Second)), status: 401, field: HeaderTimestamp},
-		"a timestamp in milliseconds":           {header: with(HeaderTimestamp, "1700000000000"), status: 401, field: HeaderTimestamp},
-		"a timestamp that overflows":            {header: with(HeaderTimestamp, "-9223372036854775808"), status: 401, field: HeaderTimestamp},
-		"a timestamp with leading zeros":        {header: with(HeaderTimestamp, "01700000000"), status: 400, field: HeaderTimestamp},
-		"a timestamp that is none":              {header: with(HeaderTimestamp, "now"), status: 400, field: HeaderTimestamp},
-		"no id":                                 {header: without(HeaderID), status: 400, field: HeaderID},
-		"no timestamp":                          {header: without(HeaderTimestamp), status: 400, field: HeaderTimestamp},
-		"no signature":                          {header: without(HeaderSignature), status: 400, field: HeaderSignature},
-		"two ids":                               {header: twice(HeaderID), status: 400, field: HeaderID},
-		"two timestamps":                        {header: twice(HeaderTimestamp), status: 400, field: HeaderTimestamp},
-		"an id that is too long":                {header: with(HeaderID, strings.Repeat("i", 129)), status: 400, field: HeaderID},
-		"more signatures than anybody can need": {header: with(HeaderSignature, strings.Repeat(other+" ", 33)), status: 400, field: HeaderSignature},
+		"signed by the new secret":     {header: signed(current, now)},
+		"signed by the old secret":     {header: signed(old, now)},
+		"signed by another secret":     {header: signed(strange, now), status: 401, field: HeaderSignature},
+		"several signatures, one fits": {header: with(HeaderSignature, other+" v1a,whatever "+good)},
+		"several signatures, none fits": {
+			header: with(HeaderSignature, other+" "+other), status: 401, field: HeaderSignature,
+		},
+		"signatures in two headers": {
+			header: func() http.Header { h := with(HeaderSignature, other); h.Add(HeaderSignature, good); return h }(),
+		},
+		"of another version alone": {
+			header: with(HeaderSignature, "v2,"+strings.TrimPrefix(good, "v1,")), status: 400, field: HeaderSignature,
+		},
+		"half a signature": {
+			header: with(HeaderSignature, good[:20]), status: 400, field: HeaderSignature,
+		},
+		"another body": {
+			header: signed(current, now), body: `{"text":"hello!"}`, status: 401, field: HeaderSignature,
+		},
+		"another id": {header: with(HeaderID, "msg_2"), status: 401, field: HeaderSignature},
+		"another timestamp": {
+			header: with(HeaderTimestamp, strconv.FormatInt(now.Unix()+1, 10)), status: 401, field: HeaderSignature,
+		},
+		"a timestamp that shifts the cut": {
+			header: with(HeaderID, "msg_1."+strconv.FormatInt(now.Unix(), 10)), status: 401, field: HeaderSignature,
+		},
+		"five minutes old": {header: signed(current, now.Add(-Tolerance))},
+		"older": {
+			header: signed(current, now.Add(-Tolerance-time.Second)), status: 401, field: HeaderTimestamp,
+		},
+		"five minutes ahead": {header: signed(current, now.Add(Tolerance))},
+		"further ahead": {
+			header: signed(current, now.Add(Tolerance+time.Second)), status: 401, field: HeaderTimestamp,
+		},
+		"a timestamp in milliseconds": {
+			header: with(HeaderTimestamp, "1700000000000"), status: 401, field: HeaderTimestamp,
+		},
+		"a timestamp that overflows": {
+			header: with(HeaderTimestamp, "-9223372036854775808"), status: 401, field: HeaderTimestamp,
+		},
+		"a timestamp with leading zeros": {
+			header: with(HeaderTimestamp, "01700000000"), status: 400, field: HeaderTimestamp,
+		},
+		"a timestamp that is none": {header: with(HeaderTimestamp, "now"), status: 400, field: HeaderTimestamp},
+		"no id":                    {header: without(HeaderID), status: 400, field: HeaderID},
+		"no timestamp":             {header: without(HeaderTimestamp), status: 400, field: HeaderTimestamp},
+		"no signature":             {header: without(HeaderSignature), status: 400, field: HeaderSignature},
+		"two ids":                  {header: twice(HeaderID), status: 400, field: HeaderID},
+		"two timestamps":           {header: twice(HeaderTimestamp), status: 400, field: HeaderTimestamp},
+		"an id that is too long": {
+			header: with(HeaderID, strings.Repeat("i", 129)), status: 400, field: HeaderID,
+		},
+		"more signatures than anybody can need": {
+			header: with(HeaderSignature, strings.Repeat(other+" ", 33)), status: 400, field: HeaderSignature,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.body == "" {
@@ -105,7 +133,8 @@ func TestVerification(t *testing.T) {
 func FuzzSignatureHeader(f *testing.F) {
 	for _, s := range []string{
 		"", " ", "v1", "v1,", "v1,AAAA", ",", "v1,,", "v1a,x v1,y", "V1,AAAA", "\x00", "v1," + strings.Repeat("A", 43) + "=",
-		Sign([]byte("key"), "id", time.Unix(1, 0), nil), "v1," + strings.Repeat("A", 43) + "=\nv1,x", "v1," + strings.Repeat("0", 42) + "1=",
+		Sign([]byte("key"), "id", time.Unix(1, 0), nil), "v1," + strings.Repeat("A", 43) + "=\nv1,x",
+		"v1," + strings.Repeat("0", 42) + "1=",
 	} {
 		f.Add(s)
 	}
@@ -122,7 +151,8 @@ func FuzzSignatureHeader(f *testing.F) {
 		}
 		signed := false
 		for _, s := range found {
-			if len(s) != sha256.Size || !strings.Contains(value, "v1,"+base64.StdEncoding.EncodeToString(s)) && !strings.ContainsAny(value, "\r\n") {
+			if len(s) != sha256.Size ||
+				!strings.Contains(value, "v1,"+base64.StdEncoding.EncodeToString(s)) && !strings.ContainsAny(value, "\r\n") {
 				t.Fatalf("parsing %q returned %x, which it does not contain", value, s)
 			}
 			signed = signed || bytes.Equal(s, want)
@@ -154,7 +184,9 @@ func TestPointersFollowRFC6901(t *testing.T) {
 }
 
 func TestBodiesThatAreNoObject(t *testing.T) {
-	for _, body := range []string{"", "null", "[]", `"x"`, "1", `{"a":1} {"b":2}`, `{"a":1}x`, `{"a":`, "{\"a\":\"\xff\"}", "\ufeff{}"} {
+	for _, body := range []string{
+		"", "null", "[]", `"x"`, "1", `{"a":1} {"b":2}`, `{"a":1}x`, `{"a":`, "{\"a\":\"\xff\"}", "\ufeff{}",
+	} {
 		if v, f := decode([]byte(body)); f == nil || f.status != http.StatusBadRequest || f.field != "body" {
 			t.Errorf("%q is read as %v, fault %v", body, v, f)
 		}

@@ -169,13 +169,15 @@ func (l *Listener) read(w http.ResponseWriter, r *http.Request) (contract.Input,
 		w.Header().Set("Allow", http.MethodPost)
 		return contract.Input{}, wrong(http.StatusMethodNotAllowed, "method", "want POST")
 	}
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		t != "application/json" && !strings.HasSuffix(t, "+json") {
 		return contract.Input{}, wrong(http.StatusUnsupportedMediaType, "Content-Type", "want application/json")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, l.cfg.MaxBody))
 	if err != nil {
 		if tooLarge := (&http.MaxBytesError{}); errors.As(err, &tooLarge) {
-			return contract.Input{}, wrong(http.StatusRequestEntityTooLarge, "body", "larger than %d bytes (max_body)", l.cfg.MaxBody)
+			return contract.Input{}, wrong(http.StatusRequestEntityTooLarge, "body", "larger than %d bytes (max_body)",
+				l.cfg.MaxBody)
 		}
 		return contract.Input{}, wrong(http.StatusBadRequest, "body", "incomplete: %v", err)
 	}

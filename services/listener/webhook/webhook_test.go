@@ -86,7 +86,9 @@ func (s sender) must(t *testing.T, id, body string) reply {
 
 func TestConformance(t *testing.T) {
 	listenertest.Run(t, func(t *testing.T, _ *bus.Bus) listenertest.Subject {
-		l, err := webhook.New("calls", webhook.Config{Session: "conformance", Secrets: []string{secret(key)}, Timeout: patience}, webhook.Deps{Logger: natstest.Logger(t)})
+		l, err := webhook.New("calls",
+			webhook.Config{Session: "conformance", Secrets: []string{secret(key)}, Timeout: patience},
+			webhook.Deps{Logger: natstest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +153,8 @@ func TestACallIsAnInput(t *testing.T) {
 	if got.status != http.StatusAccepted || len(in) != 1 || got.Sequence != in[0].Sequence {
 		t.Fatalf("answered %+v, the log holds %+v", got, in)
 	}
-	if in[0].Text != "hello" || in[0].ID != "msg_1" || in[0].Writer != "calls" || in[0].Source != "webhook:calls" || in[0].Mode != event.ModeInterrupt {
+	if in[0].Text != "hello" || in[0].ID != "msg_1" || in[0].Writer != "calls" || in[0].Source != "webhook:calls" ||
+		in[0].Mode != event.ModeInterrupt {
 		t.Errorf("the log holds %+v", in[0])
 	}
 }
@@ -199,7 +202,10 @@ func TestWrongCallsNameTheFieldAndStoreNothing(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
 	plain := listen(t, webhook.Config{MaxBody: 1000}, b)
 	template := listen(t, webhook.Config{TextTemplate: "{{.a.b}}"}, b)
-	endless := listen(t, webhook.Config{TextTemplate: "{{range .a}}{{range $.a}}{{range $.a}}xxxxxxxxxxxxxxxx{{end}}{{end}}{{end}}", MaxBody: 4000}, b)
+	endless := listen(t,
+		webhook.Config{
+			TextTemplate: "{{range .a}}{{range $.a}}{{range $.a}}xxxxxxxxxxxxxxxx{{end}}{{end}}{{end}}", MaxBody: 4000,
+		}, b)
 	chosen := listen(t, webhook.Config{SessionField: "/to"}, b)
 	for name, c := range map[string]struct {
 		r      *rig
@@ -236,12 +242,14 @@ func TestForeignCallsAreRejected(t *testing.T) {
 	r := listen(t, webhook.Config{}, natstest.Connect(t, natstest.Start(t)))
 	forged := r.sender
 	forged.key = []byte("the secret of others!!!!")
-	if got := forged.must(t, "msg_1", `{"text": "x"}`); got.status != http.StatusUnauthorized || got.Field != webhook.HeaderSignature {
+	if got := forged.must(t, "msg_1", `{"text": "x"}`); got.status != http.StatusUnauthorized ||
+		got.Field != webhook.HeaderSignature {
 		t.Errorf("a forged call is answered %+v", got)
 	}
 	old := r.sender
 	old.at = time.Now().Add(-webhook.Tolerance - time.Minute)
-	if got := old.must(t, "msg_1", `{"text": "x"}`); got.status != http.StatusUnauthorized || got.Field != webhook.HeaderTimestamp {
+	if got := old.must(t, "msg_1", `{"text": "x"}`); got.status != http.StatusUnauthorized ||
+		got.Field != webhook.HeaderTimestamp {
 		t.Errorf("an old call is answered %+v", got)
 	}
 	for name, c := range map[string]struct {
@@ -251,9 +259,11 @@ func TestForeignCallsAreRejected(t *testing.T) {
 	}{
 		"rebound to another name": {func(r *http.Request) { r.Host = "evil.example:80" }, 421, "Host"},
 		"no signature at all":     {func(*http.Request) {}, 400, webhook.HeaderID},
-		"a form":                  {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "Content-Type"},
-		"no content type":         {func(r *http.Request) { r.Header.Del("Content-Type") }, 415, "Content-Type"},
-		"GET":                     {func(r *http.Request) { r.Method = http.MethodGet }, 405, "method"},
+		"a form": {
+			func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "Content-Type",
+		},
+		"no content type": {func(r *http.Request) { r.Header.Del("Content-Type") }, 415, "Content-Type"},
+		"GET":             {func(r *http.Request) { r.Method = http.MethodGet }, 405, "method"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(`{"text": "x"}`))
 		if err != nil {
@@ -277,7 +287,8 @@ func TestForeignCallsAreRejected(t *testing.T) {
 func TestSecretsAreChangedWithoutAGap(t *testing.T) {
 	next := []byte("the next secret of tests")
 	t.Setenv("SKANDHA_TEST_NEXT_SECRET", secret(next))
-	r := listen(t, webhook.Config{Secrets: []string{secret(key), "env:SKANDHA_TEST_NEXT_SECRET"}}, natstest.Connect(t, natstest.Start(t)))
+	r := listen(t, webhook.Config{Secrets: []string{secret(key), "env:SKANDHA_TEST_NEXT_SECRET"}},
+		natstest.Connect(t, natstest.Start(t)))
 	for i, k := range [][]byte{key, next} {
 		r.key = k
 		if got := r.must(t, fmt.Sprint("msg_", i), `{"text": "x"}`); got.status != http.StatusAccepted {
@@ -308,7 +319,8 @@ func TestWithoutABusTheSenderIsToldToComeAgain(t *testing.T) {
 		t.Fatalf("answered %+v", got)
 	}
 	p.Restart()
-	natstest.Eventually(t, "it is taken", func() bool { return r.must(t, "msg_1", `{"text": "hello"}`).status == http.StatusAccepted })
+	natstest.Eventually(t, "it is taken",
+		func() bool { return r.must(t, "msg_1", `{"text": "hello"}`).status == http.StatusAccepted })
 	if in := listenertest.Log(t, b, session); len(in) != 1 {
 		t.Errorf("the log holds %+v, want it once", in)
 	}
@@ -366,7 +378,9 @@ func TestABodyThatDoesNotComeWholeIsNothing(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	body := `{"text": "whole"}`
-	if _, err := fmt.Fprintf(c, "POST /hooks/calls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body); err != nil {
+	if _, err := fmt.Fprintf(c,
+		"POST /hooks/calls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(body)+1, body); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
@@ -424,8 +438,12 @@ func TestASenderIsToldWhyNothingIsTaken(t *testing.T) {
 		status int
 		text   string
 	}{
-		"too much waits":   {bus.Beacon{Backlog: 7, Limit: 7}, http.StatusTooManyRequests, "too many inputs are waiting"},
-		"the disk is full": {bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}}, http.StatusServiceUnavailable, "the bus cannot store: no space left on device; it was not stored"},
+		"too much waits": {bus.Beacon{Backlog: 7, Limit: 7}, http.StatusTooManyRequests, "too many inputs are waiting"},
+		"the disk is full": {
+			bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}},
+			http.StatusServiceUnavailable,
+			"the bus cannot store: no space left on device; it was not stored",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got reply

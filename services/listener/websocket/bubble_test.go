@@ -32,7 +32,9 @@ func (m *memory) EmitInput(_ context.Context, in contract.Input) (contract.Recei
 
 // inBubble gives the test a listener whose connections, pings and patience go by the
 // bubble's clock.
-func inBubble(t *testing.T, test func(t *testing.T, dial func(*ws.DialOptions) *client, stats *websocket.Stats, taken *memory)) {
+func inBubble(
+	t *testing.T, test func(t *testing.T, dial func(*ws.DialOptions) *client, stats *websocket.Stats, taken *memory),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		stats, taken := &websocket.Stats{}, &memory{}
@@ -55,7 +57,8 @@ func inBubble(t *testing.T, test func(t *testing.T, dial func(*ws.DialOptions) *
 		test(t, func(o *ws.DialOptions) *client {
 			t.Helper()
 			o.HTTPClient = hc
-			c, err := dial(t.Context(), "ws://chat.invalid"+l.Path(), func(d *ws.DialOptions) { o.HTTPHeader = d.HTTPHeader; *d = *o })
+			c, err := dial(t.Context(), "ws://chat.invalid"+l.Path(),
+				func(d *ws.DialOptions) { o.HTTPHeader = d.HTTPHeader; *d = *o })
 			if err != nil {
 				t.Fatal(err)
 			}

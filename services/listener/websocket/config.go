@@ -29,8 +29,9 @@ const (
 
 // Config of a listener.
 type Config struct {
-	Agent          string          `yaml:"agent"`           // default main
-	Session        string          `yaml:"session"`         // of messages that name none; required unless choose_session is set
+	Agent string `yaml:"agent"` // default main
+	// of messages that name none; required unless choose_session is set
+	Session        string          `yaml:"session"`
 	ChooseSession  bool            `yaml:"choose_session"`  // a message may name its session
 	SessionPrefix  string          `yaml:"session_prefix"`  // prefix of every session that a message names
 	Tokens         []string        `yaml:"tokens"`          // env:NAME, file:PATH or the token; any is accepted
@@ -57,7 +58,8 @@ func (c Config) Validate() error {
 	var errs []error
 	switch {
 	case c.Session == "" && !c.ChooseSession:
-		errs = append(errs, errors.New("session is empty; name the session that receives the inputs, or set choose_session: true"))
+		errs = append(errs,
+			errors.New("session is empty; name the session that receives the inputs, or set choose_session: true"))
 	case c.Session != "" && !subject.Valid(c.Session):
 		errs = append(errs, fmt.Errorf("session: %q is not a valid id", c.Session))
 	case c.SessionPrefix != "" && (!c.ChooseSession || !subject.Valid(c.SessionPrefix)):
@@ -67,11 +69,13 @@ func (c Config) Validate() error {
 	case c.Insecure && len(c.Tokens) > 0:
 		errs = append(errs, errors.New("insecure and tokens are both set; remove one of them"))
 	case !c.Insecure && len(c.Tokens) == 0:
-		errs = append(errs, errors.New("tokens is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
+		errs = append(errs,
+			errors.New("tokens is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
 	}
 	for _, o := range c.Origins {
 		if u, err := url.Parse(o); err != nil || u.Host == "" || u.Scheme+"://"+u.Host != o || strings.Contains(o, "*") {
-			errs = append(errs, fmt.Errorf("origins: %q: want scheme://host[:port] as browsers send it, such as https://app.example.org", o))
+			errs = append(errs,
+				fmt.Errorf("origins: %q: want scheme://host[:port] as browsers send it, such as https://app.example.org", o))
 		}
 	}
 	if c.MaxMessage < 64 || c.MaxMessage > LargestMessage {

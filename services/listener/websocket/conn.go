@@ -99,7 +99,9 @@ func (c *conn) read(ctx context.Context) error {
 			case c.inbox <- in:
 			default:
 				c.l.inFlight.Leave()
-				c.tell(answer{ID: in.ID, Error: fmt.Sprintf("more than %d inputs in flight; wait for answers", AtOnce), Retry: true})
+				c.tell(answer{
+					ID: in.ID, Error: fmt.Sprintf("more than %d inputs in flight; wait for answers", AtOnce), Retry: true,
+				})
 			}
 		}
 	}
@@ -108,7 +110,8 @@ func (c *conn) read(ctx context.Context) error {
 func (c *conn) input(body []byte) (contract.Input, error) {
 	cfg := c.l.cfg
 	in := contract.Input{
-		Agent: subject.Agent(cfg.Agent), Session: subject.Session(cfg.Session), Source: "websocket:" + string(c.l.name), Mode: cfg.Mode,
+		Agent: subject.Agent(cfg.Agent), Session: subject.Session(cfg.Session), Source: "websocket:" + string(c.l.name),
+		Mode: cfg.Mode,
 	}
 	var m message
 	if !utf8.Valid(body) {
@@ -207,5 +210,6 @@ func (c *conn) end(ctx context.Context, doing string, err error) {
 
 // goAway closes the connection as the protocol requires.
 func (c *conn) goAway() {
-	_ = c.ws.Close(websocket.StatusGoingAway, "the listener is stopping") // waits at most 5 s for the answer, and closes anyway
+	// waits at most 5 s for the answer, and closes anyway
+	_ = c.ws.Close(websocket.StatusGoingAway, "the listener is stopping")
 }

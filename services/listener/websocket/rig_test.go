@@ -113,7 +113,8 @@ func newRig(t *testing.T, cfg websocket.Config, b *bus.Bus) *rig {
 	}
 	r := &rig{bus: b, stats: &websocket.Stats{}}
 	var err error
-	r.Listener, err = websocket.New("chat", cfg, websocket.Deps{Logger: natstest.Logger(t), Stats: r.stats, PingEvery: time.Hour}) // see bubble_test.go
+	r.Listener, err = websocket.New("chat", cfg,
+		websocket.Deps{Logger: natstest.Logger(t), Stats: r.stats, PingEvery: time.Hour}) // see bubble_test.go
 	if err != nil {
 		t.Fatal(err)
 	}

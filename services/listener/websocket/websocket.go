@@ -90,7 +90,8 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	}
 	cfg = cfg.withDefaults()
 	l := &Listener{
-		name: name, cfg: cfg, tokens: tokens, log: deps.Logger.With("listener", string(name)), ping: deps.PingEvery, stats: deps.Stats,
+		name: name, cfg: cfg, tokens: tokens, log: deps.Logger.With("listener", string(name)), ping: deps.PingEvery,
+		stats: deps.Stats,
 		limit: make(chan struct{}, cfg.MaxConnections), conns: map[*conn]struct{}{},
 	}
 	l.life, l.end = context.WithCancel(context.Background())
@@ -189,7 +190,8 @@ func (l *Listener) admit(r *http.Request) (status int, field, why string) {
 	if r.URL.RawQuery != "" {
 		return http.StatusBadRequest, "query", "no query is allowed, as URLs end up in logs: send the token in Authorization or as a subprotocol"
 	}
-	if origins := r.Header.Values("Origin"); len(origins) > 0 && (len(origins) > 1 || !slices.Contains(l.cfg.Origins, origins[0])) {
+	if origins := r.Header.Values("Origin"); len(origins) > 0 &&
+		(len(origins) > 1 || !slices.Contains(l.cfg.Origins, origins[0])) {
 		return http.StatusForbidden, "Origin", "unknown origin; add it to origins to allow its pages"
 	}
 	if !l.cfg.Insecure && !l.known(tokenOf(r)) {

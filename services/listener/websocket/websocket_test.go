@@ -98,7 +98,9 @@ func TestASessionIsChosenWhereThatIsAllowed(t *testing.T) {
 	if a := c.must(t, `{"text": "x", "session": "one"}`); a.Error != "" {
 		t.Errorf("answered %+v", a)
 	}
-	for _, bad := range []string{`{"text": "x"}`, `{"text": "x", "session": "a.b"}`, `{"text": "x", "session": "` + strings.Repeat("s", 61) + `"}`} {
+	for _, bad := range []string{
+		`{"text": "x"}`, `{"text": "x", "session": "a.b"}`, `{"text": "x", "session": "` + strings.Repeat("s", 61) + `"}`,
+	} {
 		if a := c.must(t, bad); !strings.Contains(a.Error, "session") {
 			t.Errorf("%s is answered %+v", bad, a)
 		}
@@ -122,25 +124,43 @@ func TestWhoMayConnect(t *testing.T) {
 		status int
 		field  string
 	}{
-		"with the token":                       {},
-		"with any case of the scheme":          {change: header("Authorization", "bearer "+token)},
-		"with another token":                   {change: header("Authorization", "Bearer another-token-of-them")},
-		"with the token as a subprotocol":      {change: protocols(websocket.Protocol, websocket.BearerPrefix+token)},
-		"with a wrong token":                   {change: header("Authorization", "Bearer "+token+"x"), status: 401, field: "Authorization"},
-		"with basic authentication":            {change: header("Authorization", "Basic "+token), status: 401, field: "Authorization"},
-		"with a wrong subprotocol":             {change: protocols(websocket.Protocol, websocket.BearerPrefix+"wrong"), status: 401, field: "Authorization"},
-		"with nothing":                         {change: protocols(), status: 401, field: "Authorization"},
-		"with the token in the URL":            {query: "?token=" + token, status: 400, field: "query"},
-		"from the page that may":               {change: header("Origin", "https://app.example")},
-		"from another page":                    {change: header("Origin", "https://evil.example"), status: 403, field: "Origin"},
-		"from the page without its s":          {change: header("Origin", "http://app.example"), status: 403, field: "Origin"},
-		"from a page with a longer name":       {change: header("Origin", "https://app.example.evil.example"), status: 403, field: "Origin"},
-		"from a page of our own host":          {change: header("Origin", "http://127.0.0.1"), status: 403, field: "Origin"},
-		"from a page that hides":               {change: header("Origin", "null"), status: 403, field: "Origin"},
-		"to a name of ours":                    {change: func(o *ws.DialOptions) { o.Host = "Agent.Example:8090" }},
-		"to a name that was bound to us":       {change: func(o *ws.DialOptions) { o.Host = "evil.example" }, status: 421, field: "Host"},
-		"to an address that is no loopback's":  {change: func(o *ws.DialOptions) { o.Host = "192.0.2.1:8090" }, status: 421, field: "Host"},
-		"to localhost as part of another name": {change: func(o *ws.DialOptions) { o.Host = "localhost.evil.example" }, status: 421, field: "Host"},
+		"with the token":                  {},
+		"with any case of the scheme":     {change: header("Authorization", "bearer "+token)},
+		"with another token":              {change: header("Authorization", "Bearer another-token-of-them")},
+		"with the token as a subprotocol": {change: protocols(websocket.Protocol, websocket.BearerPrefix+token)},
+		"with a wrong token": {
+			change: header("Authorization", "Bearer "+token+"x"), status: 401, field: "Authorization",
+		},
+		"with basic authentication": {
+			change: header("Authorization", "Basic "+token), status: 401, field: "Authorization",
+		},
+		"with a wrong subprotocol": {
+			change: protocols(websocket.Protocol, websocket.BearerPrefix+"wrong"), status: 401, field: "Authorization",
+		},
+		"with nothing":              {change: protocols(), status: 401, field: "Authorization"},
+		"with the token in the URL": {query: "?token=" + token, status: 400, field: "query"},
+		"from the page that may":    {change: header("Origin", "https://app.example")},
+		"from another page": {
+			change: header("Origin", "https://evil.example"), status: 403, field: "Origin",
+		},
+		"from the page without its s": {
+			change: header("Origin", "http://app.example"), status: 403, field: "Origin",
+		},
+		"from a page with a longer name": {
+			change: header("Origin", "https://app.example.evil.example"), status: 403, field: "Origin",
+		},
+		"from a page of our own host": {change: header("Origin", "http://127.0.0.1"), status: 403, field: "Origin"},
+		"from a page that hides":      {change: header("Origin", "null"), status: 403, field: "Origin"},
+		"to a name of ours":           {change: func(o *ws.DialOptions) { o.Host = "Agent.Example:8090" }},
+		"to a name that was bound to us": {
+			change: func(o *ws.DialOptions) { o.Host = "evil.example" }, status: 421, field: "Host",
+		},
+		"to an address that is no loopback's": {
+			change: func(o *ws.DialOptions) { o.Host = "192.0.2.1:8090" }, status: 421, field: "Host",
+		},
+		"to localhost as part of another name": {
+			change: func(o *ws.DialOptions) { o.Host = "localhost.evil.example" }, status: 421, field: "Host",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := dial(natstest.Context(t), r.url+c.query, c.change)
@@ -226,7 +246,8 @@ func TestThereAreNoMoreConnectionsThanMayBe(t *testing.T) {
 	first := r.dial(t)
 	r.dial(t)
 	var why *refusal
-	if _, err := dial(natstest.Context(t), r.url, nil); !errors.As(err, &why) || why.status != http.StatusServiceUnavailable || why.retryAfter == "" {
+	if _, err := dial(natstest.Context(t), r.url, nil); !errors.As(err, &why) ||
+		why.status != http.StatusServiceUnavailable || why.retryAfter == "" {
 		t.Fatalf("a third is answered %v", err)
 	}
 	_ = first.CloseNow()

@@ -81,7 +81,8 @@ func (l Limits) Check(r contract.Response) *contract.Error {
 		return l.TooManyCalls()
 	}
 	if len(r.ProviderState) > l.StateBytes {
-		return Errorf(contract.ErrTooLong, "the provider's state is %d bytes long, the limit is %d", len(r.ProviderState), l.StateBytes)
+		return Errorf(contract.ErrTooLong, "the provider's state is %d bytes long, the limit is %d", len(r.ProviderState),
+			l.StateBytes)
 	}
 	if len(r.ProviderState) > 0 && !json.Valid(r.ProviderState) {
 		return Errorf(contract.ErrGarbage, "the provider's state is not JSON")
@@ -95,7 +96,8 @@ func (l Limits) checkCalls(calls []contract.ToolCall) *contract.Error {
 	for i, c := range calls {
 		switch {
 		case c.Tool == "" || len(c.Tool) > maxNameBytes:
-			return Errorf(contract.ErrGarbage, "tool call %d names no tool, or one whose name is longer than %d bytes", i, maxNameBytes)
+			return Errorf(contract.ErrGarbage, "tool call %d names no tool, or one whose name is longer than %d bytes", i,
+				maxNameBytes)
 		case c.ID == "" || len(c.ID) > maxNameBytes || ids[c.ID]:
 			return Errorf(contract.ErrGarbage, "the id of tool call %d is empty, too long or not unique", i)
 		case !json.Valid(c.Args):
@@ -123,7 +125,8 @@ func (l Limits) TooManyCalls() *contract.Error {
 
 // ArgsTooLong is the error of an answer whose arguments exceed the limit.
 func (l Limits) ArgsTooLong() *contract.Error {
-	return Errorf(contract.ErrTooLong, "the arguments of the answer's tool calls are longer than %d bytes", l.WithDefaults().ArgsBytes)
+	return Errorf(contract.ErrTooLong, "the arguments of the answer's tool calls are longer than %d bytes",
+		l.WithDefaults().ArgsBytes)
 }
 
 // Errorf returns a provider's failure; the code decides whether it is retryable.

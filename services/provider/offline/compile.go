@@ -109,7 +109,9 @@ func (c *compiler) rule(where string, f fileRule) *rule {
 		c.fail(where, "then and else need calls before them")
 	}
 	ways := 0
-	for _, has := range []bool{r.text != nil && len(f.Calls) == 0, len(f.Calls) > 0, f.Hang, f.Endless, f.Empty, f.Words != "", f.Error != nil} {
+	for _, has := range []bool{
+		r.text != nil && len(f.Calls) == 0, len(f.Calls) > 0, f.Hang, f.Endless, f.Empty, f.Words != "", f.Error != nil,
+	} {
 		if has {
 			ways++
 		}

@@ -56,7 +56,9 @@ func (a *Adapter) Info() contract.Info { return a.info }
 
 // Generate implements adapter.Adapter. Text is passed to delta in one piece,
 // unless a test rule streams it.
-func (a *Adapter) Generate(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error) {
+func (a *Adapter) Generate(
+	ctx context.Context, req contract.Request, delta func(text, reasoning string),
+) (contract.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return contract.Response{}, adapter.Failure(err)
 	}
@@ -79,7 +81,9 @@ func (a *Adapter) Generate(ctx context.Context, req contract.Request, delta func
 	return resp, nil
 }
 
-func (a *Adapter) answer(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error) {
+func (a *Adapter) answer(
+	ctx context.Context, req contract.Request, delta func(text, reasoning string),
+) (contract.Response, error) {
 	tail, err := readTail(req.Messages)
 	if err != nil {
 		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "%v", err)
@@ -104,7 +108,9 @@ func (a *Adapter) answer(ctx context.Context, req contract.Request, delta func(t
 }
 
 // behave adds the behaviour that a test asks for to the answer of the rule.
-func (r *rule) behave(ctx context.Context, vars map[string]any, resp contract.Response, delta func(text, reasoning string)) (contract.Response, error) {
+func (r *rule) behave(
+	ctx context.Context, vars map[string]any, resp contract.Response, delta func(text, reasoning string),
+) (contract.Response, error) {
 	var n numbers
 	delay := n.of(r.delay, vars)
 	words := n.of(r.words, vars)
@@ -158,7 +164,9 @@ func (r *rule) failure(ctx context.Context, delay time.Duration, vars map[string
 	return e
 }
 
-func stream(ctx context.Context, words int64, every time.Duration, resp contract.Response, delta func(text, reasoning string)) (contract.Response, error) {
+func stream(
+	ctx context.Context, words int64, every time.Duration, resp contract.Response, delta func(text, reasoning string),
+) (contract.Response, error) {
 	var b strings.Builder
 	for i := range words {
 		if err := pause(ctx, every); err != nil {

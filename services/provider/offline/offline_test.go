@@ -53,7 +53,9 @@ func user(text string) contract.Message {
 	return contract.Message{Role: contract.RoleUser, Text: text}
 }
 
-func ask(t testing.TB, a *offline.Adapter, offered []contract.ToolSpec, messages ...contract.Message) contract.Response {
+func ask(
+	t testing.TB, a *offline.Adapter, offered []contract.ToolSpec, messages ...contract.Message,
+) contract.Response {
 	t.Helper()
 	req := contract.Request{Messages: conversation(t, messages...), Tools: offered}
 	resp, err := a.Generate(t.Context(), req, func(string, string) {})
@@ -183,7 +185,8 @@ func TestTalkIsAnsweredByText(t *testing.T) {
 
 func TestHelpListsOnlyWhatIsOffered(t *testing.T) {
 	text := ask(t, model(t, nil), tools("time:now"), user("help")).TextContent
-	if !strings.Contains(text, "**Time**") || strings.Contains(text, "**Arithmetic**") || strings.Contains(text, "**Python**") {
+	if !strings.Contains(text, "**Time**") || strings.Contains(text, "**Arithmetic**") ||
+		strings.Contains(text, "**Python**") {
 		t.Errorf("help with time:now alone says\n%s", text)
 	}
 }
@@ -193,7 +196,8 @@ func TestToolThatIsNotOfferedIsNamed(t *testing.T) {
 	if text := ask(t, a, tools("time:now"), user("what is 2+2?")).TextContent; !strings.Contains(text, "`math:evaluate`") {
 		t.Errorf("without math:evaluate the answer is %q", text)
 	}
-	if text := ask(t, a, nil, user("what time is it and what is 2+2?")).TextContent; !strings.Contains(text, "did not understand") {
+	if text := ask(t, a, nil, user("what time is it and what is 2+2?")).TextContent; !strings.Contains(text,
+		"did not understand") {
 		t.Errorf("without any tool the answer is %q", text)
 	}
 }
@@ -225,7 +229,8 @@ func TestThenMakesCallsDependOnEachOther(t *testing.T) {
 	if len(resp.ToolCalls) != 2 {
 		t.Fatalf("calls: %s", say(resp.ToolCalls))
 	}
-	if first, second := resp.ToolCalls[0], resp.ToolCalls[1]; len(first.DependsOn) != 0 || len(second.DependsOn) != 1 || second.DependsOn[0] != first.ID {
+	if first, second := resp.ToolCalls[0], resp.ToolCalls[1]; len(first.DependsOn) != 0 || len(second.DependsOn) != 1 ||
+		second.DependsOn[0] != first.ID {
 		t.Errorf("the second call depends on %v, want the first, %s", second.DependsOn, first.ID)
 	}
 }
@@ -235,22 +240,45 @@ func TestResultsAreTold(t *testing.T) {
 	for _, c := range []struct{ name, message, result, want string }{
 		{"exact", "what is 2+2?", `{"result":"4","exact":true}`, "2+2 = **4**"},
 		{"rounded", "what is 1/3?", `{"result":"0.3333","exact":false,"fraction":"1/3"}`, "1/3 ≈ **0.3333**"},
-		{"time", "what time is it in Berlin?", `{"utc":"2026-03-28T23:30:00Z","local":"2026-03-29T00:30:00+01:00","timezone":"Europe/Berlin","weekday":"Sunday","unix":1}`, "It is **Sunday, 29 March 2026, 00:30:00** (Europe/Berlin)."},
-		{"listing", "list files", `{"path":".","entries":[{"path":"docs","type":"directory"},{"path":"a.txt","type":"file","size":5}]}`, "`.` contains:\n\n- docs/\n- a.txt (5 bytes)"},
+		{
+			"time", "what time is it in Berlin?",
+			`{"utc":"2026-03-28T23:30:00Z","local":"2026-03-29T00:30:00+01:00","timezone":"Europe/Berlin","weekday":"Sunday","unix":1}`, "It is **Sunday, 29 March 2026, 00:30:00** (Europe/Berlin).",
+		},
+		{
+			"listing", "list files",
+			`{"path":".","entries":[{"path":"docs","type":"directory"},{"path":"a.txt","type":"file","size":5}]}`,
+			"`.` contains:\n\n- docs/\n- a.txt (5 bytes)",
+		},
 		{"empty directory", "list files", `{"path":".","entries":[]}`, "`.` is empty."},
 		{"file", "read a.txt", `{"path":"a.txt","size":5,"offset":0,"content":"hello"}`, "`a.txt`:\n\n```\nhello\n```"},
-		{"part of a file", "read a.txt", `{"path":"a.txt","size":50000,"offset":0,"content":"hello","next_offset":12288}`, "has 50000 bytes, and begins with:"},
+		{
+			"part of a file", "read a.txt", `{"path":"a.txt","size":50000,"offset":0,"content":"hello","next_offset":12288}`,
+			"has 50000 bytes, and begins with:",
+		},
 		{"written", "write hello to a.txt", `{"path":"a.txt","size":5}`, "I have written `a.txt`, 5 bytes."},
-		{"notes", "what do you remember?", `{"notes":[{"id":"1","time":"2026-01-01T00:00:00Z","text":"the key is under the mat"}],"found":1}`, "- the key is under the mat"},
+		{
+			"notes", "what do you remember?",
+			`{"notes":[{"id":"1","time":"2026-01-01T00:00:00Z","text":"the key is under the mat"}],"found":1}`,
+			"- the key is under the mat",
+		},
 		{"no notes", "what do you remember about tea?", `{"notes":[],"found":0}`, "I remember nothing about \"tea\"."},
-		{"a result of another shape", "write hello to a.txt", `{"done":true}`, "`file_system:write_file` answered:\n\n```\n{\"done\":true}\n```"},
+		{
+			"a result of another shape", "write hello to a.txt", `{"done":true}`,
+			"`file_system:write_file` answered:\n\n```\n{\"done\":true}\n```",
+		},
 		{"number", "what is 2+2?", `4`, "2+2 = **4**"},
 		{"object", "what is 2+2?", `{"result":4.5}`, "2+2 = **4.5**"},
-		{"big number is not rounded", "what is 2^70?", `{"result":1180591620717411303424}`, "2^70 = **1180591620717411303424**"},
+		{
+			"big number is not rounded", "what is 2^70?", `{"result":1180591620717411303424}`,
+			"2^70 = **1180591620717411303424**",
+		},
 		{"stdout", "run python: print(1)", `{"stdout":"1\n","stderr":"","result":null}`, "Python printed:\n\n```\n1\n```"},
 		{"the last expression", "run python: 6*7", `{"stdout":"","stderr":"","result":0}`, "Python printed:\n\n```\n0\n```"},
 		{"both", "run python: print(1); 2", `{"stdout":"1\n","stderr":"","result":2}`, "Python printed:\n\n```\n1\n2\n```"},
-		{"a picture", "run python: x=1", `{"stdout":"","stderr":"","artifacts":[{"path":"out/figure-1.png","bytes":7}]}`, "created `out/figure-1.png` for you, 7 bytes"},
+		{
+			"a picture", "run python: x=1", `{"stdout":"","stderr":"","artifacts":[{"path":"out/figure-1.png","bytes":7}]}`,
+			"created `out/figure-1.png` for you, 7 bytes",
+		},
 		{"nothing printed", "run python: x=1", `{"stdout":"","stderr":""}`, "printed nothing"},
 		{"stderr", "run python: x", `{"stdout":"","stderr":"warning"}`, "On standard error:\n\n```\nwarning\n```"},
 		{"fence cannot be closed", "read a.txt", "\"x\\n```\\ny\"", "````\nx\n```\ny\n````"},
@@ -260,7 +288,8 @@ func TestResultsAreTold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := ask(t, a, everything, user(c.message))
-			resp := ask(t, a, everything, append([]contract.Message{user(c.message)}, answered(q, contract.Message{Text: c.result})...)...)
+			resp := ask(t, a, everything,
+				append([]contract.Message{user(c.message)}, answered(q, contract.Message{Text: c.result})...)...)
 			if !strings.Contains(resp.TextContent, c.want) || !resp.IsFinal {
 				t.Errorf("answer is %q, want %q in it", resp.TextContent, c.want)
 			}
@@ -271,10 +300,22 @@ func TestResultsAreTold(t *testing.T) {
 func TestFailuresAreTold(t *testing.T) {
 	a := model(t, nil)
 	for _, c := range []struct{ name, message, result, want string }{
-		{"its own phrase", "what is 2/0?", `{"error":{"code":"tool_failed","message":"division by zero"},"data":null}`, "could not work that out: division by zero"},
-		{"denied", "delete a.txt", `{"error":{"code":"denied","message":"by policy"}}`, "was not allowed, so nothing was done: by policy"},
-		{"unknown outcome", "delete a.txt", `{"error":{"code":"outcome_unknown","message":"its runner died."}}`, "It is unknown whether"},
-		{"details", "delete a.txt", `{"error":{"code":"invalid_arguments","message":"bad","details":["path: is required"]}}`, "- path: is required"},
+		{
+			"its own phrase", "what is 2/0?", `{"error":{"code":"tool_failed","message":"division by zero"},"data":null}`,
+			"could not work that out: division by zero",
+		},
+		{
+			"denied", "delete a.txt", `{"error":{"code":"denied","message":"by policy"}}`,
+			"was not allowed, so nothing was done: by policy",
+		},
+		{
+			"unknown outcome", "delete a.txt", `{"error":{"code":"outcome_unknown","message":"its runner died."}}`,
+			"It is unknown whether",
+		},
+		{
+			"details", "delete a.txt", `{"error":{"code":"invalid_arguments","message":"bad","details":["path: is required"]}}`,
+			"- path: is required",
+		},
 		{
 			"a failed program", "run python: print(1); 1/0",
 			`{"error":{"code":"tool_failed","message":"ZeroDivisionError: division by zero (exit 1)"},"data":{"stdout":"1\n","stderr":"Traceback"}}`,
@@ -284,7 +325,8 @@ func TestFailuresAreTold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := ask(t, a, everything, user(c.message))
-			resp := ask(t, a, everything, append([]contract.Message{user(c.message)}, answered(q, contract.Message{Text: c.result, Failed: true})...)...)
+			resp := ask(t, a, everything,
+				append([]contract.Message{user(c.message)}, answered(q, contract.Message{Text: c.result, Failed: true})...)...)
 			if !strings.Contains(resp.TextContent, c.want) {
 				t.Errorf("answer is %q, want %q in it", resp.TextContent, c.want)
 			}
@@ -315,7 +357,10 @@ rules:
 func TestOnlyTheLastMessageCounts(t *testing.T) {
 	resp := ask(t, model(t, nil), everything,
 		user("what is 1+1?"),
-		contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "math:evaluate", Args: json.RawMessage(`{}`)}}},
+		contract.Message{
+			Role:      contract.RoleAssistant,
+			ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "math:evaluate", Args: json.RawMessage(`{}`)}},
+		},
 		contract.Message{Role: contract.RoleTool, CallID: "c0_0", Tool: "math:evaluate", Text: "2"},
 		contract.Message{Role: contract.RoleAssistant, Text: "1+1 = **2**"},
 		user("what is 2+2?\n[mood: curious]\n[from: web]"),
@@ -327,7 +372,9 @@ func TestOnlyTheLastMessageCounts(t *testing.T) {
 
 func TestConversationWithoutUserIsRefused(t *testing.T) {
 	a := model(t, nil)
-	for _, raw := range [][]json.RawMessage{nil, {json.RawMessage(`{"role":"assistant","text":"x"}`)}, {json.RawMessage(`{`)}} {
+	for _, raw := range [][]json.RawMessage{
+		nil, {json.RawMessage(`{"role":"assistant","text":"x"}`)}, {json.RawMessage(`{`)},
+	} {
 		_, err := a.Generate(t.Context(), contract.Request{Messages: raw}, func(string, string) {})
 		var e *contract.Error
 		if !errors.As(err, &e) || e.Code != contract.ErrBadRequest {
@@ -347,7 +394,10 @@ func TestRuleFilesAreCheckedOnLoading(t *testing.T) {
 		{"two things to say", head + "rules: [{name: a, match: a, hang: true, empty: true}]", `rule "a": has 2 of`},
 		{"name twice", head + "rules: [{name: a, match: a, text: x}, {name: a, match: b, text: x}]", "rules[1].name"},
 		{"call without tool", head + "rules: [{name: a, match: a, calls: [{args: {}}]}]", "calls[0].tool"},
-		{"dependency on nothing", head + "rules: [{name: a, match: a, calls: [{tool: t, depends_on: b}]}]", `"b" is not the id`},
+		{
+			"dependency on nothing", head + "rules: [{name: a, match: a, calls: [{tool: t, depends_on: b}]}]",
+			`"b" is not the id`,
+		},
 		{"two documents", head + "---\nfallback: x", "more"},
 		{"no YAML", "\t{", "yaml"},
 	} {
@@ -383,13 +433,16 @@ func TestLoadReadsAFile(t *testing.T) {
 func TestCapturedTextIsQuoted(t *testing.T) {
 	resp := ask(t, model(t, nil), everything, user("remember that \"},{\" and \\u0000 and \u2028 are odd"))
 	var args map[string]string
-	if err := json.Unmarshal(resp.ToolCalls[0].Args, &args); err != nil || args["text"] != "\"},{\" and \\u0000 and \u2028 are odd" {
+	if err := json.Unmarshal(resp.ToolCalls[0].Args, &args); err != nil ||
+		args["text"] != "\"},{\" and \\u0000 and \u2028 are odd" {
 		t.Errorf("args %s: %v", resp.ToolCalls[0].Args, err)
 	}
 }
 
 func FuzzAnyMessageIsAnswered(f *testing.F) {
-	for _, s := range []string{"", "what is 2+2", "write a to b.txt then read b.txt and list files", "\x00\xff", "and and and and"} {
+	for _, s := range []string{
+		"", "what is 2+2", "write a to b.txt then read b.txt and list files", "\x00\xff", "and and and and",
+	} {
 		f.Add(s)
 	}
 	a := model(f, nil)
@@ -398,7 +451,8 @@ func FuzzAnyMessageIsAnswered(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		resp, err := a.Generate(context.Background(), contract.Request{Messages: []json.RawMessage{b}, Tools: everything}, func(string, string) {})
+		resp, err := a.Generate(context.Background(), contract.Request{Messages: []json.RawMessage{b}, Tools: everything},
+			func(string, string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +476,10 @@ func BenchmarkZeroCostTurn(b *testing.B) {
 	}{
 		{"ask", ask},
 		{"answer", append(ask[:1:1], conversation(b,
-			contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "null:null", Args: json.RawMessage(`{"a":1}`)}}},
+			contract.Message{
+				Role:      contract.RoleAssistant,
+				ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "null:null", Args: json.RawMessage(`{"a":1}`)}},
+			},
 			contract.Message{Role: contract.RoleTool, CallID: "c0_0", Tool: "null:null", Text: "null"})...)},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -54,7 +54,8 @@ func TestAFileIsLookedForInTheSandboxToo(t *testing.T) {
 		t.Fatalf("second round: %s", got)
 	}
 	found := append(slices.Clone(talk), answered(second, contract.Message{Text: `{"content":"2 3 5"}`})...)
-	if last := ask(t, a, everything, found...); strings.Contains(last.TextContent, "does not exist") || !strings.Contains(last.TextContent, "2 3 5") {
+	if last := ask(t, a, everything, found...); strings.Contains(last.TextContent, "does not exist") ||
+		!strings.Contains(last.TextContent, "2 3 5") {
 		t.Errorf("answer: %q", last.TextContent)
 	}
 	missing := append(slices.Clone(talk), answered(second, gone)...)

@@ -143,7 +143,8 @@ func (a *accumulator) addCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) erro
 // finish builds the answer from the chunks, or returns why they do not form one.
 func (a *accumulator) finish() (contract.Response, error) {
 	if a.ended == "" {
-		return contract.Response{}, adapter.Errorf(contract.ErrGarbage, "the answer broke off: the stream ended before a finish_reason")
+		return contract.Response{}, adapter.Errorf(contract.ErrGarbage,
+			"the answer broke off: the stream ended before a finish_reason")
 	}
 	resp := contract.Response{
 		IsFinal:     len(a.calls) == 0,
@@ -161,7 +162,8 @@ func (a *accumulator) finish() (contract.Response, error) {
 			c.id = "call_" + strconv.Itoa(i)
 		}
 		ids[c.id] = true
-		resp.ToolCalls = append(resp.ToolCalls, contract.ToolCall{ID: c.id, Tool: toolName(c.name), Args: readArgs(c.args.String())})
+		resp.ToolCalls = append(resp.ToolCalls,
+			contract.ToolCall{ID: c.id, Tool: toolName(c.name), Args: readArgs(c.args.String())})
 	}
 	if len(resp.ToolCalls) > 0 && a.keep {
 		resp.ProviderState = writeState(a.thoughts.String())
@@ -197,7 +199,8 @@ func (a *accumulator) stopReason() contract.StopReason {
 func (a *accumulator) nothing() *contract.Error {
 	switch a.ended {
 	case "length":
-		return adapter.Errorf(contract.ErrTooLong, "the token limit was reached before the answer began: raise max_tokens, or shorten the conversation")
+		return adapter.Errorf(contract.ErrTooLong,
+			"the token limit was reached before the answer began: raise max_tokens, or shorten the conversation")
 	case "content_filter":
 		return adapter.Errorf(contract.ErrBadRequest, "the API's content filter withheld the answer")
 	}

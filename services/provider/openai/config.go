@@ -98,7 +98,8 @@ func (c Config) Validate() error {
 		errs = append(errs, wrong)
 	}
 	if c.Model == "" && wrong == nil {
-		errs = append(errs, fmt.Errorf("model is missing: the server at %s has no default; set --model or OPENAI_MODEL", hostOf(c.BaseURL)))
+		errs = append(errs,
+			fmt.Errorf("model is missing: the server at %s has no default; set --model or OPENAI_MODEL", hostOf(c.BaseURL)))
 	}
 	if c.Prices.Input < 0 || c.Prices.CachedInput < 0 || c.Prices.Output < 0 {
 		errs = append(errs, fmt.Errorf("prices are %+v, want US dollars per million tokens, none below 0", c.Prices))
@@ -107,7 +108,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("stall is %s, want a positive duration, or 0 for %s", c.Stall, DefaultStall))
 	}
 	if strings.ContainsFunc(string(c.APIKey), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("api_key contains a space or a character that is not allowed in a header: was it copied completely?"))
+		errs = append(errs,
+			errors.New("api_key contains a space or a character that is not allowed in a header: was it copied completely?"))
 	}
 	return errors.Join(append(errs, c.Limits.Validate(), c.Retry.Validate())...)
 }

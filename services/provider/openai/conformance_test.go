@@ -16,7 +16,9 @@ var quick = retry.Config{Pause: time.Millisecond, MaxPause: 50 * time.Millisecon
 
 func client(t testing.TB, s *openaitest.Server, change ...func(*openai.Config)) *openai.Adapter {
 	t.Helper()
-	cfg := openai.Config{BaseURL: s.URL, APIKey: openaitest.Key, Model: openaitest.Model, Retry: quick, HTTPClient: s.Client}
+	cfg := openai.Config{
+		BaseURL: s.URL, APIKey: openaitest.Key, Model: openaitest.Model, Retry: quick, HTTPClient: s.Client,
+	}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -81,7 +81,8 @@ func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time)
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	e := adapter.Errorf(statusCode(status, f), "%s", a.redact.clean(fmt.Sprintf("%s answered %d: %s", hostOf(a.cfg.BaseURL), status, message)))
+	e := adapter.Errorf(statusCode(status, f), "%s",
+		a.redact.clean(fmt.Sprintf("%s answered %d: %s", hostOf(a.cfg.BaseURL), status, message)))
 	if wish := retryAfter(h, now); wish > 0 && e.Retryable {
 		e.RetryInMS = wish.Milliseconds()
 	}
@@ -89,7 +90,8 @@ func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time)
 	case f.exhausted():
 		e.Retryable = false // waiting does not top up an account
 	case status >= 300 && status < 400:
-		e.Message = fmt.Sprintf("%s answered %d: redirects are not followed; set base_url to the final address", hostOf(a.cfg.BaseURL), status)
+		e.Message = fmt.Sprintf("%s answered %d: redirects are not followed; set base_url to the final address",
+			hostOf(a.cfg.BaseURL), status)
 	case status == http.StatusNotFound:
 		e.Message += " (is the model right, and does base_url end where the API begins, usually /v1?)"
 	}
@@ -132,7 +134,8 @@ func (a *Adapter) faultError(f fault) *contract.Error {
 		code = contract.ErrTooLong
 	case strings.Contains(kind, "rate_limit") || f.exhausted():
 		code = contract.ErrRateLimited
-	case strings.Contains(kind, "authentication") || strings.Contains(kind, "permission") || strings.Contains(kind, "invalid_api_key"):
+	case strings.Contains(kind, "authentication") || strings.Contains(kind, "permission") ||
+		strings.Contains(kind, "invalid_api_key"):
 		code = contract.ErrAuth
 	case strings.Contains(kind, "invalid_request"):
 		code = contract.ErrBadRequest
@@ -184,7 +187,8 @@ func (a *Adapter) explain(ctx context.Context, err error) error {
 	case errors.Is(err, errWireFull) || errors.Is(err, bufio.ErrTooLong):
 		return adapter.Errorf(contract.ErrTooLong, "the stream did not end within %d bytes", maxWireBytes)
 	case errors.As(err, &syntax) || errors.As(err, &wrongType):
-		return adapter.Errorf(contract.ErrGarbage, "a chunk of the stream is not valid JSON of the API: %s", a.redact.clean(err.Error()))
+		return adapter.Errorf(contract.ErrGarbage, "a chunk of the stream is not valid JSON of the API: %s",
+			a.redact.clean(err.Error()))
 	case errors.As(err, &certificate):
 		e := adapter.Errorf(contract.ErrUnavailable, "%s", a.redact.clean(certificate.Error()))
 		e.Retryable = false

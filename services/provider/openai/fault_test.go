@@ -71,7 +71,8 @@ func generate(t *testing.T, a *openai.Adapter, text string) (contract.Response, 
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	var pieces strings.Builder
-	resp, err := a.Generate(ctx, request(t, contract.Message{Role: contract.RoleUser, Text: text}), func(text, _ string) { pieces.WriteString(text) })
+	resp, err := a.Generate(ctx, request(t, contract.Message{Role: contract.RoleUser, Text: text}),
+		func(text, _ string) { pieces.WriteString(text) })
 	return resp, pieces.String(), err
 }
 
@@ -97,33 +98,67 @@ func TestFailuresOfTheServer(t *testing.T) {
 		tries     int
 		message   string
 	}{
-		{"401", status(401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided: "+openaitest.Key), contract.ErrAuth, false, 1, "Incorrect API key provided: [key]"},
+		{
+			"401", status(401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided: "+openaitest.Key),
+			contract.ErrAuth, false, 1, "Incorrect API key provided: [key]",
+		},
 		{"403", status(403, "", "", "no"), contract.ErrAuth, false, 1, "no"},
 		{"402", status(402, "", "", "pay"), contract.ErrAuth, false, 1, "pay"},
-		{"404", status(404, "invalid_request_error", "model_not_found", "no such model"), contract.ErrBadRequest, false, 1, "base_url"},
+		{
+			"404", status(404, "invalid_request_error", "model_not_found", "no such model"), contract.ErrBadRequest, false, 1,
+			"base_url",
+		},
 		{"400", status(400, "invalid_request_error", "", "bad tools"), contract.ErrBadRequest, false, 1, "bad tools"},
-		{"400 with a full context", status(400, "invalid_request_error", "context_length_exceeded", "too much"), contract.ErrTooLong, false, 1, "too much"},
-		{"400 with a full context, in words", raw400("This model's maximum context length is 8192 tokens"), contract.ErrTooLong, false, 1, "maximum context"},
+		{
+			"400 with a full context", status(400, "invalid_request_error", "context_length_exceeded", "too much"),
+			contract.ErrTooLong, false, 1, "too much",
+		},
+		{
+			"400 with a full context, in words", raw400("This model's maximum context length is 8192 tokens"),
+			contract.ErrTooLong, false, 1, "maximum context",
+		},
 		{"413", status(413, "", "", "big"), contract.ErrTooLong, false, 1, "big"},
 		{"429", status(429, "requests", "rate_limit_exceeded", "slow down"), contract.ErrRateLimited, true, 3, "slow down"},
-		{"429 with an empty account", status(429, "insufficient_quota", "insufficient_quota", "pay"), contract.ErrRateLimited, false, 1, "pay"},
+		{
+			"429 with an empty account", status(429, "insufficient_quota", "insufficient_quota", "pay"), contract.ErrRateLimited,
+			false, 1, "pay",
+		},
 		{"500", status(500, "server_error", "", "oops"), contract.ErrUnavailable, true, 3, "oops"},
 		{"502 of a proxy", raw502, contract.ErrUnavailable, true, 3, "answered 502"},
 		{"504", status(504, "", "", "late"), contract.ErrTimeout, true, 3, "late"},
 		{"redirect", redirect, contract.ErrBadRequest, false, 1, "base_url"},
-		{"a page instead of a stream", raw("text/html; charset=utf-8", "<html>login</html>"), contract.ErrGarbage, true, 3, "text/html"},
-		{"an error with status 200", raw("application/json", `{"error":{"message":"overloaded","code":503}}`), contract.ErrUnavailable, true, 3, "overloaded"},
+		{
+			"a page instead of a stream", raw("text/html; charset=utf-8", "<html>login</html>"), contract.ErrGarbage, true, 3,
+			"text/html",
+		},
+		{
+			"an error with status 200", raw("application/json", `{"error":{"message":"overloaded","code":503}}`),
+			contract.ErrUnavailable, true, 3, "overloaded",
+		},
 		{"an empty stream", raw("text/event-stream", ""), contract.ErrGarbage, true, 3, "broke off"},
 		{"[DONE] at once", raw("text/event-stream", "data: [DONE]\n\n"), contract.ErrGarbage, true, 3, "broke off"},
-		{"a garbage chunk", raw("text/event-stream", "data: {\"choices\":[{\n\n"), contract.ErrGarbage, true, 3, "not valid JSON"},
-		{"a chunk of another shape", raw("text/event-stream", "data: 42\n\ndata: [DONE]\n\n"), contract.ErrGarbage, true, 3, ""},
-		{"an error in the stream", raw("text/event-stream", "data: {\"error\":{\"message\":\"too fast\",\"type\":\"rate_limit_error\"}}\n\n"), contract.ErrRateLimited, true, 3, "too fast"},
+		{
+			"a garbage chunk", raw("text/event-stream", "data: {\"choices\":[{\n\n"), contract.ErrGarbage, true, 3,
+			"not valid JSON",
+		},
+		{
+			"a chunk of another shape", raw("text/event-stream", "data: 42\n\ndata: [DONE]\n\n"), contract.ErrGarbage, true, 3,
+			"",
+		},
+		{
+			"an error in the stream",
+			raw("text/event-stream", "data: {\"error\":{\"message\":\"too fast\",\"type\":\"rate_limit_error\"}}\n\n"),
+			contract.ErrRateLimited, true, 3, "too fast",
+		},
 		{"a stream that ends early", events("", text), contract.ErrGarbage, true, 1, "broke off"},
 		{"a connection that breaks", cut(text), contract.ErrUnavailable, true, 1, "broke"},
 		{"a connection that breaks before anything", cut(), contract.ErrUnavailable, true, 3, ""},
 		{"nothing but the token limit", events("length"), contract.ErrTooLong, false, 1, "max_tokens"},
 		{"a filter", events("content_filter"), contract.ErrBadRequest, false, 1, "filter"},
-		{"a call without a name", events("tool_calls", `{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`), contract.ErrGarbage, true, 3, "names no function"},
+		{
+			"a call without a name", events("tool_calls", `{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`),
+			contract.ErrGarbage, true, 3, "names no function",
+		},
 		{"too many calls", manyCalls, contract.ErrTooLong, false, 1, "64"},
 		{"arguments without end", endlessArgs, contract.ErrTooLong, false, 1, "262144"},
 		{"a text without end", endlessText, contract.ErrTooLong, false, 1, "204800"},
@@ -242,7 +277,8 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 				})...)
 				a := client(t, s, func(cfg *openai.Config) { cfg.Stall = 150 * time.Millisecond })
 				_, _, err := generate(t, a, "hello")
-				if e := failure(t, err); e.Code != contract.ErrTimeout || !e.Retryable || !strings.Contains(e.Message, "sent nothing for 150ms") {
+				if e := failure(t, err); e.Code != contract.ErrTimeout || !e.Retryable ||
+					!strings.Contains(e.Message, "sent nothing for 150ms") {
 					t.Errorf("failure is %+v", e)
 				}
 				if n := len(s.Seen()); n != c.tries {
@@ -316,7 +352,8 @@ func TestUntrustedCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = generate(t, a, "hello")
-	if e := failure(t, err); e.Code != contract.ErrUnavailable || e.Retryable || !strings.Contains(e.Message, "certificate") {
+	if e := failure(t, err); e.Code != contract.ErrUnavailable || e.Retryable ||
+		!strings.Contains(e.Message, "certificate") {
 		t.Errorf("failure is %+v", e)
 	}
 }
@@ -332,7 +369,8 @@ func TestBreakerOpensForADeadServer(t *testing.T) {
 		}
 	}
 	_, _, err := generate(t, a, "hello")
-	if e := failure(t, err); e.Code != contract.ErrUnavailable || !strings.Contains(e.Message, "answered 503: down (4 questions failed") || e.RetryInMS == 0 {
+	if e := failure(t, err); e.Code != contract.ErrUnavailable ||
+		!strings.Contains(e.Message, "answered 503: down (4 questions failed") || e.RetryInMS == 0 {
 		t.Errorf("failure is %+v, want the server's own words", e)
 	}
 	if n := len(s.Seen()); n != 12 {

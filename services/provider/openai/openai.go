@@ -62,7 +62,9 @@ func (a *Adapter) Info() contract.Info {
 }
 
 // Generate implements adapter.Adapter.
-func (a *Adapter) Generate(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error) {
+func (a *Adapter) Generate(
+	ctx context.Context, req contract.Request, delta func(text, reasoning string),
+) (contract.Response, error) {
 	params, err := a.params(req)
 	if err != nil {
 		return contract.Response{}, err
@@ -80,7 +82,9 @@ func (a *Adapter) Generate(ctx context.Context, req contract.Request, delta func
 }
 
 // try asks once. It reports whether pieces of the answer were passed on.
-func (a *Adapter) try(ctx context.Context, params sdk.ChatCompletionNewParams, delta func(text, reasoning string)) (contract.Response, bool, error) {
+func (a *Adapter) try(
+	ctx context.Context, params sdk.ChatCompletionNewParams, delta func(text, reasoning string),
+) (contract.Response, bool, error) {
 	ctx, w := watch(ctx, a.cfg.Stall)
 	defer w.stop()
 	stream := a.chat.NewStreaming(ctx, params, option.WithMiddleware(a.intercept(w)))
@@ -116,5 +120,6 @@ func (p Prices) cost(u sdk.CompletionUsage) int64 {
 	if cachedPrice == 0 {
 		cachedPrice = p.Input
 	}
-	return int64(float64(u.PromptTokens-cached)*p.Input + float64(cached)*cachedPrice + float64(u.CompletionTokens)*p.Output + 0.5)
+	return int64(float64(u.PromptTokens-cached)*p.Input + float64(cached)*cachedPrice +
+		float64(u.CompletionTokens)*p.Output + 0.5)
 }

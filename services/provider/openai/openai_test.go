@@ -74,8 +74,16 @@ func TestPiecesOfCalls(t *testing.T) {
 			`{"tool_calls":[{"index":9000000000,"id":"a","function":{"name":"x","arguments":"{}"}}]}`,
 			`{"tool_calls":[{"index":-1,"id":"b","function":{"name":"y","arguments":"{}"}}]}`,
 		}, `a x {}; b y {}; `},
-		{"no arguments", []string{`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":" "}}]}`}, `a x {}; `},
-		{"broken arguments", []string{`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}]}`}, `a x "{\"n\":"; `},
+		{
+			"no arguments",
+			[]string{`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":" "}}]}`},
+			`a x {}; `,
+		},
+		{
+			"broken arguments",
+			[]string{`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}]}`},
+			`a x "{\"n\":"; `,
+		},
 		{"invented names", []string{
 			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"functions.x--y","arguments":"{}"}}]}`,
 			`{"tool_calls":[{"index":1,"id":"b","function":{"name":"x:y","arguments":"{}"}}]}`,
@@ -143,7 +151,8 @@ func TestChoicesThatNobodyAskedForAreIgnored(t *testing.T) {
 	s := openaitest.New(t)
 	s.Next(raw("text/event-stream",
 		`data: {"choices":[{"index":1,"delta":{"content":"other"},"finish_reason":"length"},{"index":0,"delta":{"content":"asked"}}]}`+"\n\n"+
-			`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":1,"delta":{"content":"other"}}]}`+"\n\ndata: [DONE]\n\n"))
+			`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":1,"delta":{"content":"other"}}]}`+
+			"\n\ndata: [DONE]\n\n"))
 	resp, pieces, err := generate(t, client(t, s), "hello")
 	if err != nil || resp.TextContent != "asked" || pieces != "asked" || resp.StopReason != contract.StopEnd {
 		t.Errorf("answer is %+v (%q), %v", resp, pieces, err)
@@ -157,7 +166,8 @@ func TestThoughtsAreStreamedAndGoBackWithinTheTurn(t *testing.T) {
 	a := client(t, s)
 	var thoughts strings.Builder
 	question := contract.Message{Role: contract.RoleUser, Text: "call x {}"}
-	resp, err := a.Generate(t.Context(), request(t, question), func(_, reasoning string) { thoughts.WriteString(reasoning) })
+	resp, err := a.Generate(t.Context(), request(t, question),
+		func(_, reasoning string) { thoughts.WriteString(reasoning) })
 	if err != nil || thoughts.String() != "I had better look" || resp.TextContent != "" {
 		t.Fatalf("thoughts %q, answer %+v, %v", thoughts.String(), resp, err)
 	}
@@ -203,16 +213,23 @@ func TestRequestOnTheWire(t *testing.T) {
 	temperature := 0.0
 	req := request(t, contract.Message{Role: contract.RoleUser, Text: "hello"})
 	req.System, req.Temperature, req.MaxTokens = "Be brief.", &temperature, 50
-	req.Tools = []contract.ToolSpec{{Name: "python:execute", Description: "Runs.", Args: json.RawMessage(`{"type":"object","properties":{"z":{},"a":{"maximum":1.50}}}`)}}
+	req.Tools = []contract.ToolSpec{
+		{
+			Name: "python:execute", Description: "Runs.",
+			Args: json.RawMessage(`{"type":"object","properties":{"z":{},"a":{"maximum":1.50}}}`),
+		},
+	}
 	if _, err := a.Generate(t.Context(), req, func(string, string) {}); err != nil {
 		t.Fatal(err)
 	}
 	got := s.Seen()[0]
-	if got.Messages[0].Role != "system" || *got.Messages[0].Content != "Be brief." || *got.Temperature != 0 || *got.MaxTokens != 50 {
+	if got.Messages[0].Role != "system" || *got.Messages[0].Content != "Be brief." || *got.Temperature != 0 ||
+		*got.MaxTokens != 50 {
 		t.Errorf("request is %+v", got)
 	}
 	tool := got.Tools[0].Function
-	if tool.Name != "python--execute" || tool.Description != "Runs." || string(tool.Parameters) != `{"type":"object","properties":{"z":{},"a":{"maximum":1.50}}}` {
+	if tool.Name != "python--execute" || tool.Description != "Runs." ||
+		string(tool.Parameters) != `{"type":"object","properties":{"z":{},"a":{"maximum":1.50}}}` {
 		t.Errorf("tool is %s %q %s", tool.Name, tool.Description, tool.Parameters)
 	}
 	if got.Header.Get("OpenAI-Organization") != "org-1" || got.Header.Get("OpenAI-Project") != "proj-1" {
@@ -223,7 +240,8 @@ func TestRequestOnTheWire(t *testing.T) {
 	if _, err := client(t, s).Generate(t.Context(), bare, func(string, string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Seen()[1]; got.Temperature != nil || got.MaxTokens != nil || got.MaxCompletionTokens != nil || len(got.Tools) != 0 || len(got.Messages) != 1 {
+	if got := s.Seen()[1]; got.Temperature != nil || got.MaxTokens != nil || got.MaxCompletionTokens != nil ||
+		len(got.Tools) != 0 || len(got.Messages) != 1 {
 		t.Errorf("what was not asked for is sent: %+v", got)
 	}
 }
@@ -255,7 +273,8 @@ func TestCost(t *testing.T) {
 	a := client(t, s, func(c *openai.Config) { c.Prices = openai.Prices{Input: 2, CachedInput: 0.5, Output: 8} })
 	resp, _, err := generate(t, a, "hello")
 	// 600 × 2 + 400 × 0.5 + 500 × 8 millionths of a dollar
-	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CostMicroUSD: 5400}); err != nil || resp.Usage != want {
+	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CostMicroUSD: 5400}); err != nil ||
+		resp.Usage != want {
 		t.Errorf("usage is %+v, %v; want %+v", resp.Usage, err, want)
 	}
 }
@@ -272,7 +291,10 @@ func TestKeyNeverPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v %#v %q %s", cfg, cfg, cfg.APIKey, cfg.APIKey), string(j), log.String(), fmt.Sprint(a.Info())} {
+	for _, s := range []string{
+		fmt.Sprint(cfg), fmt.Sprintf("%+v %#v %q %s", cfg, cfg, cfg.APIKey, cfg.APIKey), string(j), log.String(),
+		fmt.Sprint(a.Info()),
+	} {
 		if strings.Contains(s, "0123456789") {
 			t.Errorf("the key is in %s", s)
 		}
@@ -282,7 +304,8 @@ func TestKeyNeverPrints(t *testing.T) {
 func TestSecretsInErrorsAreRedacted(t *testing.T) {
 	s := openaitest.New(t)
 	s.Next(func(w http.ResponseWriter, _ *http.Request) {
-		openaitest.Refuse(w, 400, "", "", "you sent Bearer abcdef and sk-proj-A1b2C3d4 and "+openaitest.Key+"\r\n\x1b[31m"+strings.Repeat("long ", 1000))
+		openaitest.Refuse(w, 400, "", "",
+			"you sent Bearer abcdef and sk-proj-A1b2C3d4 and "+openaitest.Key+"\r\n\x1b[31m"+strings.Repeat("long ", 1000))
 	})
 	_, _, err := generate(t, client(t, s), "hello")
 	e := failure(t, err)
@@ -323,7 +346,8 @@ func TestConfigNamesTheField(t *testing.T) {
 	} {
 		cfg := ok
 		c.change(&cfg)
-		if _, err := openai.New(cfg); err == nil || !strings.Contains(err.Error(), c.field) || strings.Contains(err.Error(), "secret") {
+		if _, err := openai.New(cfg); err == nil || !strings.Contains(err.Error(), c.field) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error is %v", c.field, err)
 		}
 	}

@@ -83,7 +83,8 @@ func message(m contract.Message, open bool) (sdk.ChatCompletionMessageParamUnion
 	case contract.RoleAssistant:
 		return assistant(m, open), nil
 	}
-	return sdk.ChatCompletionMessageParamUnion{}, adapter.Errorf(contract.ErrBadRequest, "messages: the role %q is unknown", m.Role)
+	return sdk.ChatCompletionMessageParamUnion{}, adapter.Errorf(contract.ErrBadRequest,
+		"messages: the role %q is unknown", m.Role)
 }
 
 func assistant(m contract.Message, open bool) sdk.ChatCompletionMessageParamUnion {

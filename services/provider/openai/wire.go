@@ -91,7 +91,9 @@ func (a *Adapter) noStream(resp *http.Response, media string) error {
 	if f := parseFault(readSome(resp)); f.known() {
 		return a.faultError(f)
 	}
-	return adapter.Errorf(contract.ErrGarbage, "the server answered with %s instead of text/event-stream: does base_url end where the API begins (usually /v1)?", media)
+	return adapter.Errorf(contract.ErrGarbage,
+		"the server answered with %s instead of text/event-stream: does base_url end where the API begins (usually /v1)?",
+		media)
 }
 
 func readSome(resp *http.Response) []byte {

@@ -96,7 +96,8 @@ func ask(t testing.TB, a adapter.Adapter, messages ...contract.Message) (contrac
 		t.Fatalf("the answer %+v breaks the contract: %v", resp, err)
 	}
 	if resp.IsFinal != (len(resp.ToolCalls) == 0) || resp.Model == "" || resp.StopReason == "" {
-		t.Errorf("is_final %v, model %q, stop_reason %q with %d calls", resp.IsFinal, resp.Model, resp.StopReason, len(resp.ToolCalls))
+		t.Errorf("is_final %v, model %q, stop_reason %q with %d calls", resp.IsFinal, resp.Model, resp.StopReason,
+			len(resp.ToolCalls))
 	}
 	return resp, pieces
 }
@@ -146,7 +147,8 @@ func streams(t *testing.T, a adapter.Adapter) {
 func wantCall(t *testing.T, c contract.ToolCall, tool, args string) {
 	t.Helper()
 	var have, want bytes.Buffer
-	if json.Compact(&have, c.Args) != nil || json.Compact(&want, []byte(args)) != nil || have.String() != want.String() || c.Tool != tool {
+	if json.Compact(&have, c.Args) != nil || json.Compact(&want, []byte(args)) != nil || have.String() != want.String() ||
+		c.Tool != tool {
 		t.Errorf("call is %s %s, want %s %s", c.Tool, c.Args, tool, args)
 	}
 }
@@ -175,7 +177,8 @@ func makesParallelCalls(t *testing.T, a adapter.Adapter) {
 
 func commentsACall(t *testing.T, a adapter.Adapter) {
 	resp, pieces := ask(t, a, user(`comment Let me see :: math:evaluate {}`))
-	if resp.TextContent != "Let me see" || strings.Join(pieces, "") != "Let me see" || len(resp.ToolCalls) != 1 || resp.IsFinal {
+	if resp.TextContent != "Let me see" || strings.Join(pieces, "") != "Let me see" || len(resp.ToolCalls) != 1 ||
+		resp.IsFinal {
 		t.Errorf("answer is %+v, pieces %q", resp, pieces)
 	}
 }
@@ -222,7 +225,8 @@ func keepsBrokenArgs(t *testing.T, a adapter.Adapter) {
 	wantCall(t, resp.ToolCalls[0], "math:evaluate", `"{\"expression\": \"1"`)
 
 	refusal := contract.Message{Text: `{"error":{"code":"invalid_arguments","message":"no JSON"}}`, Failed: true}
-	if last, _ := ask(t, a, append(talk, turn(resp, refusal)...)...); !strings.Contains(last.TextContent, "invalid_arguments") {
+	if last, _ := ask(t, a, append(talk, turn(resp, refusal)...)...); !strings.Contains(last.TextContent,
+		"invalid_arguments") {
 		t.Errorf("after the refusal the answer is %+v", last)
 	}
 }
@@ -240,7 +244,9 @@ func unknownTool(t *testing.T, a adapter.Adapter) {
 	// A name of any length must not make every later question fail.
 	talk = []contract.Message{user("call " + strings.Repeat("very_", 30) + "long {}")}
 	resp, _ = ask(t, a, talk...)
-	ask(t, a, append(talk, turn(resp, contract.Message{Text: `{"error":{"code":"unknown_tool","message":"?"}}`, Failed: true})...)...)
+	ask(t, a,
+		append(talk,
+			turn(resp, contract.Message{Text: `{"error":{"code":"unknown_tool","message":"?"}}`, Failed: true})...)...)
 }
 
 func anyCharacters(t *testing.T, a adapter.Adapter) {
@@ -265,7 +271,8 @@ func acceptsParameters(t *testing.T, a adapter.Adapter) {
 	temperature := 0.5
 	req := question(t, user("hello"))
 	req.Temperature, req.MaxTokens, req.Model = &temperature, 100, "another-model"
-	if resp, err := a.Generate(t.Context(), req, func(string, string) {}); err != nil || resp.TextContent != "echo: hello" {
+	if resp, err := a.Generate(t.Context(), req, func(string, string) {}); err != nil ||
+		resp.TextContent != "echo: hello" {
 		t.Errorf("answer is %+v, %v", resp, err)
 	}
 	req = contract.Request{Messages: question(t, user("hello")).Messages}
@@ -328,7 +335,8 @@ func boundsEndless(t *testing.T, a adapter.Adapter) {
 }
 
 func boundsCalls(t *testing.T, a adapter.Adapter) {
-	if e := refused(t, a, user(`calls 65 math:evaluate {"expression":"1"}`)); e.Code != contract.ErrTooLong || e.Retryable {
+	if e := refused(t, a, user(`calls 65 math:evaluate {"expression":"1"}`)); e.Code != contract.ErrTooLong ||
+		e.Retryable {
 		t.Errorf("65 calls are %+v, want too_long", e)
 	}
 }

@@ -199,7 +199,8 @@ func longest(pause time.Duration) time.Duration { return pause + pause/4 }
 func (p *Policy) refusal() *contract.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := adapter.Errorf(contract.ErrUnavailable, "%s (%d questions failed in a row, so none is sent for %s)", p.last, p.cfg.TripAfter, p.cfg.OpenFor)
+	e := adapter.Errorf(contract.ErrUnavailable, "%s (%d questions failed in a row, so none is sent for %s)", p.last,
+		p.cfg.TripAfter, p.cfg.OpenFor)
 	e.RetryInMS = max(p.breaker.RemainingDelay().Milliseconds(), 1)
 	return e
 }

@@ -108,7 +108,8 @@ func TestNoPauseBeyondTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		try, at := script(false, down, nil)
-		if _, err := retry.New(retry.Config{}).Do(ctx, try); code(err) != contract.ErrUnavailable || len(*at) != 1 || ctx.Err() != nil {
+		if _, err := retry.New(retry.Config{}).Do(ctx, try); code(err) != contract.ErrUnavailable || len(*at) != 1 ||
+			ctx.Err() != nil {
 			t.Errorf("after %d tries: %v (context: %v)", len(*at), err, ctx.Err())
 		}
 	})
@@ -120,7 +121,8 @@ func TestCancelEndsAPause(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		start := time.Now()
 		try, _ := script(false, down)
-		if _, err := retry.New(retry.Config{}).Do(ctx, try); !errors.Is(err, context.Canceled) || time.Since(start) != 100*time.Millisecond {
+		if _, err := retry.New(retry.Config{}).Do(ctx, try); !errors.Is(err, context.Canceled) ||
+			time.Since(start) != 100*time.Millisecond {
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
 	})
@@ -135,7 +137,8 @@ func TestBreakerLeavesADeadAPIAlone(t *testing.T) {
 		}
 		_, err := p.Do(t.Context(), dead)
 		var e *contract.Error
-		if !errors.As(err, &e) || e.Code != contract.ErrUnavailable || !e.Retryable || e.RetryInMS <= 0 || e.RetryInMS > 10_000 ||
+		if !errors.As(err, &e) || e.Code != contract.ErrUnavailable || !e.Retryable || e.RetryInMS <= 0 ||
+			e.RetryInMS > 10_000 ||
 			!strings.HasPrefix(e.Message, "down (3 questions failed") {
 			t.Errorf("an open breaker says %v, want why it is open", err)
 		}
@@ -170,7 +173,8 @@ func TestOneQuestionDoesNotOpenTheBreaker(t *testing.T) {
 			t.Errorf("another question was tried %d times: %v", len(*calls), err)
 		}
 		third, calls := script(false, nil)
-		if _, err := p.Do(retry.WithQuestion(t.Context(), "t3-p1"), third); len(*calls) != 0 || code(err) != contract.ErrUnavailable {
+		if _, err := p.Do(retry.WithQuestion(t.Context(), "t3-p1"), third); len(*calls) != 0 ||
+			code(err) != contract.ErrUnavailable {
 			t.Errorf("after 2 failed questions a third was tried %d times: %v", len(*calls), err)
 		}
 	})
@@ -223,7 +227,9 @@ func TestBreakerIgnoresWhatShowsThatTheAPILives(t *testing.T) {
 }
 
 func TestConfigNamesTheField(t *testing.T) {
-	for _, c := range []retry.Config{{Tries: -1}, {Tries: 11}, {TripAfter: -1}, {Pause: -1}, {MaxPause: -1}, {OpenFor: -1}} {
+	for _, c := range []retry.Config{
+		{Tries: -1}, {Tries: 11}, {TripAfter: -1}, {Pause: -1}, {MaxPause: -1}, {OpenFor: -1},
+	} {
 		if c.Validate() == nil {
 			t.Errorf("%+v passes", c)
 		}

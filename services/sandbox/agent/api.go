@@ -88,7 +88,9 @@ type Match struct {
 
 // Error is a file operation that the sandbox refused, with a text for the model.
 type Error struct {
-	Code    string // "not_found", "exists", "not_a_directory", "is_a_directory", "not_empty", "outside", "no_space", "too_large", "not_text", "no_match", "ambiguous", "denied", "invalid", "failed"
+	// "not_found", "exists", "not_a_directory", "is_a_directory", "not_empty", "outside",
+	// "no_space", "too_large", "not_text", "no_match", "ambiguous", "denied", "invalid", "failed"
+	Code    string
 	Message string
 }
 

@@ -50,7 +50,8 @@ func Open(ctx context.Context, rw io.ReadWriter) (*Conn, error) {
 // OpenIn is Open for a sandbox with other directories than those that drivers use.
 func OpenIn(ctx context.Context, rw io.ReadWriter, place Config) (*Conn, error) {
 	c := &Conn{
-		rw: rw, place: place.withDefaults(), out: make(chan []byte, 16), ops: make(chan struct{}, maxOps), turn: make(chan struct{}, 1),
+		rw: rw, place: place.withDefaults(), out: make(chan []byte, 16), ops: make(chan struct{}, maxOps),
+		turn:  make(chan struct{}, 1),
 		hello: make(chan frame, 4), done: make(chan struct{}), calls: map[uint32]*call{},
 	}
 	go c.write()
@@ -182,7 +183,9 @@ func (w *work) request() ([]byte, error) {
 		return nil, fmt.Errorf("encoding the request: %w", err)
 	}
 	if len(head)+len(w.tail)+4 > maxPayload {
-		return nil, &Error{Code: "too_large", Message: fmt.Sprintf("the request has %d bytes, the limit is %d", len(head), maxPayload)}
+		return nil, &Error{
+			Code: "too_large", Message: fmt.Sprintf("the request has %d bytes, the limit is %d", len(head), maxPayload),
+		}
 	}
 	return append(block(head), w.tail...), nil
 }

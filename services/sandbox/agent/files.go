@@ -58,12 +58,16 @@ func (c *Conn) Stat(ctx context.Context, path string) (File, error) {
 // Read reads at most limit bytes of a file, from offset. size is the file's size.
 func (c *Conn) Read(ctx context.Context, path string, offset, limit int64) (data []byte, size int64, err error) {
 	if offset < 0 || limit < 0 {
-		return nil, 0, &Error{Code: "invalid", Message: fmt.Sprintf("offset is %d and limit %d, want both 0 or more", offset, limit)}
+		return nil, 0, &Error{
+			Code: "invalid", Message: fmt.Sprintf("offset is %d and limit %d, want both 0 or more", offset, limit),
+		}
 	}
 	var a struct {
 		Size int64 `json:"size"`
 	}
-	w := &work{op: "read", fields: map[string]any{"path": path, "offset": offset, "limit": limit}, allowed: allowed{data: limit}}
+	w := &work{
+		op: "read", fields: map[string]any{"path": path, "offset": offset, "limit": limit}, allowed: allowed{data: limit},
+	}
 	w.data = func(b []byte) error {
 		data = append(data, b...)
 		return nil
@@ -120,7 +124,12 @@ func (c *Conn) Glob(ctx context.Context, pattern string, limit int) (files []Fil
 
 // Grep searches text files, line by line.
 func (c *Conn) Grep(ctx context.Context, q GrepQuery) (matches []Match, more bool, err error) {
-	w := &work{op: "grep", fields: map[string]any{"pattern": q.Pattern, "path": q.Path, "glob": q.Glob, "ignore_case": q.IgnoreCase, "max": most(q.Max)}}
+	w := &work{
+		op: "grep",
+		fields: map[string]any{
+			"pattern": q.Pattern, "path": q.Path, "glob": q.Glob, "ignore_case": q.IgnoreCase, "max": most(q.Max),
+		},
+	}
 	if err := c.askList(ctx, w, &matches, &more); err != nil {
 		return nil, false, err
 	}
@@ -137,7 +146,8 @@ func (c *Conn) Edit(ctx context.Context, path, old, replacement string, all bool
 	var a struct {
 		N int `json:"n"`
 	}
-	err = c.ask(ctx, &work{op: "edit", fields: map[string]any{"path": path, "old": old, "new": replacement, "all": all}}, &a)
+	err = c.ask(ctx, &work{op: "edit", fields: map[string]any{"path": path, "old": old, "new": replacement, "all": all}},
+		&a)
 	return max(0, a.N), err
 }
 
@@ -243,8 +253,10 @@ func filesOf(wire []wireFile) []File {
 }
 
 var codes = map[string]bool{
-	"not_found": true, "exists": true, "not_a_directory": true, "is_a_directory": true, "not_empty": true, "outside": true, "no_space": true,
-	"too_large": true, "not_text": true, "no_match": true, "ambiguous": true, "denied": true, "invalid": true, "failed": true,
+	"not_found": true, "exists": true, "not_a_directory": true, "is_a_directory": true, "not_empty": true, "outside": true,
+	"no_space":  true,
+	"too_large": true, "not_text": true, "no_match": true, "ambiguous": true, "denied": true, "invalid": true,
+	"failed": true,
 }
 
 func refused(code, message string) *Error {

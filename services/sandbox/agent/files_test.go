@@ -61,7 +61,8 @@ func TestFilesAreWrittenAndRead(t *testing.T) {
 		t.Errorf("read %d of %d bytes, %v", len(data), len(big), err)
 	}
 	b.shell(t, "chmod 750 new; mkfifo fifo; ln -s new link")
-	if f, err := b.Write(ctx, "link", []byte("through"), agent.Replace); err != nil || f.Mode != 0o750 && f.Type != "link" {
+	if f, err := b.Write(ctx, "link", []byte("through"), agent.Replace); err != nil ||
+		f.Mode != 0o750 && f.Type != "link" {
 		t.Errorf("through a link: %+v, %v", f, err)
 	}
 	if got := b.shell(t, "cat new; stat -c %a new").Stdout.Text; got != "through750\n" {
@@ -141,14 +142,21 @@ func TestDirectoriesAreListedMadeMovedAndRemoved(t *testing.T) {
 func TestPathsAreConfined(t *testing.T) {
 	b := start(t)
 	ctx := t.Context()
-	b.shell(t, "mkdir d; echo inside > d/f; ln -s /etc etc; ln -s ../../etc rel; ln -s ../.. d/up; ln -s ../d/f d/in; ln -s "+b.workspace+"/d abs; "+
-		"ln -s a b; ln -s b a; ln -s /proc/self/root root; mkfifo p; ln -s . here")
+	b.shell(t,
+		"mkdir d; echo inside > d/f; ln -s /etc etc; ln -s ../../etc rel; ln -s ../.. d/up; ln -s ../d/f d/in; ln -s "+
+			b.workspace+"/d abs; "+
+			"ln -s a b; ln -s b a; ln -s /proc/self/root root; mkfifo p; ln -s . here")
 	for path, want := range map[string]string{
-		"../x": "outside", "d/../../x": "outside", "/etc/passwd": "outside", b.workspace + "x/f": "outside", b.workspace + "/../x": "outside",
-		"etc/passwd": "outside", "rel/passwd": "outside", "d/up/etc/passwd": "outside", "root/etc/passwd": "outside", "a": "invalid", "a/x": "invalid",
-		"nul\x00": "invalid", strings.Repeat("x/", 200) + "x": "invalid", strings.Repeat("x", 300): "invalid", strings.Repeat("x", 5000): "invalid",
-		"p": "invalid", "": "is_a_directory", "d": "is_a_directory", "here/here/d": "is_a_directory", "nope": "not_found", "d/f/x": "not_a_directory",
-		"d/in": "", "abs/f": "", b.workspace + "/abs/in": "", "d/./f": "", "here/here/d/f": "",
+		"../x": "outside", "d/../../x": "outside", "/etc/passwd": "outside", b.workspace + "x/f": "outside",
+		b.workspace + "/../x": "outside",
+		"etc/passwd":          "outside", "rel/passwd": "outside", "d/up/etc/passwd": "outside", "root/etc/passwd": "outside",
+		"a": "invalid", "a/x": "invalid",
+		"nul\x00": "invalid", strings.Repeat("x/", 200) + "x": "invalid", strings.Repeat("x", 300): "invalid",
+		strings.Repeat("x", 5000): "invalid",
+		"p":                       "invalid", "": "is_a_directory", "d": "is_a_directory", "here/here/d": "is_a_directory",
+		"nope":  "not_found",
+		"d/f/x": "not_a_directory",
+		"d/in":  "", "abs/f": "", b.workspace + "/abs/in": "", "d/./f": "", "here/here/d/f": "",
 	} {
 		data, _, err := b.Read(ctx, path, 0, 100)
 		if codeOf(err) != want || want == "" && string(data) != "inside\n" {
@@ -156,9 +164,11 @@ func TestPathsAreConfined(t *testing.T) {
 		}
 		if want == "outside" || want == "invalid" {
 			for what, err := range map[string]error{
-				"mkdir": b.Mkdir(ctx, path+"/new"), "move": b.Move(ctx, "d/f", path+"/new", true), "remove": b.Remove(ctx, path+"/hosts", true),
-				"write": second(b.Write(ctx, path+"/new", nil, agent.Append)), "edit": second(b.Edit(ctx, path+"/hosts", "a", "b", true)),
-				"list": second(b.List(ctx, path)),
+				"mkdir": b.Mkdir(ctx, path+"/new"), "move": b.Move(ctx, "d/f", path+"/new", true),
+				"remove": b.Remove(ctx, path+"/hosts", true),
+				"write":  second(b.Write(ctx, path+"/new", nil, agent.Append)),
+				"edit":   second(b.Edit(ctx, path+"/hosts", "a", "b", true)),
+				"list":   second(b.List(ctx, path)),
 			} {
 				if c := codeOf(err); c != "outside" && c != "invalid" && c != "not_a_directory" {
 					t.Errorf("%s below %.40q: %v", what, path, err)
@@ -196,7 +206,8 @@ func TestASwapRaceLeadsNowhere(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.python(t, "import os, time", "end = time.time() + 1.5", "while time.time() < end:", " os.rename('real', 'x'); os.rename('evil', 'real'); os.rename('real', 'evil'); os.rename('x', 'real')")
+		b.python(t, "import os, time", "end = time.time() + 1.5", "while time.time() < end:",
+			" os.rename('real', 'x'); os.rename('evil', 'real'); os.rename('real', 'evil'); os.rename('x', 'real')")
 	}()
 	seen := map[string]int{}
 	for over := false; !over; {
@@ -218,16 +229,20 @@ func TestGlobAndGrepFindFiles(t *testing.T) {
 	b := start(t)
 	ctx := t.Context()
 	for name, text := range map[string]string{
-		"a.py": "import os\nprint(1)\n", "d/b.py": "print(2)\r\nPrint(3)", "d/e/c.py": "x = 'print'", "d/e/c.txt": "print me", ".hidden/x.py": "print(9)",
-		"[x].md": "", "d/bin": "print\x00", "long": strings.Repeat("y", 1000) + "print\n", "ümlaut.txt": "grüße",
+		"a.py": "import os\nprint(1)\n", "d/b.py": "print(2)\r\nPrint(3)", "d/e/c.py": "x = 'print'", "d/e/c.txt": "print me",
+		".hidden/x.py": "print(9)",
+		"[x].md":       "", "d/bin": "print\x00", "long": strings.Repeat("y", 1000) + "print\n", "ümlaut.txt": "grüße",
 	} {
 		b.write(t, name, text)
 	}
 	b.shell(t, "ln -s / root; ln -s .. d/loop")
 	for pattern, want := range map[string]string{
-		"*.py": "a.py", "**/*.py": "a.py d/b.py d/e/c.py", "**": "[x].md a.py d d/b.py d/bin d/e d/e/c.py d/e/c.txt d/loop long out root ümlaut.txt",
-		"d/*": "d/b.py d/bin d/e d/loop", "d/**/c.*": "d/e/c.py d/e/c.txt", "?.py": "a.py", "[ab].py": "a.py", "[!a].py": "", "[[]x[]].md": "[x].md", "nope/*": "",
-		".*/*.py": ".hidden/x.py", "d/e": "d/e", "**/e/**": "d/e d/e/c.py d/e/c.txt", "ü*": "ümlaut.txt", b.workspace + "/d/*.py": "d/b.py", "*.{py,md}": "", "[z": "", "d*e": "",
+		"*.py": "a.py", "**/*.py": "a.py d/b.py d/e/c.py",
+		"**":  "[x].md a.py d d/b.py d/bin d/e d/e/c.py d/e/c.txt d/loop long out root ümlaut.txt",
+		"d/*": "d/b.py d/bin d/e d/loop", "d/**/c.*": "d/e/c.py d/e/c.txt", "?.py": "a.py", "[ab].py": "a.py", "[!a].py": "",
+		"[[]x[]].md": "[x].md", "nope/*": "",
+		".*/*.py": ".hidden/x.py", "d/e": "d/e", "**/e/**": "d/e d/e/c.py d/e/c.txt", "ü*": "ümlaut.txt",
+		b.workspace + "/d/*.py": "d/b.py", "*.{py,md}": "", "[z": "", "d*e": "",
 	} {
 		files, more, err := b.Glob(ctx, pattern, 0)
 		got := []string{}
@@ -262,7 +277,8 @@ func TestGlobAndGrepFindFiles(t *testing.T) {
 			t.Errorf("%+v: %v %t %v", tc.q, got, more, err)
 		}
 	}
-	if m, _, err := b.Grep(ctx, agent.GrepQuery{Pattern: "print$", Path: "long"}); err != nil || len(m) != 1 || len(m[0].Text) != 500 {
+	if m, _, err := b.Grep(ctx, agent.GrepQuery{Pattern: "print$", Path: "long"}); err != nil || len(m) != 1 ||
+		len(m[0].Text) != 500 {
 		t.Errorf("a long line: %+v, %v", m, err)
 	}
 	if m, more, err := b.Grep(ctx, agent.GrepQuery{Pattern: "print", Max: 2}); err != nil || len(m) != 2 || !more {
@@ -309,13 +325,17 @@ func TestEditReplacesExactlyWhatIsMeant(t *testing.T) {
 
 func TestAWorkspaceMovesToAnotherSandbox(t *testing.T) {
 	a := start(t)
-	a.shell(t, "mkdir -p d/e empty; echo text > d/e/f; chmod 700 d/e/f; touch -d 2020-01-01 d/e/f; ln -s e/f d/l; ln -s "+a.workspace+"/d abs; echo h > .hidden; head -c 3000000 /dev/urandom > big; mkfifo p")
+	a.shell(t,
+		"mkdir -p d/e empty; echo text > d/e/f; chmod 700 d/e/f; touch -d 2020-01-01 d/e/f; ln -s e/f d/l; ln -s "+
+			a.workspace+
+			"/d abs; echo h > .hidden; head -c 3000000 /dev/urandom > big; mkfifo p")
 	var archive bytes.Buffer
 	if err := a.Export(t.Context(), &archive); err != nil {
 		t.Fatal(err)
 	}
 	b := start(t)
-	if err := b.Import(t.Context(), bytes.NewReader(archive.Bytes())); codeOf(err) != "outside" { // its absolute link: the workspaces of this test differ
+	// its absolute link: the workspaces of this test differ
+	if err := b.Import(t.Context(), bytes.NewReader(archive.Bytes())); codeOf(err) != "outside" {
 		t.Errorf("a link to elsewhere: %v", err)
 	}
 	a.shell(t, "rm abs")
@@ -328,7 +348,8 @@ func TestAWorkspaceMovesToAnotherSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	look := "rm -f p; find . -type f -o -type l | sort; md5sum big; cat d/l; stat -c '%a %Y' d/e/f; ls -d empty"
-	if one, other := a.shell(t, look), c.shell(t, look); one.Stdout.Text != other.Stdout.Text || !strings.Contains(one.Stdout.Text, "700 1577836800") {
+	if one, other := a.shell(t, look), c.shell(t, look); one.Stdout.Text != other.Stdout.Text ||
+		!strings.Contains(one.Stdout.Text, "700 1577836800") {
 		t.Errorf("from\n%s\nto\n%s%s", one.Stdout.Text, other.Stdout.Text, other.Stderr.Text)
 	}
 	if err := a.Export(t.Context(), failing{}); err == nil || !strings.Contains(err.Error(), "writing the archive") {
@@ -400,12 +421,15 @@ func TestAnArchiveIsNotTrusted(t *testing.T) {
 			}
 		})
 	}
-	for name, text := range map[string]string{"empty": "", "something else": strings.Repeat("PK", 100), "cut off": "skandha workspace 1\n\x00\x00"} {
+	for name, text := range map[string]string{
+		"empty": "", "something else": strings.Repeat("PK", 100), "cut off": "skandha workspace 1\n\x00\x00",
+	} {
 		if err := b.Import(t.Context(), strings.NewReader(text)); codeOf(err) != "invalid" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := b.Import(t.Context(), io.MultiReader(strings.NewReader("skandha"), failing{})); err == nil || err.Error() != "no" {
+	if err := b.Import(t.Context(), io.MultiReader(strings.NewReader("skandha"), failing{})); err == nil ||
+		err.Error() != "no" {
 		t.Errorf("a reader that fails: %v", err)
 	}
 	b.works(t)
@@ -416,7 +440,14 @@ func TestAFullWorkspace(t *testing.T) {
 	if os.Getuid() != 0 {
 		lack(t, "mounting a small file system needs root")
 	}
-	b := startWith(t, options{wrap: []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=1m,mode=777 none "$HOME" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh"}, asRoot: true})
+	b := startWith(t,
+		options{
+			wrap: []string{
+				"unshare", "--mount", "sh", "-c",
+				`mount -t tmpfs -o size=1m,mode=777 none "$HOME" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`,
+				"sh",
+			}, asRoot: true,
+		})
 	b.write(t, "keep", "kept")
 	for what, err := range map[string]error{
 		"write":  second(b.Write(t.Context(), "keep", make([]byte, 2<<20), agent.Replace)),

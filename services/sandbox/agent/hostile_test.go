@@ -71,7 +71,8 @@ func (l *liar) say(kind byte, id uint32, payload string) { _, _ = l.Write(frameO
 // Invalid data from the agent ends the sandbox, and nothing waits.
 func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 	run := func(c *agent.Conn) error {
-		_, err := c.Run(context.Background(), agent.Run{Kind: agent.Python, MaxOutput: 100, Output: func(agent.Stream, []byte) {}})
+		_, err := c.Run(context.Background(),
+			agent.Run{Kind: agent.Python, MaxOutput: 100, Output: func(agent.Stream, []byte) {}})
 		return err
 	}
 	read := func(c *agent.Conn) error {
@@ -85,21 +86,32 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 		say  func(l *liar, id uint32)
 		want string
 	}{
-		"it ends":                    {run, func(l *liar, _ uint32) { _ = l.Close() }, "has ended"},
-		"inside a frame":             {run, func(l *liar, id uint32) { _, _ = l.Write(frameOf('a', id, exit)[:20]); _ = l.Close() }, "inside a frame"},
-		"a frame without end":        {run, func(l *liar, _ uint32) { _, _ = l.Write([]byte{255, 255, 255, 255, 'a', 0, 0, 0, 1}) }, "4294967295 bytes"},
-		"a frame without a head":     {run, func(l *liar, _ uint32) { _, _ = l.Write(make([]byte, 9)) }, "0 bytes"},
-		"an unknown kind":            {run, func(l *liar, id uint32) { l.say('?', id, "x") }, "'?'"},
-		"an unknown operation":       {run, func(l *liar, id uint32) { l.say('a', id+7, exit) }, "unknown operation"},
-		"operation 0":                {run, func(l *liar, _ uint32) { l.say('a', 0, exit) }, "unknown operation"},
-		"ready again":                {run, func(l *liar, _ uint32) { l.say('r', 0, `{}`) }, "unknown operation"},
-		"an answer that is no JSON":  {run, func(l *liar, id uint32) { l.say('a', id, "no") }, "invalid answer"},
-		"an answer without an exit":  {run, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no exit"},
-		"nested JSON":                {read, func(l *liar, id uint32) { l.say('a', id, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)) }, "depth of 1000"},
-		"output of no stream":        {run, func(l *liar, id uint32) { l.say('k', id, "\x02x") }, "unknown stream"},
-		"empty output":               {run, func(l *liar, id uint32) { l.say('o', id, "\x00") }, "unknown stream"},
-		"too much output":            {run, func(l *liar, id uint32) { l.say('k', id, "\x00"+strings.Repeat("x", 101)) }, "more output"},
-		"too much live output":       {run, func(l *liar, id uint32) { l.say('o', id, "\x01"+strings.Repeat("x", 101)) }, "more output"},
+		"it ends": {run, func(l *liar, _ uint32) { _ = l.Close() }, "has ended"},
+		"inside a frame": {
+			run, func(l *liar, id uint32) { _, _ = l.Write(frameOf('a', id, exit)[:20]); _ = l.Close() }, "inside a frame",
+		},
+		"a frame without end": {
+			run, func(l *liar, _ uint32) { _, _ = l.Write([]byte{255, 255, 255, 255, 'a', 0, 0, 0, 1}) }, "4294967295 bytes",
+		},
+		"a frame without a head":    {run, func(l *liar, _ uint32) { _, _ = l.Write(make([]byte, 9)) }, "0 bytes"},
+		"an unknown kind":           {run, func(l *liar, id uint32) { l.say('?', id, "x") }, "'?'"},
+		"an unknown operation":      {run, func(l *liar, id uint32) { l.say('a', id+7, exit) }, "unknown operation"},
+		"operation 0":               {run, func(l *liar, _ uint32) { l.say('a', 0, exit) }, "unknown operation"},
+		"ready again":               {run, func(l *liar, _ uint32) { l.say('r', 0, `{}`) }, "unknown operation"},
+		"an answer that is no JSON": {run, func(l *liar, id uint32) { l.say('a', id, "no") }, "invalid answer"},
+		"an answer without an exit": {run, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no exit"},
+		"nested JSON": {
+			read, func(l *liar, id uint32) { l.say('a', id, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)) },
+			"depth of 1000",
+		},
+		"output of no stream": {run, func(l *liar, id uint32) { l.say('k', id, "\x02x") }, "unknown stream"},
+		"empty output":        {run, func(l *liar, id uint32) { l.say('o', id, "\x00") }, "unknown stream"},
+		"too much output": {
+			run, func(l *liar, id uint32) { l.say('k', id, "\x00"+strings.Repeat("x", 101)) }, "more output",
+		},
+		"too much live output": {
+			run, func(l *liar, id uint32) { l.say('o', id, "\x01"+strings.Repeat("x", 101)) }, "more output",
+		},
 		"output of a file operation": {read, func(l *liar, id uint32) { l.say('k', id, "\x00x") }, "more output"},
 		"output that does not add up": {run, func(l *liar, id uint32) {
 			l.say('k', id, "\x00abc")
@@ -108,20 +120,38 @@ func TestAnAgentThatMakesNoSenseIsGivenUp(t *testing.T) {
 		"countless processes": {run, func(l *liar, id uint32) {
 			l.say('a', id, `{"exit":{"strays":9223372036854775807,"out":[0,0,0],"err":[0,0,0]}}`)
 		}, "count of the agent"},
-		"countless output":           {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) }, "count of the agent"},
-		"a sandbox given up":         {run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why"},
-		"negative counts":            {run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "count of the agent"},
-		"two results":                {run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not requested"},
-		"a result of a file":         {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not requested"},
-		"a result that is too large": {run, func(l *liar, id uint32) { l.say('s', id, strings.Repeat("x", 600<<10)) }, "not requested"},
-		"data of a run":              {run, func(l *liar, id uint32) { l.say('d', id, "x") }, "more data"},
-		"too much data":              {read, func(l *liar, id uint32) { l.say('d', id, strings.Repeat("x", 101)) }, "more data"},
-		"empty data":                 {read, func(l *liar, id uint32) { l.say('d', id, "") }, "more data"},
-		"credit for nothing":         {run, func(l *liar, id uint32) { l.say('c', id, "\x00\x00\x00\x01") }, "credit"},
-		"half a credit":              {run, func(l *liar, id uint32) { l.say('c', id, "\x00") }, "credit"},
-		"a list that is none":        {list, func(l *liar, id uint32) { l.say('d', id, "{}"); l.say('a', id, "{}") }, "invalid list"},
-		"no list":                    {list, func(l *liar, id uint32) { l.say('a', id, "{}") }, "invalid list"},
-		"a stat without a file":      {func(c *agent.Conn) error { return second(c.Stat(context.Background(), "x")) }, func(l *liar, id uint32) { l.say('a', id, "{}") }, "no file"},
+		"countless output": {
+			run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[9223372036854775807,0,0],"err":[0,0,0]}}`) },
+			"count of the agent",
+		},
+		"a sandbox given up": {
+			run, func(l *liar, id uint32) { l.say('a', id, `{"error":{"code":"broken","message":"why"}}`) }, "why",
+		},
+		"negative counts": {
+			run, func(l *liar, id uint32) { l.say('a', id, `{"exit":{"out":[0,-5,5],"err":[0,0,0]}}`) }, "count of the agent",
+		},
+		"two results": {
+			run, func(l *liar, id uint32) { l.say('s', id, "{}"); l.say('s', id, "{}") }, "not requested",
+		},
+		"a result of a file": {read, func(l *liar, id uint32) { l.say('s', id, "{}") }, "not requested"},
+		"a result that is too large": {
+			run, func(l *liar, id uint32) { l.say('s', id, strings.Repeat("x", 600<<10)) }, "not requested",
+		},
+		"data of a run": {run, func(l *liar, id uint32) { l.say('d', id, "x") }, "more data"},
+		"too much data": {
+			read, func(l *liar, id uint32) { l.say('d', id, strings.Repeat("x", 101)) }, "more data",
+		},
+		"empty data":         {read, func(l *liar, id uint32) { l.say('d', id, "") }, "more data"},
+		"credit for nothing": {run, func(l *liar, id uint32) { l.say('c', id, "\x00\x00\x00\x01") }, "credit"},
+		"half a credit":      {run, func(l *liar, id uint32) { l.say('c', id, "\x00") }, "credit"},
+		"a list that is none": {
+			list, func(l *liar, id uint32) { l.say('d', id, "{}"); l.say('a', id, "{}") }, "invalid list",
+		},
+		"no list": {list, func(l *liar, id uint32) { l.say('a', id, "{}") }, "invalid list"},
+		"a stat without a file": {
+			func(c *agent.Conn) error { return second(c.Stat(context.Background(), "x")) },
+			func(l *liar, id uint32) { l.say('a', id, "{}") }, "no file",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, l := lie(t)
@@ -151,7 +181,9 @@ func TestWhatTheAgentSaysIsOnlyText(t *testing.T) {
 	go func() {
 		_, id := l.hear()
 		l.say('k', id, "\x00a\xff")
-		l.say('s', id, `{"result":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,"files":[{"path":"../x"},{"path":"/etc/passwd"},{"path":"out/ok","type":"weird","size":-5,"mode":4294967295},{"path":""}]}`)
+		l.say('s', id,
+			`{"result":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+
+				`,"files":[{"path":"../x"},{"path":"/etc/passwd"},{"path":"out/ok","type":"weird","size":-5,"mode":4294967295},{"path":""}]}`)
 		l.say('a', id, `{"exit":{"code":0,"signal":99,"strays":-1,"duration_us":-1,"out":[2,2,0],"err":[0,0,0]}}`)
 		_, id = l.hear()
 		l.say('a', id, `{"error":{"code":"made up","message":"`+strings.Repeat("ü", 5000)+`"}}`)
@@ -160,10 +192,12 @@ func TestWhatTheAgentSaysIsOnlyText(t *testing.T) {
 		l.say('a', id, `{"exit":{"code":3,"out":[0,0,0],"err":[0,0,0]}}`)
 	}()
 	x, err := c.Run(t.Context(), agent.Run{Kind: agent.Python})
-	if err != nil || x.Stdout.Text != "a\uFFFD" || x.Result != nil || len(x.Repr) != 400 || x.Strays != 0 || x.Duration != 0 || x.Signal != "signal 99" {
+	if err != nil || x.Stdout.Text != "a\uFFFD" || x.Result != nil || len(x.Repr) != 400 || x.Strays != 0 ||
+		x.Duration != 0 || x.Signal != "signal 99" {
 		t.Errorf("got %+v, %v", x, err)
 	}
-	if len(x.Files) != 1 || x.Files[0].Path != "out/ok" || x.Files[0].Type != "other" || x.Files[0].Size != 0 || x.Files[0].Mode != 0o7777 {
+	if len(x.Files) != 1 || x.Files[0].Path != "out/ok" || x.Files[0].Type != "other" || x.Files[0].Size != 0 ||
+		x.Files[0].Mode != 0o7777 {
 		t.Errorf("files: %+v", x.Files)
 	}
 	var e *agent.Error
@@ -206,7 +240,8 @@ func TestAnAgentThatDoesNotReadIsGivenUp(t *testing.T) {
 		_, _ = l.Read(make([]byte, 1)) // of the request; then it reads nothing more
 		cancel()
 	}()
-	if _, err := c.Run(ctx, agent.Run{Kind: agent.Shell, Stdin: make([]byte, 4<<20), Grace: time.Millisecond}); !errors.Is(err, agent.ErrBroken) {
+	if _, err := c.Run(ctx,
+		agent.Run{Kind: agent.Shell, Stdin: make([]byte, 4<<20), Grace: time.Millisecond}); !errors.Is(err, agent.ErrBroken) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -277,7 +312,8 @@ func TestAConnLeavesNoGoroutines(t *testing.T) {
 		running := make(chan error, 1)
 		p := newPrinted()
 		go func() {
-			_, err := c.Run(context.Background(), agent.Run{Kind: agent.Shell, Code: "echo on; sleep 100", Timeout: time.Minute, Output: p.add})
+			_, err := c.Run(context.Background(),
+				agent.Run{Kind: agent.Shell, Code: "echo on; sleep 100", Timeout: time.Minute, Output: p.add})
 			running <- err
 		}()
 		<-p.more
@@ -294,7 +330,8 @@ func TestAConnLeavesNoGoroutines(t *testing.T) {
 // within its bounds.
 func FuzzAgent(f *testing.F) {
 	good := bytes.Join([][]byte{
-		frameOf('o', 1, "\x00hi"), frameOf('k', 1, "\x00hi"), frameOf('s', 1, `{"result":[1],"files":[{"path":"out/x","type":"file"}]}`),
+		frameOf('o', 1, "\x00hi"), frameOf('k', 1, "\x00hi"),
+		frameOf('s', 1, `{"result":[1],"files":[{"path":"out/x","type":"file"}]}`),
 		frameOf('a', 1, `{"exit":{"code":1,"signal":9,"out":[5,1,1],"err":[0,0,0]}}`),
 		frameOf('d', 2, `[{"path":"a"}]`), frameOf('a', 2, `{}`),
 	}, nil)
@@ -345,12 +382,17 @@ func FuzzAgent(f *testing.F) {
 // A sandbox whose agent was tampered with is given up by the next call. It never answers
 // with the agent's own failure as if the code had failed.
 func TestAnAgentThatWasTamperedWithIsGivenUp(t *testing.T) {
-	for _, limit := range []string{"AS, 1 << 20", "DATA, 1 << 20", "NOFILE, 30", "NOFILE, 4", "NPROC, 0", "FSIZE, 0", "STACK, 4096"} {
+	for _, limit := range []string{
+		"AS, 1 << 20", "DATA, 1 << 20", "NOFILE, 30", "NOFILE, 4", "NPROC, 0", "FSIZE, 0", "STACK, 4096",
+	} {
 		t.Run(limit, func(t *testing.T) {
 			b := start(t)
 			b.works(t)
 			name, value, _ := strings.Cut(limit, ", ")
-			run := agent.Run{Kind: agent.Python, Code: "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_" + name + ", (" + value + ",) * 2)"}
+			run := agent.Run{
+				Kind: agent.Python,
+				Code: "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_" + name + ", (" + value + ",) * 2)",
+			}
 			if x, err := b.Run(t.Context(), run); err != nil && !errors.Is(err, agent.ErrBroken) || x.Stderr.Text != "" {
 				t.Fatalf("got %+v, %v", x, err)
 			}

@@ -20,15 +20,45 @@ func TestATimeoutEndsARun(t *testing.T) {
 		signal string
 		code   int
 	}{
-		"a loop":                    {agent.Run{Kind: agent.Python, Code: "print('before', flush=True)\nopen('ready', 'w')\nwhile True: pass"}, "before\n", "SIGTERM", 143},
-		"a sleep":                   {agent.Run{Kind: agent.Shell, Code: "echo before; touch ready; sleep 100"}, "before\n", "SIGTERM", 143},
-		"SIGTERM is handled":        {agent.Run{Kind: agent.Shell, Code: "trap 'echo bye; exit 5' TERM; touch ready; while :; do sleep .02; done"}, "bye\n", "", 5},
-		"SIGTERM is ignored":        {agent.Run{Kind: agent.Shell, Code: "trap '' TERM; echo stubborn; touch ready; while :; do sleep .02; done"}, "stubborn\n", "SIGKILL", 137},
-		"all signals are ignored":   {agent.Run{Kind: agent.Python, Code: "import signal, time\nfor s in range(1, 65):\n try: signal.signal(s, signal.SIG_IGN)\n except (OSError, ValueError): pass\nopen('ready', 'w')\nwhile True: time.sleep(1)"}, "", "SIGKILL", 137},
-		"stopped":                   {agent.Run{Kind: agent.Python, Code: stops}, "", "SIGKILL", 137},
-		"it closes its pipes":       {agent.Run{Kind: agent.Python, Code: "import os, time\nopen('ready', 'w')\nos.closerange(0, 1000)\ntime.sleep(100)"}, "", "SIGTERM", 143},
-		"waiting for a thread":      {agent.Run{Kind: agent.Python, Code: "import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()\nopen('ready', 'w')"}, "", "SIGTERM", 143},
-		"waiting in an exit's hook": {agent.Run{Kind: agent.Python, Code: "import atexit, time\natexit.register(time.sleep, 100)\natexit.register(open, 'ready', 'w')"}, "", "SIGTERM", 143},
+		"a loop": {
+			agent.Run{Kind: agent.Python, Code: "print('before', flush=True)\nopen('ready', 'w')\nwhile True: pass"},
+			"before\n",
+			"SIGTERM", 143,
+		},
+		"a sleep": {
+			agent.Run{Kind: agent.Shell, Code: "echo before; touch ready; sleep 100"}, "before\n", "SIGTERM", 143,
+		},
+		"SIGTERM is handled": {
+			agent.Run{Kind: agent.Shell, Code: "trap 'echo bye; exit 5' TERM; touch ready; while :; do sleep .02; done"},
+			"bye\n", "", 5,
+		},
+		"SIGTERM is ignored": {
+			agent.Run{Kind: agent.Shell, Code: "trap '' TERM; echo stubborn; touch ready; while :; do sleep .02; done"},
+			"stubborn\n", "SIGKILL", 137,
+		},
+		"all signals are ignored": {
+			agent.Run{
+				Kind: agent.Python,
+				Code: "import signal, time\nfor s in range(1, 65):\n try: signal.signal(s, signal.SIG_IGN)\n except (OSError, ValueError): pass\nopen('ready', 'w')\nwhile True: time.sleep(1)",
+			}, "", "SIGKILL", 137,
+		},
+		"stopped": {agent.Run{Kind: agent.Python, Code: stops}, "", "SIGKILL", 137},
+		"it closes its pipes": {
+			agent.Run{Kind: agent.Python, Code: "import os, time\nopen('ready', 'w')\nos.closerange(0, 1000)\ntime.sleep(100)"},
+			"", "SIGTERM", 143,
+		},
+		"waiting for a thread": {
+			agent.Run{
+				Kind: agent.Python,
+				Code: "import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()\nopen('ready', 'w')",
+			}, "", "SIGTERM", 143,
+		},
+		"waiting in an exit's hook": {
+			agent.Run{
+				Kind: agent.Python,
+				Code: "import atexit, time\natexit.register(time.sleep, 100)\natexit.register(open, 'ready', 'w')",
+			}, "", "SIGTERM", 143,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.run.Grace = patience
@@ -56,14 +86,18 @@ os.kill(me, signal.SIGSTOP)`
 
 func TestACancelledContextStopsARun(t *testing.T) {
 	b := start(t)
-	for _, code := range []string{"print('on', flush=True)\nwhile True: pass", "import signal\nsignal.signal(15, signal.SIG_IGN)\nprint('on', flush=True)\nwhile True: pass"} {
+	for _, code := range []string{
+		"print('on', flush=True)\nwhile True: pass",
+		"import signal\nsignal.signal(15, signal.SIG_IGN)\nprint('on', flush=True)\nwhile True: pass",
+	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := newPrinted()
 		go func() {
 			<-p.more
 			cancel()
 		}()
-		x, err := b.Run(ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: time.Minute, Grace: 100 * time.Millisecond, Output: p.add})
+		x, err := b.Run(ctx,
+			agent.Run{Kind: agent.Python, Code: code, Timeout: time.Minute, Grace: 100 * time.Millisecond, Output: p.add})
 		if err != nil || !x.Stopped || x.TimedOut || x.Stdout.Text != "on\n" {
 			t.Errorf("got %+v, %v", x, err)
 		}
@@ -143,8 +177,13 @@ while not os.path.exists('pid') or not open('pid').read(): time.sleep(.01)"`,
 func TestOutputIsBoundedInTheMiddle(t *testing.T) {
 	b := start(t)
 	p := newPrinted()
-	x := b.must(t, agent.Run{Kind: agent.Shell, Code: "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo last", MaxOutput: 1000, Output: p.add, Timeout: 5 * time.Minute})
-	if !x.Stdout.Cut || x.Stdout.Bytes != 1000000011 || !strings.HasPrefix(x.Stdout.Text, "first\nxxx") || !strings.HasSuffix(x.Stdout.Text, "xxxlast\n") {
+	x := b.must(t,
+		agent.Run{
+			Kind: agent.Shell, Code: "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo last", MaxOutput: 1000,
+			Output: p.add, Timeout: 5 * time.Minute,
+		})
+	if !x.Stdout.Cut || x.Stdout.Bytes != 1000000011 || !strings.HasPrefix(x.Stdout.Text, "first\nxxx") ||
+		!strings.HasSuffix(x.Stdout.Text, "xxxlast\n") {
 		t.Errorf("cut %t, %d bytes, %d kept", x.Stdout.Cut, x.Stdout.Bytes, len(x.Stdout.Text))
 	}
 	if n := len(x.Stdout.Text); n < 1000 || n > 1100 {
@@ -213,7 +252,9 @@ func TestFilesBelowOutAreListed(t *testing.T) {
 		return strings.Join(s, " ")
 	}
 	for _, tc := range []struct{ name, want string }{
-		{"python: import os; os.makedirs('out/d'); open('out/a', 'w').write('1'); open('out/d/b', 'w').write('22'); os.symlink('/etc/passwd', 'out/l'); os.mkfifo('out/f')", "out/a:1 out/d/b:2"},
+		{
+			"python: import os; os.makedirs('out/d'); open('out/a', 'w').write('1'); open('out/d/b', 'w').write('22'); os.symlink('/etc/passwd', 'out/l'); os.mkfifo('out/f')", "out/a:1 out/d/b:2",
+		},
 		{"python: 1", ""},
 		{"python: open('out/a', 'w').write('2')", "out/a:1"},
 		{"python: import os; os.rename('out/a', 'out/c')", "out/c:1"},
@@ -240,7 +281,8 @@ func TestFilesBelowOutAreListed(t *testing.T) {
 func TestOpenFiguresAreSaved(t *testing.T) {
 	b := start(t)
 	b.write(t, "matplotlib/__init__.py", "")
-	b.write(t, "matplotlib/pyplot.py", "class Figure:\n def __init__(self, n): self.n = n\n def savefig(self, p): open(p, 'w').write('picture %d' % self.n)\nopened = [1, 3]\ndef get_fignums(): return opened\ndef figure(n): return Figure(n)\n")
+	b.write(t, "matplotlib/pyplot.py",
+		"class Figure:\n def __init__(self, n): self.n = n\n def savefig(self, p): open(p, 'w').write('picture %d' % self.n)\nopened = [1, 3]\ndef get_fignums(): return opened\ndef figure(n): return Figure(n)\n")
 	x := b.python(t, "import matplotlib.pyplot as plt")
 	if len(x.Files) != 2 || x.Files[0].Path != "out/figure-1.png" || x.Files[1].Path != "out/figure-3.png" || x.Code != 0 {
 		t.Errorf("got %+v", x)
@@ -258,8 +300,10 @@ func TestOpenFiguresAreSaved(t *testing.T) {
 func TestRunsShareFilesAndNothingElse(t *testing.T) {
 	b := start(t)
 	b.write(t, "mine.py", "value = 41\n")
-	b.python(t, "import mine, os, sys", "mine.value = x = 1", "os.environ['LEFT'] = '1'", "os.chdir('/')", "sys.path.clear()", "open('"+b.path("f")+"', 'w').write('kept')", "import builtins", "builtins.print = None")
-	x := b.python(t, "import mine, os", "[mine.value, 'x' in globals(), os.environ.get('LEFT'), os.getcwd() == '"+b.workspace+"', open('f').read()]")
+	b.python(t, "import mine, os, sys", "mine.value = x = 1", "os.environ['LEFT'] = '1'", "os.chdir('/')",
+		"sys.path.clear()", "open('"+b.path("f")+"', 'w').write('kept')", "import builtins", "builtins.print = None")
+	x := b.python(t, "import mine, os",
+		"[mine.value, 'x' in globals(), os.environ.get('LEFT'), os.getcwd() == '"+b.workspace+"', open('f').read()]")
 	if string(x.Result) != `[41,false,null,true,"kept"]` {
 		t.Errorf("got %s %s", x.Result, x.Stderr.Text)
 	}
@@ -270,7 +314,9 @@ func TestRunsShareFilesAndNothingElse(t *testing.T) {
 	if x := b.must(t, agent.Run{Kind: agent.Shell, Code: "ls", Dir: "sub/dir"}); x.Stdout.Text != "x\n" {
 		t.Errorf("in sub/dir: %+v", x)
 	}
-	for dir, code := range map[string]string{"nope": "not_found", "../x": "outside", "/etc": "outside", "mine.py": "not_a_directory"} {
+	for dir, code := range map[string]string{
+		"nope": "not_found", "../x": "outside", "/etc": "outside", "mine.py": "not_a_directory",
+	} {
 		_, err := b.Run(t.Context(), agent.Run{Kind: agent.Shell, Code: "ls", Dir: dir})
 		if e := (*agent.Error)(nil); !errors.As(err, &e) || e.Code != code {
 			t.Errorf("in %s: %v, want %s", dir, err, code)
@@ -282,12 +328,16 @@ func TestRunsShareFilesAndNothingElse(t *testing.T) {
 // not run.
 func TestPackagesAreOnThePath(t *testing.T) {
 	b := start(t)
-	for name, text := range map[string]string{"lib.py": "value = 'package'\n", "wave.py": "value = 'shadow'\n", "evil.pth": "import sys; sys.evil = 1\n", "sitecustomize.py": "import sys; sys.evil = 1\n"} {
+	for name, text := range map[string]string{
+		"lib.py": "value = 'package'\n", "wave.py": "value = 'shadow'\n", "evil.pth": "import sys; sys.evil = 1\n",
+		"sitecustomize.py": "import sys; sys.evil = 1\n",
+	} {
 		if err := os.WriteFile(b.packages+"/"+name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	x := b.python(t, "import lib, sys, wave", "[lib.value, hasattr(sys, 'evil'), hasattr(wave, 'value'), "+fmt.Sprintf("%q", b.packages)+" in sys.path]")
+	x := b.python(t, "import lib, sys, wave",
+		"[lib.value, hasattr(sys, 'evil'), hasattr(wave, 'value'), "+fmt.Sprintf("%q", b.packages)+" in sys.path]")
 	if string(x.Result) != `["package",false,false,true]` {
 		t.Errorf("got %s %s", x.Result, x.Stderr.Text)
 	}
@@ -302,7 +352,8 @@ func TestARunHasNoHandleOnTheAgent(t *testing.T) {
 	b := start(t)
 	eventually(t, "the agent is not idle", func() bool { return b.python(t, "import traceback").Code == 0 })
 	for range 2 { // in a new child, and in the spare one
-		x := b.python(t, "import os", "[os.readlink(f'/proc/self/fd/{n}').split(':')[0] for n in sorted(map(int, os.listdir('/proc/self/fd'))) if os.path.lexists(f'/proc/self/fd/{n}')]")
+		x := b.python(t, "import os",
+			"[os.readlink(f'/proc/self/fd/{n}').split(':')[0] for n in sorted(map(int, os.listdir('/proc/self/fd'))) if os.path.lexists(f'/proc/self/fd/{n}')]")
 		if string(x.Result) != `["/dev/null","pipe","pipe","pipe"]` {
 			t.Errorf("files of a run: %s %s", x.Result, x.Stderr.Text)
 		}
@@ -313,7 +364,10 @@ func TestARunHasNoHandleOnTheAgent(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
-	for _, what := range []string{"open('/proc/%d/mem', 'rb')", "__import__('os').listdir('/proc/%d/fd')", "open('/proc/%d/environ')", "open('/proc/%d/maps')"} {
+	for _, what := range []string{
+		"open('/proc/%d/mem', 'rb')", "__import__('os').listdir('/proc/%d/fd')", "open('/proc/%d/environ')",
+		"open('/proc/%d/maps')",
+	} {
 		if x := b.python(t, fmt.Sprintf(what, b.process.Process.Pid)); !strings.Contains(x.Stderr.Text, "PermissionError") {
 			t.Errorf("%s: %+v", what, x)
 		}
@@ -372,8 +426,10 @@ func TestWhatAResultMayBe(t *testing.T) {
 
 // Limits apply to runs, not to the agent.
 func TestLimitsHoldForWhatRuns(t *testing.T) {
-	b := startWith(t, options{Config: agent.Config{Limits: map[string]int64{"nofile": 64, "fsize": 1 << 20, "as": 512 << 20}}})
-	x := b.python(t, "import resource as r", "[r.getrlimit(r.RLIMIT_NOFILE)[1], r.getrlimit(r.RLIMIT_FSIZE)[1], r.getrlimit(r.RLIMIT_CORE)[1]]")
+	b := startWith(t,
+		options{Config: agent.Config{Limits: map[string]int64{"nofile": 64, "fsize": 1 << 20, "as": 512 << 20}}})
+	x := b.python(t, "import resource as r",
+		"[r.getrlimit(r.RLIMIT_NOFILE)[1], r.getrlimit(r.RLIMIT_FSIZE)[1], r.getrlimit(r.RLIMIT_CORE)[1]]")
 	if string(x.Result) != "[64,1048576,0]" {
 		t.Errorf("got %s %s", x.Result, x.Stderr.Text)
 	}
@@ -458,7 +514,8 @@ func TestAForkedCopyDoesNotSpeakForTheRun(t *testing.T) {
 			t.Errorf("got %+v", x)
 		}
 	}
-	if x := b.python(t, "import os", "n = os.fork()", "n and os.waitpid(n, 0)[1]"); x.Code != 0 || string(x.Result) != "0" {
+	if x := b.python(t, "import os", "n = os.fork()", "n and os.waitpid(n, 0)[1]"); x.Code != 0 ||
+		string(x.Result) != "0" {
 		t.Errorf("got %+v", x)
 	}
 }

@@ -14,10 +14,14 @@ import (
 // firsts are ways to start an agent as the first process of a PID namespace, as in
 // a sandbox.
 var firsts = map[string][]string{
-	"unshare": {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"},
+	"unshare": {
+		"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "setpriv", "--reuid", "65534", "--regid", "65534",
+		"--clear-groups", "--no-new-privs",
+	},
 	"bwrap": {
 		"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
-		"bwrap", "--unshare-all", "--as-pid-1", "--die-with-parent", "--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--",
+		"bwrap", "--unshare-all", "--as-pid-1", "--die-with-parent", "--bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
+		"--",
 	},
 }
 
@@ -59,15 +63,31 @@ func testFirst(t *testing.T, b *sandbox) {
 		code   string
 		strays bool
 	}{
-		"every signal to the agent":   {"import os\nfor s in range(1, 65): os.kill(1, s)", false},
-		"kill everything":             {"import os\ntry: os.kill(-1, 9)\nexcept ProcessLookupError: pass", false},
-		"a daemon":                    {"import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(1000)\n os._exit(0)\nos.wait()", true},
-		"orphans that end":            {"import os\nfor _ in range(50):\n if os.fork() == 0:\n  if os.fork() == 0: os._exit(0)\n  os._exit(0)\n os.wait()", false},
-		"ignoring all signals":        {"import os, signal, time\nif os.fork() == 0:\n for s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, ValueError): pass\n while True: time.sleep(1)", true},
-		"the agent's memory":          {"try: open('/proc/1/mem', 'rb'); raise SystemExit(9)\nexcept PermissionError: pass", false},
-		"the agent's files":           {"import os\ntry: os.listdir('/proc/1/fd'); raise SystemExit(9)\nexcept PermissionError: pass", false},
-		"a flood of forks":            {"import os, time\nend = time.time() + 1\ntry:\n while time.time() < end:\n  if os.fork() == 0: time.sleep(1000)\nexcept OSError: pass", true},
-		"a bomb that goes on forking": {"import os, time\nif os.fork() == 0:\n os.setsid()\n while True:\n  try:\n   if os.fork() == 0: os.setsid()\n  except OSError: pass\ntime.sleep(.3)", true},
+		"every signal to the agent": {"import os\nfor s in range(1, 65): os.kill(1, s)", false},
+		"kill everything":           {"import os\ntry: os.kill(-1, 9)\nexcept ProcessLookupError: pass", false},
+		"a daemon": {
+			"import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(1000)\n os._exit(0)\nos.wait()",
+			true,
+		},
+		"orphans that end": {
+			"import os\nfor _ in range(50):\n if os.fork() == 0:\n  if os.fork() == 0: os._exit(0)\n  os._exit(0)\n os.wait()",
+			false,
+		},
+		"ignoring all signals": {
+			"import os, signal, time\nif os.fork() == 0:\n for s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, ValueError): pass\n while True: time.sleep(1)", true,
+		},
+		"the agent's memory": {
+			"try: open('/proc/1/mem', 'rb'); raise SystemExit(9)\nexcept PermissionError: pass", false,
+		},
+		"the agent's files": {
+			"import os\ntry: os.listdir('/proc/1/fd'); raise SystemExit(9)\nexcept PermissionError: pass", false,
+		},
+		"a flood of forks": {
+			"import os, time\nend = time.time() + 1\ntry:\n while time.time() < end:\n  if os.fork() == 0: time.sleep(1000)\nexcept OSError: pass", true,
+		},
+		"a bomb that goes on forking": {
+			"import os, time\nif os.fork() == 0:\n os.setsid()\n while True:\n  try:\n   if os.fork() == 0: os.setsid()\n  except OSError: pass\ntime.sleep(.3)", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A bomb takes processes away from the whole machine, so it is bounded
@@ -124,17 +144,25 @@ func TestWhenNothingCanBeForked(t *testing.T) {
 	if os.Getuid() != 0 {
 		lack(t, "another user with a limit needs root")
 	}
-	b := startWith(t, options{asRoot: true, wrap: []string{"setpriv", "--reuid", "61234", "--regid", "61234", "--clear-groups", "prlimit", "--nproc=2:2"}})
+	b := startWith(t,
+		options{
+			asRoot: true,
+			wrap:   []string{"setpriv", "--reuid", "61234", "--regid", "61234", "--clear-groups", "prlimit", "--nproc=2:2"},
+		})
 	b.works(t)
 	p := newPrinted()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Run(ctx, agent.Run{Kind: agent.Argv, Argv: []string{"sh", "-c", "echo on; exec sleep 100"}, Timeout: time.Minute, Output: p.add})
+		_, err := b.Run(ctx,
+			agent.Run{
+				Kind: agent.Argv, Argv: []string{"sh", "-c", "echo on; exec sleep 100"}, Timeout: time.Minute, Output: p.add,
+			})
 		ended <- err
 	}()
 	<-p.more
-	if _, err := b.List(t.Context(), ""); codeOf(err) != "failed" || !strings.Contains(err.Error(), "cannot start a process") {
+	if _, err := b.List(t.Context(), ""); codeOf(err) != "failed" ||
+		!strings.Contains(err.Error(), "cannot start a process") {
 		t.Errorf("a file operation: %v", err)
 	}
 	cancel()

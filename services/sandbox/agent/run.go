@@ -216,7 +216,8 @@ const maxPrinted = 1 << 50
 func keptText(kept []byte, size [3]int64) (Text, error) {
 	total, head, tail := size[0], size[1], size[2]
 	if head < 0 || tail < 0 || total > maxPrinted || head+tail != int64(len(kept)) || total < head+tail {
-		return Text{}, fmt.Errorf("invalid output count of the agent: %d bytes, %d and %d kept, %d sent", total, head, tail, len(kept))
+		return Text{}, fmt.Errorf("invalid output count of the agent: %d bytes, %d and %d kept, %d sent", total, head, tail,
+			len(kept))
 	}
 	t := Text{Bytes: total, Cut: total > head+tail}
 	if !t.Cut {

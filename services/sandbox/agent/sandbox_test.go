@@ -174,7 +174,8 @@ func (b *sandbox) shell(t testing.TB, code string) agent.Exit {
 // works fails the test if the sandbox does not answer as a new one.
 func (b *sandbox) works(t testing.TB) {
 	t.Helper()
-	if x := b.python(t, "print('works')", "6 * 7"); x.Stdout.Text != "works\n" || string(x.Result) != "42" || x.Strays != 0 {
+	if x := b.python(t, "print('works')", "6 * 7"); x.Stdout.Text != "works\n" || string(x.Result) != "42" ||
+		x.Strays != 0 {
 		t.Fatalf("the sandbox does not work any more: %+v", x)
 	}
 }
@@ -262,7 +263,9 @@ func jsonOf(v any) string {
 
 // findPython finds an interpreter that the user of a sandbox may execute.
 func findPython(version string) string {
-	for _, pattern := range []string{"/usr/bin/python" + version, "/usr/local/bin/python" + version, "/opt/*/bin/python" + version} {
+	for _, pattern := range []string{
+		"/usr/bin/python" + version, "/usr/local/bin/python" + version, "/opt/*/bin/python" + version,
+	} {
 		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
 			return found[0]
 		}

@@ -18,7 +18,8 @@ var parts embed.FS
 var source = sync.OnceValues(func() ([]byte, error) {
 	var all []byte
 	for _, name := range []string{
-		"agent_child.py", "agent_python.py", "agent_search.py", "agent_archive.py", "agent_files.py", "agent_process.py", "agent_end.py", "agent.py",
+		"agent_child.py", "agent_python.py", "agent_search.py", "agent_archive.py", "agent_files.py", "agent_process.py",
+		"agent_end.py", "agent.py",
 	} {
 		text, err := parts.ReadFile(name)
 		if err != nil {

@@ -21,7 +21,8 @@ func BenchmarkColdStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		x, err := d.Start(b.Context(), driver.Spec{Name: newName(), Args: []string{"-I", "-S", "-c", "print(1, flush=True)\ninput()"}})
+		x, err := d.Start(b.Context(),
+			driver.Spec{Name: newName(), Args: []string{"-I", "-S", "-c", "print(1, flush=True)\ninput()"}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -35,7 +35,8 @@ func constants(python interpreter) []string {
 	args := []string{
 		"--unshare-all", "--unshare-user", "--disable-userns",
 		"--uid", strconv.Itoa(driver.UID), "--gid", strconv.Itoa(driver.GID), "--cap-drop", "ALL",
-		"--new-session", "--die-with-parent", "--as-pid-1", "--hostname", "sandbox", "--chdir", driver.Workspace, "--clearenv",
+		"--new-session", "--die-with-parent", "--as-pid-1", "--hostname", "sandbox", "--chdir", driver.Workspace,
+		"--clearenv",
 	}
 	for _, v := range driver.Environment() {
 		name, value, _ := strings.Cut(v, "=")
@@ -61,7 +62,8 @@ func constants(python interpreter) []string {
 	}
 	// No pseudo-terminals: all instances of devpts share the host's kernel.pty.max, and an
 	// unprivileged mount of it cannot have a separate limit.
-	return append(args, "--dev", "/dev", "--perms", "0555", "--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts")
+	return append(args, "--dev", "/dev", "--perms", "0555", "--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro",
+		"/dev/pts")
 }
 
 // writable returns the file systems that a sandbox can write to; all others are sealed.

@@ -98,7 +98,8 @@ func (b *sandbox) reason(state *os.ProcessState, err error, memory bool) error {
 	case memory && status.ExitStatus() == signalled+int(unix.SIGKILL):
 		return driver.ErrMemory
 	case status.ExitStatus() > signalled:
-		return fmt.Errorf("the sandbox's first process was ended by %s", unix.SignalName(syscall.Signal(status.ExitStatus()-signalled)))
+		return fmt.Errorf("the sandbox's first process was ended by %s",
+			unix.SignalName(syscall.Signal(status.ExitStatus()-signalled)))
 	}
 	b.exit = status.ExitStatus()
 	return fmt.Errorf("%w with exit code %d", errExit, b.exit)

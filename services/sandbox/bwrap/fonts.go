@@ -41,7 +41,9 @@ func (d *Driver) fontLists(ctx context.Context, h *host) []string {
 		cache = d.cfg.Dir
 	}
 	key := sha256.New()
-	for _, path := range []string{h.python.path, h.python.matplotlib, "/usr/share/fonts", "/usr/local/share/fonts", "/etc/fonts"} {
+	for _, path := range []string{
+		h.python.path, h.python.matplotlib, "/usr/share/fonts", "/usr/local/share/fonts", "/etc/fonts",
+	} {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue // not part of the key

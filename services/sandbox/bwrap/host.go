@@ -249,7 +249,8 @@ func (d *Driver) findPython(ctx context.Context) (interpreter, error) {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", file, err))
 	}
-	return interpreter{}, unavailable("no Python 3.9 or newer was found (%w); Debian and Ubuntu: apt install python3", errors.Join(errs...))
+	return interpreter{}, unavailable("no Python 3.9 or newer was found (%w); Debian and Ubuntu: apt install python3",
+		errors.Join(errs...))
 }
 
 func (d *Driver) askPython(ctx context.Context, file string) (interpreter, error) {
@@ -274,7 +275,10 @@ func (d *Driver) askPython(ctx context.Context, file string) (interpreter, error
 	if info.Major != 3 || info.Minor < 9 {
 		return interpreter{}, fmt.Errorf("version %s is too old, want 3.9 or newer", info.Version)
 	}
-	p := interpreter{path: info.Path, version: info.Version, abi: info.ABI, prefix: info.Prefix, pip: info.Pip, matplotlib: info.Matplotlib}
+	p := interpreter{
+		path: info.Path, version: info.Version, abi: info.ABI, prefix: info.Prefix, pip: info.Pip,
+		matplotlib: info.Matplotlib,
+	}
 	for _, dir := range info.Dirs {
 		if store, ok := storeOf(dir); ok {
 			dir = store // its libraries are elsewhere in the store

@@ -38,14 +38,21 @@ func TestUnavailable(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"no bubblewrap":              {Config{Bwrap: "bwrap-that-is-not-there"}, "apt install bubblewrap"},
-		"an old bubblewrap":          {Config{Bwrap: program("echo bubblewrap 0.4.1")}, "0.4.1 is too old"},
-		"no unprivileged namespaces": {Config{Kernel: kernel("kernel/unprivileged_userns_clone")}, "kernel.unprivileged_userns_clone=1"},
-		"no namespaces":              {Config{Kernel: kernel("user/max_user_namespaces")}, "user.max_user_namespaces"},
-		"no python":                  {Config{Python: "/nowhere/python3"}, "/nowhere/python3"},
-		"an old python":              {Config{Python: program(`echo '{"Major":3,"Minor":8,"Version":"3.8.1"}'`)}, "3.8.1 is too old"},
-		"no python at all":           {Config{Python: program("echo hello")}, "not a Python interpreter"},
-		"a bubblewrap that fails":    {Config{Bwrap: program(`[ "$1" = --version ] && echo bubblewrap 0.9.0 || exit 1`)}, "bubblewrap ended before it created the sandbox"},
+		"no bubblewrap":     {Config{Bwrap: "bwrap-that-is-not-there"}, "apt install bubblewrap"},
+		"an old bubblewrap": {Config{Bwrap: program("echo bubblewrap 0.4.1")}, "0.4.1 is too old"},
+		"no unprivileged namespaces": {
+			Config{Kernel: kernel("kernel/unprivileged_userns_clone")}, "kernel.unprivileged_userns_clone=1",
+		},
+		"no namespaces": {Config{Kernel: kernel("user/max_user_namespaces")}, "user.max_user_namespaces"},
+		"no python":     {Config{Python: "/nowhere/python3"}, "/nowhere/python3"},
+		"an old python": {
+			Config{Python: program(`echo '{"Major":3,"Minor":8,"Version":"3.8.1"}'`)}, "3.8.1 is too old",
+		},
+		"no python at all": {Config{Python: program("echo hello")}, "not a Python interpreter"},
+		"a bubblewrap that fails": {
+			Config{Bwrap: program(`[ "$1" = --version ] && echo bubblewrap 0.9.0 || exit 1`)},
+			"bubblewrap ended before it created the sandbox",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.Dir = openDir(t)
@@ -58,7 +65,8 @@ func TestUnavailable(t *testing.T) {
 			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
-			if _, err := d.Start(t.Context(), driver.Spec{Name: "x", Args: []string{"-c", ""}}); !errors.Is(err, driver.ErrUnavailable) {
+			if _, err := d.Start(t.Context(), driver.Spec{Name: "x", Args: []string{"-c", ""}}); !errors.Is(err,
+				driver.ErrUnavailable) {
 				t.Errorf("Start: %v", err)
 			}
 		})
@@ -71,7 +79,8 @@ func TestAppArmorIsNamed(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "kernel"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kernel/apparmor_restrict_unprivileged_userns"), []byte("1\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kernel/apparmor_restrict_unprivileged_userns"), []byte("1\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := &Driver{cfg: Config{Kernel: dir}}
@@ -154,7 +163,9 @@ func TestConfig(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	for version, want := range map[string]bool{"0.8.0": true, "0.10.0": true, "1.0": true, "0.7.9": false, "0": false, "": false, "6.1.0-13-amd64": true} {
+	for version, want := range map[string]bool{
+		"0.8.0": true, "0.10.0": true, "1.0": true, "0.7.9": false, "0": false, "": false, "6.1.0-13-amd64": true,
+	} {
 		if got := atLeast(version, 0, 8); got != want {
 			t.Errorf("%q: %v", version, got)
 		}

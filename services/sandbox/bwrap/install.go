@@ -86,8 +86,9 @@ func (d *Driver) install(ctx context.Context, h *host, in driver.Install) (err e
 		}
 	}
 	if err := d.runInstaller(ctx, h, in, launch{
-		name: "install-" + filepath.Base(half)[len(".new-"):], args: in.Args, limits: installLimits(), uid: uid, fileSize: in.MaxBytes,
-		mounts: []string{"--bind", set, driver.Packages, "--bind", tmp, driver.Tmp}, network: true, errors: true,
+		name: "install-" + filepath.Base(half)[len(".new-"):], args: in.Args, limits: installLimits(), uid: uid,
+		fileSize: in.MaxBytes,
+		mounts:   []string{"--bind", set, driver.Packages, "--bind", tmp, driver.Tmp}, network: true, errors: true,
 	}, half); err != nil {
 		return err
 	}

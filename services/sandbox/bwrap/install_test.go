@@ -68,7 +68,8 @@ func order(url, name string) driver.Install {
 	return driver.Install{
 		ID: hex.EncodeToString(id[:]), MaxBytes: 1 << 20, HostNetwork: true,
 		Args: []string{
-			"-I", "-m", "pip", "install", "--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--retries", "0",
+			"-I", "-m", "pip", "install", "--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir",
+			"--retries", "0",
 			"--only-binary", ":all:", "--target", driver.Packages, "--index-url", url, "--", name,
 		},
 	}
@@ -77,7 +78,9 @@ func order(url, name string) driver.Install {
 // script is an installation by our own program, for cases that pip does not produce.
 func script(code string) driver.Install {
 	id := sha256.Sum256([]byte(code))
-	return driver.Install{ID: hex.EncodeToString(id[:]), MaxBytes: 1 << 20, Args: []string{"-I", "-S", "-c", prelude + code}}
+	return driver.Install{
+		ID: hex.EncodeToString(id[:]), MaxBytes: 1 << 20, Args: []string{"-I", "-S", "-c", prelude + code},
+	}
 }
 
 func installer(t *testing.T) *Driver {
@@ -144,7 +147,10 @@ func TestInstallFails(t *testing.T) {
 		want string
 	}{
 		"no such package": {order(index(t, nil), "absent"), "No matching distribution"},
-		"too large":       {script(`open("/packages/x", "wb").write(b"x" * (1 << 20)); open("/packages/y", "wb").write(b"x" * (1 << 20))`), "larger than 1048576 bytes"},
+		"too large": {
+			script(`open("/packages/x", "wb").write(b"x" * (1 << 20)); open("/packages/y", "wb").write(b"x" * (1 << 20))`),
+			"larger than 1048576 bytes",
+		},
 		"far too large": {script(`
 for i in range(100): open("/packages/%d" % i, "wb").write(b"x" * (1 << 19))
 time.sleep(1000)`), "larger than 1048576 bytes"},
@@ -248,7 +254,8 @@ os.mkdir("/packages/d"); open("/packages/d/x", "w").write("x"); os.chmod("/packa
 
 func TestInstallOfWhatIsNoFile(t *testing.T) {
 	d := installer(t)
-	if err := d.Install(t.Context(), script(`os.mkfifo("/packages/fifo")`)); err == nil || !strings.Contains(err.Error(), "fifo") {
+	if err := d.Install(t.Context(), script(`os.mkfifo("/packages/fifo")`)); err == nil ||
+		!strings.Contains(err.Error(), "fifo") {
 		t.Errorf("%v", err)
 	}
 }

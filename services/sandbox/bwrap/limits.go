@@ -96,11 +96,13 @@ func countFiles(pid int, dir string, n int64) error {
 		return fmt.Errorf("bounding the files of %s: %w", dir, err)
 	}
 	at := unix.AT_FDCWD
-	fd, _, errno := unix.Syscall(unix.SYS_FSPICK, uintptr(at), uintptr(unsafe.Pointer(path)), unix.FSPICK_CLOEXEC|unix.FSPICK_NO_AUTOMOUNT|unix.FSPICK_SYMLINK_NOFOLLOW)
+	fd, _, errno := unix.Syscall(unix.SYS_FSPICK, uintptr(at), uintptr(unsafe.Pointer(path)),
+		unix.FSPICK_CLOEXEC|unix.FSPICK_NO_AUTOMOUNT|unix.FSPICK_SYMLINK_NOFOLLOW)
 	if errno != 0 {
 		return fmt.Errorf("bounding the files of %s: %w", dir, errno)
 	}
-	err = errors.Join(unix.FsconfigSetString(int(fd), "nr_inodes", strconv.FormatInt(n+1, 10)), unix.FsconfigReconfigure(int(fd)), unix.Close(int(fd)))
+	err = errors.Join(unix.FsconfigSetString(int(fd), "nr_inodes", strconv.FormatInt(n+1, 10)),
+		unix.FsconfigReconfigure(int(fd)), unix.Close(int(fd)))
 	if err != nil {
 		return fmt.Errorf("bounding the files of %s: %w", dir, err)
 	}

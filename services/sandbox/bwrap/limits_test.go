@@ -96,7 +96,8 @@ def more():
         threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
         n += 1`,
 			} {
-				b, other := begin(t, d, `n = 1`+code+"\ngo(); say([fails(more), n])", nil), begin(t, d, "go(); say(fails(os.fork))", nil)
+				b, other := begin(t, d, `n = 1`+code+"\ngo(); say([fails(more), n])", nil), begin(t, d, "go(); say(fails(os.fork))",
+					nil)
 				proceed(t, b)
 				var got []any
 				if hear(t, b, &got); got[0] == "" || got[1].(float64) > float64(small().PIDs) {
@@ -202,7 +203,10 @@ func TestCgroupSettings(t *testing.T) {
 		v2   bool
 		want string
 	}{
-		{false, "memory.limit_in_bytes=1073741824 memory.memsw.limit_in_bytes=1073741824 memory.swappiness=0 memory.kmem.tcp.limit_in_bytes=67108864 pids.max=11 cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000"},
+		{
+			false,
+			"memory.limit_in_bytes=1073741824 memory.memsw.limit_in_bytes=1073741824 memory.swappiness=0 memory.kmem.tcp.limit_in_bytes=67108864 pids.max=11 cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000",
+		},
 		{true, "memory.max=1073741824 memory.swap.max=0 pids.max=11 cpu.max=150000 100000"},
 	} {
 		var got []string

@@ -91,7 +91,9 @@ func openDir(t *testing.T) string {
 
 // small limits are reached soon.
 func small() driver.Limits {
-	return driver.Limits{Memory: 128 << 20, CPUs: 1, PIDs: 20, OpenFiles: 64, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
+	return driver.Limits{
+		Memory: 128 << 20, CPUs: 1, PIDs: 20, OpenFiles: 64, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20,
+	}
 }
 
 // begin starts a sandbox that runs a Python program. The program waits for the test

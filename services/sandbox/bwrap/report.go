@@ -30,7 +30,8 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	if d.root {
 		r.Isolation += " Each sandbox runs under a separate user id."
 	} else {
-		r.Missing = append(r.Missing, "quotas that the kernel keeps per user: sandboxes run under the service's own user, since only root can give them separate users")
+		r.Missing = append(r.Missing,
+			"quotas that the kernel keeps per user: sandboxes run under the service's own user, since only root can give them separate users")
 	}
 	h.bounds(&r)
 	switch {
@@ -54,11 +55,13 @@ func (h *host) bounds(r *driver.Report) {
 		}
 	}
 	why := fmt.Sprintf("no cgroup can be created (%v)", h.noCgroups)
-	hold("memory", h.cgroups.holds("memory"), "it is not bounded for the sandbox as a whole, since "+why+", but for each process and each file system")
+	hold("memory", h.cgroups.holds("memory"),
+		"it is not bounded for the sandbox as a whole, since "+why+", but for each process and each file system")
 	hold("socket buffers", h.cgroups.holdsSockets(),
 		"they are not counted as the sandbox's memory, and all sandboxes and the host share the kernel's net.ipv4.tcp_mem and udp_mem")
 	hold("cpu", h.cgroups.holds("cpu"), "it is not bounded, since "+why+"; sandboxes run at a low priority")
-	hold("pids", h.cgroups.holds("pids") || h.countsProcesses, "processes are not counted per sandbox, since "+why+" and the kernel is older than 5.14")
+	hold("pids", h.cgroups.holds("pids") || h.countsProcesses,
+		"processes are not counted per sandbox, since "+why+" and the kernel is older than 5.14")
 	files := "bubblewrap cannot count files, and only root can from outside; "
 	if h.cgroups.holds("memory") {
 		files += "they are bounded by the sandbox's memory"
@@ -71,7 +74,11 @@ func (h *host) bounds(r *driver.Report) {
 // tryOnce runs a sandbox that prints a word.
 func (d *Driver) tryOnce(ctx context.Context, h *host) (output string, err error) {
 	const word = "ready"
-	b, err := d.launch(h, launch{name: "try", args: []string{"-I", "-S", "-c", "print('" + word + "', flush=True); input()"}, limits: driver.DefaultLimits(), errors: true})
+	b, err := d.launch(h,
+		launch{
+			name: "try", args: []string{"-I", "-S", "-c", "print('" + word + "', flush=True); input()"},
+			limits: driver.DefaultLimits(), errors: true,
+		})
 	if err != nil {
 		return "", err
 	}

@@ -41,7 +41,8 @@ func serveUntilKilled() error {
 		return err
 	}
 	for i := range 3 {
-		b, err := d.Start(context.Background(), driver.Spec{Name: fmt.Sprintf("killed-%d-%d", os.Getppid(), i), Args: []string{"-I", "-S", "-c", `
+		b, err := d.Start(context.Background(),
+			driver.Spec{Name: fmt.Sprintf("killed-%d-%d", os.Getppid(), i), Args: []string{"-I", "-S", "-c", `
 import os, signal, time
 for s in range(1, 32):
     if s not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD): signal.signal(s, signal.SIG_IGN)
@@ -70,7 +71,8 @@ func startUntilKilled() error {
 	for i := range 4 {
 		go func() {
 			for n := 0; ; n++ {
-				b, err := d.Start(context.Background(), driver.Spec{Name: fmt.Sprintf("storm-%d-%d-%d", os.Getppid(), i, n), Args: []string{"-I", "-S", "-c", "input()"}})
+				b, err := d.Start(context.Background(),
+					driver.Spec{Name: fmt.Sprintf("storm-%d-%d-%d", os.Getppid(), i, n), Args: []string{"-I", "-S", "-c", "input()"}})
 				if err != nil {
 					fmt.Println(err)
 					os.Exit(1)
@@ -228,7 +230,8 @@ func beUser() (err error) {
 	if say.Report, err = d.Report(context.Background()); err != nil {
 		return err
 	}
-	b, err := d.Start(context.Background(), driver.Spec{Name: "user", Limits: small(), Args: []string{"-I", "-S", "-c", prelude + `
+	b, err := d.Start(context.Background(),
+		driver.Spec{Name: "user", Limits: small(), Args: []string{"-I", "-S", "-c", prelude + `
 def more():
     global n
     while n < 1000:

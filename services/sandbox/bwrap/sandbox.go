@@ -66,7 +66,9 @@ const infoWithin = 20 * time.Second
 
 // launch starts a sandbox.
 func (d *Driver) launch(h *host, o launch) (*sandbox, error) {
-	b := &sandbox{d: d, h: h, launch: o, ready: make(chan struct{}), destroyed: make(chan struct{}), done: make(chan struct{})}
+	b := &sandbox{
+		d: d, h: h, launch: o, ready: make(chan struct{}), destroyed: make(chan struct{}), done: make(chan struct{}),
+	}
 	defer close(b.ready)
 	if err := d.add(b); err != nil {
 		if o.release != nil {

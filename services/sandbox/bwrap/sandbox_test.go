@@ -26,7 +26,8 @@ func TestReportSaysWhatHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", r)
-	if r.Driver != "bwrap" || r.Untrusted || !strings.HasPrefix(r.Version, "bubblewrap 0.") || r.Python == "" || !strings.Contains(r.Platform, r.Python) {
+	if r.Driver != "bwrap" || r.Untrusted || !strings.HasPrefix(r.Version, "bubblewrap 0.") || r.Python == "" ||
+		!strings.Contains(r.Platform, r.Python) {
 		t.Errorf("%+v", r)
 	}
 	// Each limit is either held or said to be missing.
@@ -42,37 +43,78 @@ func TestReportSaysWhatHolds(t *testing.T) {
 func TestInside(t *testing.T) {
 	d := newDriver(t, Config{})
 	for name, c := range map[string]struct{ code, want string }{
-		"it is nobody":                       {`say([os.getuid(), os.getgid(), os.getgroups(), os.getpid()])`, `[65532,65532,[],1]`},
-		"no capability":                      {`say([l.split()[1] for l in open("/proc/self/status") if l.startswith("Cap")])`, `["0000000000000000","0000000000000000","0000000000000000","0000000000000000","0000000000000000"]`},
-		"no new privileges":                  {`say([l.split()[1] for l in open("/proc/self/status") if l.startswith(("NoNewPrivs", "Seccomp:"))])`, `["1","2"]`},
-		"no neighbour":                       {`say([p for p in os.listdir("/proc") if p.isdigit()])`, `["1"]`},
-		"no file of the service":             {`say(sorted(os.listdir("/proc/self/fd"))[:-1])`, `["0","1","2"]`},
-		"no network":                         {`import socket; say([i.split(":")[0].strip() for i in open("/proc/net/dev").readlines()[2:]])`, `["lo"]`},
-		"no way out":                         {`import socket; s = socket.socket(); say(fails(s.connect, ("192.0.2.1", 80)))`, `"ENETUNREACH"`},
-		"no user namespace":                  {`import ctypes; say([ctypes.CDLL(None, use_errno=True).unshare(0x10000000), ctypes.get_errno()])`, `[-1,1]`},
-		"no mount":                           {`import ctypes; say([ctypes.CDLL(None, use_errno=True).mount(b"x", b"/tmp", b"tmpfs", 0, None), ctypes.get_errno()])`, `[-1,1]`},
-		"no setuid":                          {`say(fails(os.setuid, 0))`, `"EINVAL"`},
-		"nothing sealed is writable":         {`say([fails(open, d + "/x", "w") for d in ["", "/usr", "/etc", "/dev", "/proc/sys", "/packages", "/dev/pts"]])`, `["EROFS","EROFS","EROFS","EROFS","EROFS","EROFS","EROFS"]`},
-		"places to write":                    {`say([fails(open, d + "/x", "w") for d in ["/workspace", "/tmp", "/dev/shm"]])`, `["","",""]`},
-		"no execution of devices":            {`say(fails(os.mknod, "/tmp/x", 0o020600, 0x103))`, `"EPERM"`},
-		"the root":                           {`say(sorted(set(os.listdir("/")) - {"lib32", "libx32", "lib64", "sbin", "root", "nix", "gnu", "opt", "home"}))`, `["bin","dev","etc","lib","packages","proc","tmp","usr","workspace"]`},
-		"devices":                            {`say(sorted(set(os.listdir("/dev")) - {"console", "core"}))`, `["fd","full","null","ptmx","pts","random","shm","stderr","stdin","stdout","tty","urandom","zero"]`},
-		"users":                              {`import pwd; say([open("/etc/passwd").read().count("\n"), pwd.getpwuid(os.getuid()).pw_dir])`, `[1,"/workspace"]`},
-		"no kernel settings":                 {`say([os.listdir("/proc/sys"), fails(open, "/proc/keys")])`, `[[],"EACCES"]`},
-		"the name":                           {`say(os.uname().nodename)`, `"sandbox"`},
-		"it begins in workspace":             {`say(os.getcwd())`, `"/workspace"`},
-		"no terminal":                        {`say(fails(open, "/dev/tty"))`, `"ENXIO"`},
-		"its own session":                    {`say(os.getsid(0))`, `1`},
-		"localhost":                          {`import socket; s = socket.create_server(("localhost", 0)); socket.create_connection(s.getsockname()); say(1)`, `1`},
-		"no core, few files":                 {`import resource as r; say([r.getrlimit(r.RLIMIT_CORE), r.getrlimit(r.RLIMIT_NOFILE)])`, `[[0,0],[64,64]]`},
-		"limits cannot be raised":            {`import resource as r; say(fails(lambda: r.setrlimit(r.RLIMIT_NOFILE, (64, 65))) or "raised")`, `"ValueError"`},
-		"shells and programs work":           {`import subprocess; say(subprocess.run(["/bin/sh", "-c", "echo a | tr a b"], capture_output=True, text=True).stdout)`, `"b\n"`},
-		"threads and processes":              {`import multiprocessing as m; say(m.get_context("fork").Pool(2).map(abs, [-1, -2]))`, `[1,2]`},
-		"the first process cannot be killed": {`import signal; p = os.fork(); p or os.kill(1, signal.SIGKILL) or os._exit(0); os.waitpid(p, 0); say(1)`, `1`},
+		"it is nobody": {
+			`say([os.getuid(), os.getgid(), os.getgroups(), os.getpid()])`, `[65532,65532,[],1]`,
+		},
+		"no capability": {
+			`say([l.split()[1] for l in open("/proc/self/status") if l.startswith("Cap")])`,
+			`["0000000000000000","0000000000000000","0000000000000000","0000000000000000","0000000000000000"]`,
+		},
+		"no new privileges": {
+			`say([l.split()[1] for l in open("/proc/self/status") if l.startswith(("NoNewPrivs", "Seccomp:"))])`, `["1","2"]`,
+		},
+		"no neighbour":           {`say([p for p in os.listdir("/proc") if p.isdigit()])`, `["1"]`},
+		"no file of the service": {`say(sorted(os.listdir("/proc/self/fd"))[:-1])`, `["0","1","2"]`},
+		"no network": {
+			`import socket; say([i.split(":")[0].strip() for i in open("/proc/net/dev").readlines()[2:]])`, `["lo"]`,
+		},
+		"no way out": {
+			`import socket; s = socket.socket(); say(fails(s.connect, ("192.0.2.1", 80)))`, `"ENETUNREACH"`,
+		},
+		"no user namespace": {
+			`import ctypes; say([ctypes.CDLL(None, use_errno=True).unshare(0x10000000), ctypes.get_errno()])`, `[-1,1]`,
+		},
+		"no mount": {
+			`import ctypes; say([ctypes.CDLL(None, use_errno=True).mount(b"x", b"/tmp", b"tmpfs", 0, None), ctypes.get_errno()])`, `[-1,1]`,
+		},
+		"no setuid": {`say(fails(os.setuid, 0))`, `"EINVAL"`},
+		"nothing sealed is writable": {
+			`say([fails(open, d + "/x", "w") for d in ["", "/usr", "/etc", "/dev", "/proc/sys", "/packages", "/dev/pts"]])`,
+			`["EROFS","EROFS","EROFS","EROFS","EROFS","EROFS","EROFS"]`,
+		},
+		"places to write": {
+			`say([fails(open, d + "/x", "w") for d in ["/workspace", "/tmp", "/dev/shm"]])`, `["","",""]`,
+		},
+		"no execution of devices": {`say(fails(os.mknod, "/tmp/x", 0o020600, 0x103))`, `"EPERM"`},
+		"the root": {
+			`say(sorted(set(os.listdir("/")) - {"lib32", "libx32", "lib64", "sbin", "root", "nix", "gnu", "opt", "home"}))`,
+			`["bin","dev","etc","lib","packages","proc","tmp","usr","workspace"]`,
+		},
+		"devices": {
+			`say(sorted(set(os.listdir("/dev")) - {"console", "core"}))`,
+			`["fd","full","null","ptmx","pts","random","shm","stderr","stdin","stdout","tty","urandom","zero"]`,
+		},
+		"users": {
+			`import pwd; say([open("/etc/passwd").read().count("\n"), pwd.getpwuid(os.getuid()).pw_dir])`, `[1,"/workspace"]`,
+		},
+		"no kernel settings":     {`say([os.listdir("/proc/sys"), fails(open, "/proc/keys")])`, `[[],"EACCES"]`},
+		"the name":               {`say(os.uname().nodename)`, `"sandbox"`},
+		"it begins in workspace": {`say(os.getcwd())`, `"/workspace"`},
+		"no terminal":            {`say(fails(open, "/dev/tty"))`, `"ENXIO"`},
+		"its own session":        {`say(os.getsid(0))`, `1`},
+		"localhost": {
+			`import socket; s = socket.create_server(("localhost", 0)); socket.create_connection(s.getsockname()); say(1)`, `1`,
+		},
+		"no core, few files": {
+			`import resource as r; say([r.getrlimit(r.RLIMIT_CORE), r.getrlimit(r.RLIMIT_NOFILE)])`, `[[0,0],[64,64]]`,
+		},
+		"limits cannot be raised": {
+			`import resource as r; say(fails(lambda: r.setrlimit(r.RLIMIT_NOFILE, (64, 65))) or "raised")`, `"ValueError"`,
+		},
+		"shells and programs work": {
+			`import subprocess; say(subprocess.run(["/bin/sh", "-c", "echo a | tr a b"], capture_output=True, text=True).stdout)`, `"b\n"`,
+		},
+		"threads and processes": {
+			`import multiprocessing as m; say(m.get_context("fork").Pool(2).map(abs, [-1, -2]))`, `[1,2]`,
+		},
+		"the first process cannot be killed": {
+			`import signal; p = os.fork(); p or os.kill(1, signal.SIGKILL) or os._exit(0); os.waitpid(p, 0); say(1)`, `1`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := strings.Replace(c.code, "fails(lambda: r.setrlimit", "vfails(lambda: r.setrlimit", 1)
-			b := begin(t, d, "def vfails(f):\n    try: f()\n    except (OSError, ValueError) as e: return type(e).__name__\n    return ''\ngo()\n"+code, nil)
+			b := begin(t, d,
+				"def vfails(f):\n    try: f()\n    except (OSError, ValueError) as e: return type(e).__name__\n    return ''\ngo()\n"+code, nil)
 			proceed(t, b)
 			line, err := readLine(b)
 			if err != nil {
@@ -221,7 +263,8 @@ func TestTwentyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			b, err := d.Start(ctx, driver.Spec{Name: name, Limits: small(), Args: []string{"-I", "-S", "-c", "print(6 * 7); input()"}})
+			b, err := d.Start(ctx,
+				driver.Spec{Name: name, Limits: small(), Args: []string{"-I", "-S", "-c", "print(6 * 7); input()"}})
 			if err != nil {
 				left[i] = []string{err.Error()}
 				return
@@ -261,7 +304,8 @@ func TestSandboxesOutliveThreads(t *testing.T) {
 	go func() {
 		defer close(ended)
 		runtime.LockOSThread() // the thread ends with the goroutine
-		b, err = d.Start(context.Background(), driver.Spec{Name: newName(), Args: []string{"-I", "-S", "-c", "while True: print(input(), flush=True)"}})
+		b, err = d.Start(context.Background(),
+			driver.Spec{Name: newName(), Args: []string{"-I", "-S", "-c", "while True: print(input(), flush=True)"}})
 	}()
 	<-ended
 	if err != nil {
@@ -371,11 +415,13 @@ func TestFontsAreListed(t *testing.T) {
 		if d.host.python.matplotlib == "" {
 			missing(t, "the host's Python has no matplotlib (Debian: python3-matplotlib)")
 		}
-		b := begin(t, d, "say([json.load(open(p))['_version'] for p in sys.argv[1:]]); say(os.listdir('"+driver.FontLists+"'))", func(s *driver.Spec) {
-			for _, list := range d.host.fonts {
-				s.Args = append(s.Args, driver.FontLists+"/"+filepath.Base(list))
-			}
-		})
+		b := begin(t, d,
+			"say([json.load(open(p))['_version'] for p in sys.argv[1:]]); say(os.listdir('"+driver.FontLists+"'))",
+			func(s *driver.Spec) {
+				for _, list := range d.host.fonts {
+					s.Args = append(s.Args, driver.FontLists+"/"+filepath.Base(list))
+				}
+			})
 		var versions []any
 		var names []string
 		hear(t, b, &versions)

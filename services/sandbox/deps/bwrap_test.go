@@ -70,7 +70,8 @@ func (r *live) run(set, code string) (out string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	sandbox, err := r.driver.Start(ctx, driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: set})
+	sandbox, err := r.driver.Start(ctx,
+		driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: set})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -135,10 +136,15 @@ func TestBwrapHoldsHostilePackages(t *testing.T) {
 		sources []depstest.Source
 		code    Code
 	}{
-		"source only":     {[]depstest.Source{depstest.SDist{Name: "evil", Version: "1.0"}}, NoWheel},
-		"a need from URL": {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ {index}/files/evil2-1.0.tar.gz"}}, depstest.SDist{Name: "evil2", Version: "1.0"}}, Hostile},
-		"a bomb":          {[]depstest.Source{wheel(depstest.Entry{Name: "bomb", Fill: 16 << 20})}, TooLarge},
-		"a path":          {[]depstest.Source{wheel(depstest.Entry{Name: "../../../../../../tmp/evil", Data: "x"})}, Hostile},
+		"source only": {[]depstest.Source{depstest.SDist{Name: "evil", Version: "1.0"}}, NoWheel},
+		"a need from URL": {
+			[]depstest.Source{
+				depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ {index}/files/evil2-1.0.tar.gz"}},
+				depstest.SDist{Name: "evil2", Version: "1.0"},
+			}, Hostile,
+		},
+		"a bomb": {[]depstest.Source{wheel(depstest.Entry{Name: "bomb", Fill: 16 << 20})}, TooLarge},
+		"a path": {[]depstest.Source{wheel(depstest.Entry{Name: "../../../../../../tmp/evil", Data: "x"})}, Hostile},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := withBwrap(t, Config{MaxBytes: tooMuch}, c.sources...)
@@ -164,7 +170,8 @@ func (r *live) nothingLeft() {
 	}
 	half := func() bool {
 		entries, err := os.ReadDir(filepath.Join(r.dir, "sets"))
-		return err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".new-") })
+		return err != nil ||
+			slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".new-") })
 	}
 	eventually(r.t, "no half-made set is left", func() bool { return !half() })
 }
@@ -211,7 +218,8 @@ func TestASetThatASandboxUsesStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandbox, err := r.driver.Start(t.Context(), driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: id})
+	sandbox, err := r.driver.Start(t.Context(),
+		driver.Spec{Name: "deps-test", Args: agent.Args(), Limits: driver.DefaultLimits(), Set: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,8 @@ func (c Config) Validate() error {
 	want(c.MaxBytes >= 1<<20, "max_bytes", c.MaxBytes, "at least 1 MiB")
 	want(c.MaxFiles >= 100, "max_files", c.MaxFiles, "at least 100")
 	want(c.MaxSets >= 1, "max_sets", c.MaxSets, "at least 1")
-	want(c.MaxTotalBytes >= c.MaxBytes, "max_total_bytes", c.MaxTotalBytes, fmt.Sprintf("at least max_bytes (%d)", c.MaxBytes))
+	want(c.MaxTotalBytes >= c.MaxBytes, "max_total_bytes", c.MaxTotalBytes,
+		fmt.Sprintf("at least max_bytes (%d)", c.MaxBytes))
 	want(c.Settle > 0, "settle", c.Settle, "more than 0")
 	want(c.Remember > 0, "remember", c.Remember, "more than 0")
 	return errors.Join(errs...)

@@ -13,17 +13,19 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		cfg  Config
 		says string
 	}{
-		"a scheme":        {Config{Index: "ftp://packages.example.com/simple"}, `index has scheme "ftp"`},
-		"a path":          {Config{Index: "/srv/packages"}, `index has scheme ""`},
-		"an option":       {Config{Index: "--pre"}, "index has scheme"},
-		"no host":         {Config{Index: "https:///simple"}, "index names no host"},
-		"a query":         {Config{Index: "https://packages.example.com/simple?x=1"}, "index has a query"},
-		"no URL":          {Config{Index: "https://user:secret@[::1/"}, "index is not a URL"},
-		"a proxy":         {Config{Proxy: "socks://proxy.example.com"}, "proxy has scheme"},
-		"a timeout":       {Config{Timeout: time.Millisecond}, "timeout is 1ms"},
-		"a size":          {Config{MaxBytes: 1}, "max_bytes is 1, want at least 1 MiB"},
-		"files":           {Config{MaxFiles: 1}, "max_files is 1, want at least 100"},
-		"sizes":           {Config{MaxBytes: 2 << 30, MaxTotalBytes: 1 << 30}, "max_total_bytes is 1073741824, want at least max_bytes"},
+		"a scheme":  {Config{Index: "ftp://packages.example.com/simple"}, `index has scheme "ftp"`},
+		"a path":    {Config{Index: "/srv/packages"}, `index has scheme ""`},
+		"an option": {Config{Index: "--pre"}, "index has scheme"},
+		"no host":   {Config{Index: "https:///simple"}, "index names no host"},
+		"a query":   {Config{Index: "https://packages.example.com/simple?x=1"}, "index has a query"},
+		"no URL":    {Config{Index: "https://user:secret@[::1/"}, "index is not a URL"},
+		"a proxy":   {Config{Proxy: "socks://proxy.example.com"}, "proxy has scheme"},
+		"a timeout": {Config{Timeout: time.Millisecond}, "timeout is 1ms"},
+		"a size":    {Config{MaxBytes: 1}, "max_bytes is 1, want at least 1 MiB"},
+		"files":     {Config{MaxFiles: 1}, "max_files is 1, want at least 100"},
+		"sizes": {
+			Config{MaxBytes: 2 << 30, MaxTotalBytes: 1 << 30}, "max_total_bytes is 1073741824, want at least max_bytes",
+		},
 		"a number":        {Config{MaxSets: -1}, "max_sets is -1"},
 		"installations":   {Config{Installs: -1}, "installs is -1, want at least 1"},
 		"a time to stay":  {Config{Settle: -1}, "settle is"},
@@ -48,11 +50,27 @@ func TestWhatTheInterpreterIsTold(t *testing.T) {
 		cfg       Config
 		has, lack []string
 	}{
-		"pip's own index":  {Config{}, []string{`"--isolated"`, `"--only-binary",":all:"`, `"requirements":["a==1"]`}, []string{"--index-url", "--trusted-host", "--proxy"}},
-		"https":            {Config{Index: "https://packages.example.com/simple"}, []string{`"--index-url","https://packages.example.com/simple"`}, []string{"--trusted-host"}},
-		"http":             {Config{Index: "http://packages.example.com:8080/simple"}, []string{`"--trusted-host","packages.example.com:8080"`}, nil},
-		"through a proxy":  {Config{Proxy: "http://proxy.example.com:3128"}, []string{`"--proxy","http://proxy.example.com:3128"`}, nil},
-		"at most so large": {Config{MaxBytes: 5 << 20, MaxFiles: 300}, []string{`"max_bytes":5242880,"max_files":300`, driver.Packages}, nil},
+		"pip's own index": {
+			Config{},
+			[]string{`"--isolated"`, `"--only-binary",":all:"`, `"requirements":["a==1"]`},
+			[]string{"--index-url", "--trusted-host", "--proxy"},
+		},
+		"https": {
+			Config{Index: "https://packages.example.com/simple"},
+			[]string{`"--index-url","https://packages.example.com/simple"`},
+			[]string{"--trusted-host"},
+		},
+		"http": {
+			Config{Index: "http://packages.example.com:8080/simple"},
+			[]string{`"--trusted-host","packages.example.com:8080"`},
+			nil,
+		},
+		"through a proxy": {
+			Config{Proxy: "http://proxy.example.com:3128"}, []string{`"--proxy","http://proxy.example.com:3128"`}, nil,
+		},
+		"at most so large": {
+			Config{MaxBytes: 5 << 20, MaxFiles: 300}, []string{`"max_bytes":5242880,"max_files":300`, driver.Packages}, nil,
+		},
 	} {
 		args, err := c.cfg.withDefaults().args(want(t, "a==1"))
 		if err != nil {
@@ -86,8 +104,10 @@ func TestWhatASandboxPrintsIsBounded(t *testing.T) {
 	}
 	l.reported, forwarded = 0, nil
 	for _, s := range []string{
-		"collecting a b", "collecting \x1b[31m", "collecting", "hello", "downloading http://x/y (1 kB)", "downloading " + strings.Repeat("x", 300),
-		"installing -1 packages", "downloading a-1.0+x-py3-none-any.whl (1.5 MB)", "downloading a.whl (712 bytes)", "collecting Foo.bar_1",
+		"collecting a b", "collecting \x1b[31m", "collecting", "hello", "downloading http://x/y (1 kB)",
+		"downloading " + strings.Repeat("x", 300),
+		"installing -1 packages", "downloading a-1.0+x-py3-none-any.whl (1.5 MB)", "downloading a.whl (712 bytes)",
+		"collecting Foo.bar_1",
 	} {
 		l.line(s)
 	}

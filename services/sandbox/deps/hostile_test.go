@@ -30,22 +30,73 @@ func TestHostilePackages(t *testing.T) {
 		sources []depstest.Source
 		code    Code
 	}{
-		"a path with ..":          {[]depstest.Source{wheel(depstest.Entry{Name: "../../../../../../outside/evil", Data: "x"})}, Hostile},
-		"a path from the root":    {[]depstest.Source{wheel(depstest.Entry{Name: "/outside/evil", Data: "x"})}, Hostile},
-		"a script elsewhere":      {[]depstest.Source{wheel(depstest.Entry{Name: "evil-1.0.data/scripts/../../../../../../outside/evil", Data: "x"})}, Hostile},
-		"data elsewhere":          {[]depstest.Source{wheel(depstest.Entry{Name: "evil-1.0.data/data//outside/../../../../../../../../outside/evil", Data: "x"})}, Hostile},
-		"a file behind a link":    {[]depstest.Source{wheel(depstest.Entry{Name: "out", Data: "/outside", Mode: fs.ModeSymlink | 0o777}, depstest.Entry{Name: "out/evil", Data: "x"})}, Failed},
-		"no zip at all":           {[]depstest.Source{depstest.File{Project: "evil", Name: "evil-1.0-py3-none-any.whl", Data: depstest.SDist{Name: "evil", Version: "1.0"}.File("").Data}}, Hostile},
-		"a bomb of zeros":         {[]depstest.Source{wheel(depstest.Entry{Name: "bomb", Fill: 16<<20 + 1})}, TooLarge},
-		"a bomb of metadata":      {[]depstest.Source{wheel(depstest.Entry{Name: "evil-1.0.dist-info/entry_points.txt", Fill: 16<<20 + 1})}, TooLarge},
-		"a bomb of several":       {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2"}, Entries: []depstest.Entry{filler}}, depstest.Wheel{Name: "evil2", Version: "1.0", Entries: []depstest.Entry{{Name: "other.bin", Fill: 3 << 20}}}}, TooLarge},
-		"a bomb of many files":    {[]depstest.Source{wheel(many(1001)...)}, TooLarge},
-		"a need from a URL":       {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ {index}/files/evil2-1.0.tar.gz"}}, depstest.SDist{Name: "evil2", Version: "1.0"}}, Hostile},
-		"a wheel from a URL":      {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ {index}/files/evil2-1.0-py3-none-any.whl"}}, depstest.Wheel{Name: "evil2", Version: "1.0"}}, Hostile},
-		"a need from git":         {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ git+{index}/files/evil2"}}}, Hostile},
-		"a need from a file":      {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ file:///etc/passwd"}}}, Hostile},
-		"source only":             {[]depstest.Source{depstest.SDist{Name: "evil", Version: "1.0"}}, NoWheel},
-		"source as what it needs": {[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2"}}, depstest.SDist{Name: "evil2", Version: "1.0"}}, NoWheel},
+		"a path with ..": {
+			[]depstest.Source{wheel(depstest.Entry{Name: "../../../../../../outside/evil", Data: "x"})}, Hostile,
+		},
+		"a path from the root": {[]depstest.Source{wheel(depstest.Entry{Name: "/outside/evil", Data: "x"})}, Hostile},
+		"a script elsewhere": {
+			[]depstest.Source{wheel(depstest.Entry{Name: "evil-1.0.data/scripts/../../../../../../outside/evil", Data: "x"})},
+			Hostile,
+		},
+		"data elsewhere": {
+			[]depstest.Source{
+				wheel(depstest.Entry{Name: "evil-1.0.data/data//outside/../../../../../../../../outside/evil", Data: "x"}),
+			}, Hostile,
+		},
+		"a file behind a link": {
+			[]depstest.Source{
+				wheel(depstest.Entry{Name: "out", Data: "/outside", Mode: fs.ModeSymlink | 0o777},
+					depstest.Entry{Name: "out/evil", Data: "x"}),
+			}, Failed,
+		},
+		"no zip at all": {
+			[]depstest.Source{
+				depstest.File{
+					Project: "evil", Name: "evil-1.0-py3-none-any.whl",
+					Data: depstest.SDist{Name: "evil", Version: "1.0"}.File("").Data,
+				},
+			}, Hostile,
+		},
+		"a bomb of zeros": {[]depstest.Source{wheel(depstest.Entry{Name: "bomb", Fill: 16<<20 + 1})}, TooLarge},
+		"a bomb of metadata": {
+			[]depstest.Source{wheel(depstest.Entry{Name: "evil-1.0.dist-info/entry_points.txt", Fill: 16<<20 + 1})}, TooLarge,
+		},
+		"a bomb of several": {
+			[]depstest.Source{
+				depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2"}, Entries: []depstest.Entry{filler}},
+				depstest.Wheel{Name: "evil2", Version: "1.0", Entries: []depstest.Entry{{Name: "other.bin", Fill: 3 << 20}}},
+			}, TooLarge,
+		},
+		"a bomb of many files": {[]depstest.Source{wheel(many(1001)...)}, TooLarge},
+		"a need from a URL": {
+			[]depstest.Source{
+				depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ {index}/files/evil2-1.0.tar.gz"}},
+				depstest.SDist{Name: "evil2", Version: "1.0"},
+			}, Hostile,
+		},
+		"a wheel from a URL": {
+			[]depstest.Source{
+				depstest.Wheel{
+					Name: "evil", Version: "1.0", Requires: []string{"evil2 @ {index}/files/evil2-1.0-py3-none-any.whl"},
+				}, depstest.Wheel{Name: "evil2", Version: "1.0"},
+			}, Hostile,
+		},
+		"a need from git": {
+			[]depstest.Source{
+				depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ git+{index}/files/evil2"}},
+			}, Hostile,
+		},
+		"a need from a file": {
+			[]depstest.Source{depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2 @ file:///etc/passwd"}}},
+			Hostile,
+		},
+		"source only": {[]depstest.Source{depstest.SDist{Name: "evil", Version: "1.0"}}, NoWheel},
+		"source as what it needs": {
+			[]depstest.Source{
+				depstest.Wheel{Name: "evil", Version: "1.0", Requires: []string{"evil2"}},
+				depstest.SDist{Name: "evil2", Version: "1.0"},
+			}, NoWheel,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +123,8 @@ func TestHostilePackages(t *testing.T) {
 func many(n int) []depstest.Entry {
 	out := make([]depstest.Entry, n)
 	for i := range out {
-		out[i].Name = "many/f" + string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26), 'a' + byte(i/17576%26)})
+		out[i].Name = "many/f" +
+			string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26), 'a' + byte(i/17576%26)})
 	}
 	return out
 }
@@ -98,7 +150,8 @@ func TestWhatRunsByItselfIsDropped(t *testing.T) {
 	b := setUp(t, Config{}, depstest.Wheel{
 		Name: "evil", Version: "1.0",
 		Files: map[string]string{
-			"evil.py": "", "evil.pth": "import os", "sitecustomize.py": "x = 1", "usercustomize/__init__.py": "", "pkg/kept.pth": "text",
+			"evil.py": "", "evil.pth": "import os", "sitecustomize.py": "x = 1", "usercustomize/__init__.py": "",
+			"pkg/kept.pth":               "text",
 			"evil-1.0.data/scripts/tool": "#!python\nprint('tool')\n",
 		},
 		Entries: []depstest.Entry{{Name: "root", Data: "#!/bin/sh\n", Mode: fs.ModeSetuid | fs.ModeSetgid | 0o777}},
@@ -109,7 +162,8 @@ func TestWhatRunsByItselfIsDropped(t *testing.T) {
 	}
 	files := b.sandboxes.files(id)
 	for _, f := range files {
-		if dropped := path.Base(f); f != "pkg/kept.pth" && (strings.Contains(dropped, "customize") || strings.HasSuffix(dropped, ".pth")) {
+		if dropped := path.Base(f); f != "pkg/kept.pth" &&
+			(strings.Contains(dropped, "customize") || strings.HasSuffix(dropped, ".pth")) {
 			t.Errorf("the set has %s", f)
 		}
 		info, err := os.Lstat(path.Join(b.sandboxes.dir, id, f))
@@ -146,7 +200,8 @@ func TestAnEndlessFile(t *testing.T) {
 func inProgram(t *testing.T, dir, code string) map[string]string {
 	t.Helper()
 	b := newSandboxes(t)
-	cmd := b.command(t.Context(), dir, "--bind", "-I", "-c", "import sys, json\nns = {'__name__': 'install'}\nexec(sys.argv[1], ns)\n"+code, program)
+	cmd := b.command(t.Context(), dir, "--bind", "-I", "-c",
+		"import sys, json\nns = {'__name__': 'install'}\nexec(sys.argv[1], ns)\n"+code, program)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -225,7 +280,8 @@ for name, make in cases.items():
 print(json.dumps(said))
 `)
 	for name, want := range map[string]string{
-		"plain": "fine", "a link outside": "refused", "a link inside": "refused", "a deep link": "refused", "a hard link": "refused", "a pipe": "refused", "many files": "too_large", "a large file": "too_large",
+		"plain": "fine", "a link outside": "refused", "a link inside": "refused", "a deep link": "refused",
+		"a hard link": "refused", "a pipe": "refused", "many files": "too_large", "a large file": "too_large",
 	} {
 		if said[name] != want {
 			t.Errorf("%s: %q, want %s", name, said[name], want)

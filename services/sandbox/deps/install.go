@@ -49,7 +49,9 @@ func (c Config) args(reqs Requirements) ([]string, error) {
 	if c.Proxy != "" {
 		pip = append(pip, "--proxy", c.Proxy)
 	}
-	input, err := json.Marshal(order{Target: driver.Packages, MaxBytes: c.MaxBytes, MaxFiles: c.MaxFiles, Pip: pip, Requirements: reqs.Strings()})
+	input, err := json.Marshal(order{
+		Target: driver.Packages, MaxBytes: c.MaxBytes, MaxFiles: c.MaxFiles, Pip: pip, Requirements: reqs.Strings(),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the installation's input: %w", err)
 	}

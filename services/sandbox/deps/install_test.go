@@ -80,7 +80,10 @@ func (b *bench) refused(err error, code Code, words ...string) {
 	}
 }
 
-var greet = depstest.Wheel{Name: "greet", Version: "1.0", Files: map[string]string{"greet.py": "WORD = 'hello'"}, Requires: []string{"Num.Bers>=2"}}
+var greet = depstest.Wheel{
+	Name: "greet", Version: "1.0", Files: map[string]string{"greet.py": "WORD = 'hello'"},
+	Requires: []string{"Num.Bers>=2"},
+}
 
 var numbers = []depstest.Source{
 	depstest.Wheel{Name: "num-bers", Version: "1.0", Files: map[string]string{"num_bers.py": "N = 1"}},
@@ -101,7 +104,8 @@ func TestAPackageComesWithWhatItNeeds(t *testing.T) {
 			t.Errorf("progress %q does not say %q", b.progress, line)
 		}
 	}
-	if !slices.ContainsFunc(b.progress, func(s string) bool { return strings.HasPrefix(s, "downloading greet-1.0-py3-none-any.whl") }) {
+	if !slices.ContainsFunc(b.progress,
+		func(s string) bool { return strings.HasPrefix(s, "downloading greet-1.0-py3-none-any.whl") }) {
 		t.Errorf("progress %q says nothing of a download", b.progress)
 	}
 	for _, f := range b.sandboxes.files(id) {
@@ -109,7 +113,8 @@ func TestAPackageComesWithWhatItNeeds(t *testing.T) {
 			t.Errorf("the set has %s, which is the installer's own", f)
 		}
 	}
-	if !slices.ContainsFunc(b.sandboxes.files(id), func(f string) bool { return strings.HasPrefix(f, "__pycache__/greet.") }) {
+	if !slices.ContainsFunc(b.sandboxes.files(id),
+		func(f string) bool { return strings.HasPrefix(f, "__pycache__/greet.") }) {
 		t.Errorf("the set %q has nothing compiled, so each call would compile it again", b.sandboxes.files(id))
 	}
 }
@@ -168,16 +173,43 @@ func TestWhyItCouldNotBeInstalled(t *testing.T) {
 		code    Code
 		words   []string
 	}{
-		"no such package":    {ask: []string{"nothere"}, code: NotFound, words: []string{"nothere", "check the name"}},
-		"no such version":    {ask: []string{"num-bers==7"}, sources: numbers, code: NotFound, words: []string{"num-bers==7", "1.0, 2.5"}},
-		"a missing need":     {ask: []string{"greet"}, sources: []depstest.Source{greet}, code: NotFound, words: []string{"Num.Bers", "greet"}},
-		"source only":        {ask: []string{"sourcy"}, sources: []depstest.Source{depstest.SDist{Name: "sourcy", Version: "1.0"}}, code: NoWheel, words: []string{"sourcy", "source only"}},
-		"a need in source":   {ask: []string{"greet"}, sources: []depstest.Source{greet, depstest.SDist{Name: "num-bers", Version: "3.0"}}, code: NoWheel, words: []string{"source only"}},
-		"another platform":   {ask: []string{"native"}, sources: []depstest.Source{depstest.Wheel{Name: "native", Version: "1.0", Tag: "cp311-cp311-win_amd64"}}, code: NoWheel, words: []string{"native", "other platforms"}},
-		"another Python":     {ask: []string{"future"}, sources: []depstest.Source{depstest.Wheel{Name: "future", Version: "1.0", RequiresPython: ">=4"}}, code: NoWheel, words: []string{"future", "other versions of Python"}},
-		"a conflict":         {ask: []string{"greet", "num-bers<2"}, sources: append(numbers, greet), code: Conflict, words: []string{"greet 1.0 depends on", "The user requested num-bers<2"}},
-		"an index in errors": {ask: []string{"greet"}, sources: []depstest.Source{greet}, faults: map[string]http.HandlerFunc{"/simple/greet/": away}, code: Unreachable},
-		"a file with errors": {ask: []string{"greet"}, sources: append(numbers, greet), faults: map[string]http.HandlerFunc{"/files/greet-1.0-py3-none-any.whl": depstest.Status(500)}, code: Unreachable},
+		"no such package": {ask: []string{"nothere"}, code: NotFound, words: []string{"nothere", "check the name"}},
+		"no such version": {
+			ask: []string{"num-bers==7"}, sources: numbers, code: NotFound, words: []string{"num-bers==7", "1.0, 2.5"},
+		},
+		"a missing need": {
+			ask: []string{"greet"}, sources: []depstest.Source{greet}, code: NotFound, words: []string{"Num.Bers", "greet"},
+		},
+		"source only": {
+			ask: []string{"sourcy"}, sources: []depstest.Source{depstest.SDist{Name: "sourcy", Version: "1.0"}}, code: NoWheel,
+			words: []string{"sourcy", "source only"},
+		},
+		"a need in source": {
+			ask: []string{"greet"}, sources: []depstest.Source{greet, depstest.SDist{Name: "num-bers", Version: "3.0"}},
+			code: NoWheel, words: []string{"source only"},
+		},
+		"another platform": {
+			ask:     []string{"native"},
+			sources: []depstest.Source{depstest.Wheel{Name: "native", Version: "1.0", Tag: "cp311-cp311-win_amd64"}},
+			code:    NoWheel, words: []string{"native", "other platforms"},
+		},
+		"another Python": {
+			ask:     []string{"future"},
+			sources: []depstest.Source{depstest.Wheel{Name: "future", Version: "1.0", RequiresPython: ">=4"}}, code: NoWheel,
+			words: []string{"future", "other versions of Python"},
+		},
+		"a conflict": {
+			ask: []string{"greet", "num-bers<2"}, sources: append(numbers, greet), code: Conflict,
+			words: []string{"greet 1.0 depends on", "The user requested num-bers<2"},
+		},
+		"an index in errors": {
+			ask: []string{"greet"}, sources: []depstest.Source{greet},
+			faults: map[string]http.HandlerFunc{"/simple/greet/": away}, code: Unreachable,
+		},
+		"a file with errors": {
+			ask: []string{"greet"}, sources: append(numbers, greet),
+			faults: map[string]http.HandlerFunc{"/files/greet-1.0-py3-none-any.whl": depstest.Status(500)}, code: Unreachable,
+		},
 		"another file than the index says": {ask: []string{"num-bers"}, code: Hostile, sources: []depstest.Source{
 			func() depstest.File {
 				f := numbers[0].File("")
@@ -220,7 +252,8 @@ func TestAnIndexThatIsSlow(t *testing.T) {
 
 func TestAPythonWithoutPip(t *testing.T) {
 	b := setUp(t, Config{}, append(numbers, greet)...)
-	pip, err := exec.CommandContext(t.Context(), b.sandboxes.python, "-I", "-c", "import os, pip; print(os.path.dirname(pip.__file__), end='')").Output()
+	pip, err := exec.CommandContext(t.Context(), b.sandboxes.python, "-I", "-c",
+		"import os, pip; print(os.path.dirname(pip.__file__), end='')").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,14 @@ json.dump(out, sys.stdout)
 func TestPipReadsTheSame(t *testing.T) {
 	python := python(t)
 	var corpus []Requirement
-	for _, name := range []string{"numpy", "Foo.Bar__b", "x", "7zip", "foo.zip", "foo.tar.gz", "a.whl", "requirements.txt", "git", "file", "http"} {
+	for _, name := range []string{
+		"numpy", "Foo.Bar__b", "x", "7zip", "foo.zip", "foo.tar.gz", "a.whl", "requirements.txt", "git", "file", "http",
+	} {
 		for _, extras := range []string{"", "[e]", "[E_1, b.c]"} {
-			for _, specs := range []string{"", "==1.0", "== V1.0-ALPHA.2", "==1.0-3", "==1.0.rev2", "!=1.4.*,>=1", "~=1.4.2", "==2!01.00", "==2.1.0+CPU_01", "<1.0.dev3", "<=1.0c1", ">1.0b2.post345.dev456", "==1.0-preview"} {
+			for _, specs := range []string{
+				"", "==1.0", "== V1.0-ALPHA.2", "==1.0-3", "==1.0.rev2", "!=1.4.*,>=1", "~=1.4.2", "==2!01.00", "==2.1.0+CPU_01",
+				"<1.0.dev3", "<=1.0c1", ">1.0b2.post345.dev456", "==1.0-preview",
+			} {
 				corpus = append(corpus, want(t, name+extras+specs)...)
 			}
 		}
@@ -62,7 +67,8 @@ func TestPipReadsTheSame(t *testing.T) {
 		t.Fatalf("pip has read %d of %d", len(read), len(corpus))
 	}
 	for i, r := range corpus {
-		if got := read[i]; got.Error != "" || !got.Plain || got.Name != r.Name() || !same(got.Extras, r.extras) || !same(got.Specs, r.specs) {
+		if got := read[i]; got.Error != "" || !got.Plain || got.Name != r.Name() || !same(got.Extras, r.extras) ||
+			!same(got.Specs, r.specs) {
 			t.Errorf("pip reads %q as %+v", r, got)
 		}
 	}
@@ -74,7 +80,8 @@ func same(a, b []string) bool { return len(a) == len(b) && (len(a) == 0 || refle
 func TestVersionsAreNormalisedAsPipDoes(t *testing.T) {
 	python := python(t)
 	given := []string{
-		"1", "v1.0", "1.0-ALPHA.2", "1.0c", "1.0-3", "1.0.rev2", "1.0-dev", "2!01.00", "0!1", "2.1.0+CPU_01.Ab-7", "1.0b2.post345.dev456",
+		"1", "v1.0", "1.0-ALPHA.2", "1.0c", "1.0-3", "1.0.rev2", "1.0-dev", "2!01.00", "0!1", "2.1.0+CPU_01.Ab-7",
+		"1.0b2.post345.dev456",
 		"1.0-preview_4", "1.0_beta", "1.0.post", "1.0r", "0001.0002", "1.0a.dev", "1.0.0-1.dev5",
 	}
 	var ours []string

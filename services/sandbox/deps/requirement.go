@@ -86,7 +86,9 @@ func quote(s string) string {
 // [*EntryError] for each entry that is not admitted.
 func Parse(list []string) (Requirements, []error) {
 	if len(list) > MaxEntries {
-		return nil, []error{fmt.Errorf("dependencies has %d entries, want at most %d: name the packages that the code imports; their dependencies are installed automatically", len(list), MaxEntries)}
+		return nil, []error{
+			fmt.Errorf("dependencies has %d entries, want at most %d: name the packages that the code imports; their dependencies are installed automatically", len(list), MaxEntries),
+		}
 	}
 	var errs []error
 	out := Requirements{}
@@ -103,7 +105,11 @@ func Parse(list []string) (Requirements, []error) {
 			first[r.name] = i
 			out = append(out, r)
 		case out.named(r.name).String() != r.String():
-			errs = append(errs, &EntryError{Index: i, Entry: entry, Why: fmt.Sprintf("duplicate of %s in dependencies[%d]; name a package once, with all its versions", r.name, at)})
+			errs = append(errs,
+				&EntryError{
+					Index: i, Entry: entry,
+					Why: fmt.Sprintf("duplicate of %s in dependencies[%d]; name a package once, with all its versions", r.name, at),
+				})
 		}
 	}
 	if errs != nil {

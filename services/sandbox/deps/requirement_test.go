@@ -170,7 +170,8 @@ func TestEveryEntryThatIsWrongIsNamed(t *testing.T) {
 	if !strings.Contains(errs[2].Error(), "duplicate of a in dependencies[0]") {
 		t.Errorf("%v does not say where a is", errs[2])
 	}
-	if _, errs := Parse(make([]string, MaxEntries+1)); len(errs) != 1 || !strings.Contains(errs[0].Error(), "33 entries, want at most 32") {
+	if _, errs := Parse(make([]string, MaxEntries+1)); len(errs) != 1 ||
+		!strings.Contains(errs[0].Error(), "33 entries, want at most 32") {
 		t.Errorf("too many entries: %v", errs)
 	}
 }
@@ -231,7 +232,10 @@ var harmless = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*(?:\[[a-z0-9]+(?:-[a
 	`(?:(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*(?:,(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*)*)?$`)
 
 func FuzzWhatIsAdmittedIsHarmless(f *testing.F) {
-	for _, seed := range []string{"numpy", "pandas[excel]>=2.0,<3", "-r x", "a==1+b.zip", "a @ http://x", "foo.tar.gz", "a==1.0-alpha.2", "\u212a==1", "a ; x", "a[b , c]!=1.*"} {
+	for _, seed := range []string{
+		"numpy", "pandas[excel]>=2.0,<3", "-r x", "a==1+b.zip", "a @ http://x", "foo.tar.gz", "a==1.0-alpha.2", "\u212a==1",
+		"a ; x", "a[b , c]!=1.*",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, entry string) {
@@ -244,7 +248,9 @@ func FuzzWhatIsAdmittedIsHarmless(f *testing.F) {
 		}
 		got := reqs[0].String()
 		lower := strings.ToLower(got)
-		for _, ext := range []string{".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tbz", ".tar.bz2", ".txz", ".tlz", ".tar.lz", ".tar.lzma", ".tar.xz"} {
+		for _, ext := range []string{
+			".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tbz", ".tar.bz2", ".txz", ".tlz", ".tar.lz", ".tar.lzma", ".tar.xz",
+		} {
 			if strings.HasSuffix(lower, ext) {
 				t.Fatalf("%q becomes %q, an archive for pip", entry, got)
 			}

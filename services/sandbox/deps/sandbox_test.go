@@ -24,7 +24,8 @@ func python(t testing.TB) string {
 	const python = "/usr/bin/python3"
 	for _, need := range [][]string{{"bwrap", "--version"}, {python, "-I", "-m", "pip", "--version"}} {
 		if out, err := exec.CommandContext(t.Context(), need[0], need[1:]...).CombinedOutput(); err != nil {
-			missing := "NOT TESTED: " + strings.Join(need, " ") + ": " + err.Error() + ": " + string(out) + "(Debian: bubblewrap, python3, python3-pip; `make setup` installs them)"
+			missing := "NOT TESTED: " + strings.Join(need, " ") + ": " + err.Error() + ": " + string(out) +
+				"(Debian: bubblewrap, python3, python3-pip; `make setup` installs them)"
 			if os.Getenv("SKANDHA_REQUIRE") == "all" {
 				t.Fatal(missing)
 			}
@@ -66,7 +67,8 @@ func (b *sandboxes) command(ctx context.Context, packages, flag string, args ...
 		"--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--setenv", "LANG", "C.UTF-8",
 		"--setenv", "PIP_INDEX_URL", "http://127.0.0.1:1/", // which must not count
 		"--tmpfs", "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
-		"--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", flag, packages, driver.Packages,
+		"--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", flag, packages,
+		driver.Packages,
 	}
 	if flag == "--bind" {
 		sandbox = append(sandbox, "--share-net")

@@ -16,7 +16,9 @@ var version = regexp.MustCompile(`^v?` +
 	`(?:[-_.]?(dev)[-_.]?([0-9]+)?)?` +
 	`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
 
-var phases = map[string]string{"alpha": "a", "a": "a", "beta": "b", "b": "b", "preview": "rc", "pre": "rc", "c": "rc", "rc": "rc"}
+var phases = map[string]string{
+	"alpha": "a", "a": "a", "beta": "b", "b": "b", "preview": "rc", "pre": "rc", "c": "rc", "rc": "rc",
+}
 
 // parseVersion parses the version after an operator and returns its normal form as in PEP
 // 440.
@@ -27,7 +29,8 @@ func parseVersion(operator, text string) (string, error) {
 	text, series := strings.CutSuffix(text, ".*")
 	m := version.FindStringSubmatch(strings.ToLower(text))
 	if m == nil {
-		return "", fmt.Errorf("%s is not a version as in PEP 440; want one such as \"2\", \"2.1.0\" or \"2.1rc1\"", quote(text))
+		return "", fmt.Errorf("%s is not a version as in PEP 440; want one such as \"2\", \"2.1.0\" or \"2.1rc1\"",
+			quote(text))
 	}
 	epoch, release, dev, local := m[1], m[2], m[8], m[10]
 	equal := operator == "==" || operator == "!="
@@ -35,7 +38,8 @@ func parseVersion(operator, text string) (string, error) {
 	case series && !equal:
 		return "", fmt.Errorf("%s does not accept .*; want == or !=, or a whole version", operator)
 	case series && (m[3]+m[5]+m[6]+dev+local != ""):
-		return "", fmt.Errorf("%s.* is not a version as in PEP 440; want .* after a release, such as \"==2.1.*\"", quote(text))
+		return "", fmt.Errorf("%s.* is not a version as in PEP 440; want .* after a release, such as \"==2.1.*\"",
+			quote(text))
 	case local != "" && !equal:
 		return "", fmt.Errorf("%s does not accept a local version (the part after +); want == or !=", operator)
 	case operator == "~=" && !strings.Contains(release, "."):

@@ -104,7 +104,8 @@ func child(job string) {
 			source = deaf
 		}
 		for i := range 3 {
-			if _, err := d.Start(ctx, driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", source}, Limits: small}); err != nil {
+			if _, err := d.Start(ctx,
+				driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", source}, Limits: small}); err != nil {
 				fmt.Println(err)
 				return
 			}
@@ -113,7 +114,8 @@ func child(job string) {
 		select {}
 	case "install":
 		err := d.Install(ctx, driver.Install{
-			ID: strings.Repeat("c", 64), MaxBytes: 1 << 20, Args: []string{"-c", "import time; print('ready', flush=True); time.sleep(1e6)"},
+			ID: strings.Repeat("c", 64), MaxBytes: 1 << 20,
+			Args:   []string{"-c", "import time; print('ready', flush=True); time.sleep(1e6)"},
 			Output: func(line string) { fmt.Println(line) },
 		})
 		fmt.Println(err)

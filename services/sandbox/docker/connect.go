@@ -55,7 +55,8 @@ func (d *Driver) open(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("querying the Docker engine: %w", err)
 	}
 	if api := d.cli.ClientVersion(); versions.LessThan(api, oldestAPI) {
-		return nil, fmt.Errorf("%w: Docker engine %s is too old, want 20.10 or newer", driver.ErrUnavailable, l.info.ServerVersion)
+		return nil, fmt.Errorf("%w: Docker engine %s is too old, want 20.10 or newer", driver.ErrUnavailable,
+			l.info.ServerVersion)
 	}
 	if l.image, err = d.resolve(ctx); err != nil {
 		return nil, err

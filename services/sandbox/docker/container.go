@@ -137,9 +137,10 @@ func (l *link) host(w wanted) *container.HostConfig {
 		LogConfig:      container.LogConfig{Type: "none"},
 		OomScoreAdj:    500, // kill sandboxes before services
 		Tmpfs: map[string]string{
-			driver.Workspace: tmpfs(w.limits.Workspace, w.limits.WorkspaceFiles, "mode=0700,uid="+strconv.Itoa(w.uid)+",gid="+strconv.Itoa(driver.GID)+",exec"),
-			driver.Tmp:       tmpfs(w.limits.Tmp, w.limits.WorkspaceFiles, "mode=1777,exec"),
-			"/dev/shm":       tmpfs(shmBytes, shmFiles, "mode=1777,noexec"),
+			driver.Workspace: tmpfs(w.limits.Workspace, w.limits.WorkspaceFiles,
+				"mode=0700,uid="+strconv.Itoa(w.uid)+",gid="+strconv.Itoa(driver.GID)+",exec"),
+			driver.Tmp: tmpfs(w.limits.Tmp, w.limits.WorkspaceFiles, "mode=1777,exec"),
+			"/dev/shm": tmpfs(shmBytes, shmFiles, "mode=1777,noexec"),
 		},
 		Resources: container.Resources{
 			Memory:     memory,

@@ -53,7 +53,9 @@ while True:
 `
 
 // small are limits that suit many sandboxes at once.
-var small = driver.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 32, OpenFiles: 128, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20}
+var small = driver.Limits{
+	Memory: 64 << 20, CPUs: 0.5, PIDs: 32, OpenFiles: 128, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20,
+}
 
 // rig is a driver on the package's engine, with a separate owner.
 type rig struct {
@@ -94,7 +96,8 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 // left returns the containers with the driver's label, in any state.
 func (r *rig) left(t testing.TB) []string {
 	t.Helper()
-	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
+	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter",
+		"label="+labelOwner+"="+r.cfg.Owner))
 }
 
 func (r *rig) volumes(t testing.TB) []string {
@@ -110,7 +113,8 @@ type program struct {
 
 func (r *rig) start(t testing.TB, source string, limits driver.Limits, set string) *program {
 	t.Helper()
-	b, err := r.Start(t.Context(), driver.Spec{Name: strings.ToLower(rand.Text()), Args: []string{"-c", source}, Limits: limits, Set: set})
+	b, err := r.Start(t.Context(),
+		driver.Spec{Name: strings.ToLower(rand.Text()), Args: []string{"-c", source}, Limits: limits, Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,10 +195,12 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := r.engine.Docker(t, "image", "inspect", "--format", "{{.Id}}", r.image)
-	if report.Driver != "docker" || !strings.HasPrefix(report.Version, "engine ") || !strings.HasSuffix(report.Version, ", runc") || !report.Untrusted {
+	if report.Driver != "docker" || !strings.HasPrefix(report.Version, "engine ") ||
+		!strings.HasSuffix(report.Version, ", runc") || !report.Untrusted {
 		t.Errorf("it is %+v", report)
 	}
-	if !strings.HasPrefix(report.Python, "3.") || !strings.Contains(report.Platform, image) || !strings.HasSuffix(report.Platform, report.Python) {
+	if !strings.HasPrefix(report.Python, "3.") || !strings.Contains(report.Platform, image) ||
+		!strings.HasSuffix(report.Platform, report.Python) {
 		t.Errorf("Python is %q, the platform %q, want it to name the image %s", report.Python, report.Platform, image)
 	}
 	for _, limit := range []string{"memory", "cpu", "pids", "workspace", "files"} {

@@ -19,7 +19,8 @@ var errLost = errors.New("the connection to the Docker engine was lost")
 // explain adds what to do about an engine that cannot be used.
 func (d *Driver) explain(err error) error {
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrUnavailable):
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err,
+		driver.ErrUnavailable):
 		return err
 	case errors.Is(err, fs.ErrPermission), strings.Contains(err.Error(), "connect: permission denied"):
 		return fmt.Errorf("%w: this user may not use the Docker engine at %s: add it to the group docker (usermod -aG docker USER) and log in again: %w",
@@ -33,7 +34,8 @@ func (d *Driver) explain(err error) error {
 
 // noImage returns an error that says how to get the image.
 func (d *Driver) noImage() error {
-	return fmt.Errorf("%w: the image %s is not in the Docker engine: run `make sandbox-image`", driver.ErrUnavailable, d.cfg.Image)
+	return fmt.Errorf("%w: the image %s is not in the Docker engine: run `make sandbox-image`", driver.ErrUnavailable,
+		d.cfg.Image)
 }
 
 // detached returns a context for cleaning up after the caller's context has ended.

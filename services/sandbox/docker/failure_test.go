@@ -23,7 +23,10 @@ func TestUnavailable(t *testing.T) {
 	}{
 		{"no engine", func(c *Config) { c.Host = "unix:///nowhere/docker.sock" }, "systemctl start docker"},
 		{"no image", func(c *Config) { c.Image = "skandha/nowhere:latest" }, "make sandbox-image"},
-		{"an image with another digest", func(c *Config) { c.Image += "@sha256:" + strings.Repeat("0", 64) }, "make sandbox-image"},
+		{
+			"an image with another digest", func(c *Config) { c.Image += "@sha256:" + strings.Repeat("0", 64) },
+			"make sandbox-image",
+		},
 		{"a runtime that is not offered", func(c *Config) { c.Runtime = "nonesuch" }, "daemon.json"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
@@ -50,7 +53,8 @@ func TestImageWithoutPythonIsUnavailable(t *testing.T) {
 	}
 	r.engine.Docker(t, "build", "--quiet", "--tag", "skandha-test/empty:"+strings.TrimPrefix(r.cfg.Owner, "test-"), dir)
 	t.Cleanup(func() {
-		_ = r.engine.Command(context.Background(), "docker", "rmi", "skandha-test/empty:"+strings.TrimPrefix(r.cfg.Owner, "test-")).Run()
+		_ = r.engine.Command(context.Background(), "docker", "rmi",
+			"skandha-test/empty:"+strings.TrimPrefix(r.cfg.Owner, "test-")).Run()
 	})
 	empty := newRig(t, func(c *Config) { c.Image = "skandha-test/empty:" + strings.TrimPrefix(r.cfg.Owner, "test-") })
 	if _, err := empty.Report(t.Context()); err == nil || !strings.Contains(err.Error(), "python3") {
@@ -89,7 +93,8 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want an error that names the field", field, err)
 		}
 	}
-	if _, err := r.Start(t.Context(), driver.Spec{Name: "a", Set: strings.Repeat("a", 64)}); !errors.Is(err, driver.ErrNoSet) {
+	if _, err := r.Start(t.Context(), driver.Spec{Name: "a", Set: strings.Repeat("a", 64)}); !errors.Is(err,
+		driver.ErrNoSet) {
 		t.Errorf("a set that is not there: %v, want %v", err, driver.ErrNoSet)
 	}
 	if _, err := New(Config{Owner: "A b"}); err == nil {

@@ -57,19 +57,22 @@ func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 		}
 	}
 	for problem, found := range map[string]bool{
-		"is not made of the image's id":       !strings.HasPrefix(c.Image, "sha256:"),
-		"has no separate user":                !ownUser(c.Config.User),
-		"has another environment":             !slices.Equal(c.Config.Env, append(driver.Environment(), "HOSTNAME")),
-		"runs the image's entry point":        !slices.Equal(c.Config.Entrypoint, []string{"python3"}),
-		"keeps its input open":                !c.Config.StdinOnce,
-		"stays when it has ended":             !h.AutoRemove,
-		"has a writable root":                 !h.ReadonlyRootfs,
-		"is privileged":                       h.Privileged,
-		"keeps capabilities":                  !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0,
-		"may gain privileges":                 !slices.Contains(h.SecurityOpt, "no-new-privileges"),
-		"has the engine's seccomp profile":    !slices.ContainsFunc(h.SecurityOpt, func(s string) bool { return strings.HasPrefix(s, "seccomp={") }),
-		"has a network":                       h.NetworkMode != "none" || !c.Config.NetworkDisabled || len(c.NetworkSettings.Networks) > 0,
-		"shares a namespace":                  h.IpcMode != "none" || h.PidMode != "" || h.CgroupnsMode != "private" || h.UsernsMode != "",
+		"is not made of the image's id": !strings.HasPrefix(c.Image, "sha256:"),
+		"has no separate user":          !ownUser(c.Config.User),
+		"has another environment":       !slices.Equal(c.Config.Env, append(driver.Environment(), "HOSTNAME")),
+		"runs the image's entry point":  !slices.Equal(c.Config.Entrypoint, []string{"python3"}),
+		"keeps its input open":          !c.Config.StdinOnce,
+		"stays when it has ended":       !h.AutoRemove,
+		"has a writable root":           !h.ReadonlyRootfs,
+		"is privileged":                 h.Privileged,
+		"keeps capabilities":            !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0,
+		"may gain privileges":           !slices.Contains(h.SecurityOpt, "no-new-privileges"),
+		"has the engine's seccomp profile": !slices.ContainsFunc(h.SecurityOpt,
+			func(s string) bool { return strings.HasPrefix(s, "seccomp={") }),
+		"has a network": h.NetworkMode != "none" || !c.Config.NetworkDisabled ||
+			len(c.NetworkSettings.Networks) > 0,
+		"shares a namespace": h.IpcMode != "none" || h.PidMode != "" || h.CgroupnsMode != "private" ||
+			h.UsernsMode != "",
 		"sees something of the host":          len(h.Binds)+len(c.Mounts)+len(h.Devices) > 0,
 		"has other memory":                    h.Memory != small.Memory,
 		"has swap":                            h.MemorySwap != small.Memory,
@@ -79,10 +82,13 @@ func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 		"has larger files than its workspace": ulimits["fsize"] != small.Workspace,
 		"dumps core":                          ulimits["core"] != 0,
 		"is logged":                           h.LogConfig.Type != "none",
-		"has paths of the kernel unmasked":    !slices.Contains(h.MaskedPaths, "/proc/kcore") || !slices.Contains(h.ReadonlyPaths, "/proc/sys"),
-		"has another first process":           h.Init == nil || *h.Init,
-		"is not labelled with its owner":      c.Config.Labels[labelOwner] != r.cfg.Owner || c.Config.Labels[labelInstance] != t.Name(),
-		"is not labelled with its name":       c.Config.Labels[labelName] != b.name || c.Config.Labels[labelPurpose] != purposeSandbox || c.Config.Labels[labelBoot] == "",
+		"has paths of the kernel unmasked": !slices.Contains(h.MaskedPaths, "/proc/kcore") ||
+			!slices.Contains(h.ReadonlyPaths, "/proc/sys"),
+		"has another first process": h.Init == nil || *h.Init,
+		"is not labelled with its owner": c.Config.Labels[labelOwner] != r.cfg.Owner ||
+			c.Config.Labels[labelInstance] != t.Name(),
+		"is not labelled with its name": c.Config.Labels[labelName] != b.name ||
+			c.Config.Labels[labelPurpose] != purposeSandbox || c.Config.Labels[labelBoot] == "",
 	} {
 		if found {
 			t.Errorf("the sandbox %s", problem)
@@ -99,28 +105,68 @@ func TestSandboxIsHardenedFromInside(t *testing.T) {
 	b := r.start(t, runner, small, "")
 	for _, c := range []struct{ about, code, want string }{
 		{"is the first process", "import os; print(os.getpid())", "1"},
-		{"runs as nobody that the host knows", "import os; print(len(set(os.getresuid())), os.getuid() >= 10000, os.getresgid(), os.getgroups() in ([], [65532]))", "1 True (65532, 65532, 65532) True"},
-		{"has no capability", "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('Cap')])", "['0000000000000000', '0000000000000000', '0000000000000000', '0000000000000000', '0000000000000000']"},
-		{"gains no privileges", "print([l.split()[1] for l in open('/proc/self/status') if l.startswith(('NoNewPrivs', 'Seccomp:'))])", "['1', '2']"},
+		{
+			"runs as nobody that the host knows",
+			"import os; print(len(set(os.getresuid())), os.getuid() >= 10000, os.getresgid(), os.getgroups() in ([], [65532]))",
+			"1 True (65532, 65532, 65532) True",
+		},
+		{
+			"has no capability", "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('Cap')])",
+			"['0000000000000000', '0000000000000000', '0000000000000000', '0000000000000000', '0000000000000000']",
+		},
+		{
+			"gains no privileges",
+			"print([l.split()[1] for l in open('/proc/self/status') if l.startswith(('NoNewPrivs', 'Seccomp:'))])", "['1', '2']",
+		},
 		{"has loopback alone", "print([l.split(':')[0].strip() for l in open('/proc/net/dev') if ':' in l])", "['lo']"},
-		{"has a loopback that works", "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(('localhost', s.getsockname()[1])); print('connected')", "connected"},
+		{
+			"has a loopback that works",
+			"import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(('localhost', s.getsockname()[1])); print('connected')", "connected",
+		},
 		{"has no route", "print(open('/proc/net/route').read().count('\\n'))", "1"},
-		{"has no name server", "import socket\ntry: socket.getaddrinfo('example.com', 80)\nexcept socket.gaierror: print('none')", "none"},
+		{
+			"has no name server",
+			"import socket\ntry: socket.getaddrinfo('example.com', 80)\nexcept socket.gaierror: print('none')", "none",
+		},
 		{"has our environment", "import os; print(sorted(os.environ) == " + pythonList(environmentNames()) + ")", "True"},
-		{"has a workspace of that size", "import os; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files)", "4194304 100"},
-		{"has a tmp of that size", "import os; s = os.statvfs('/tmp'); print(s.f_blocks * s.f_frsize, s.f_files)", "2097152 100"},
-		{"has bounded shared memory", "import os; s = os.statvfs('/dev/shm'); print(s.f_blocks * s.f_frsize, s.f_files)", "16777216 1024"},
-		{"shares memory between processes", "import multiprocessing as m; l = m.Lock(); l.acquire(); print(l.acquire(block=False))", "False"},
-		{"owns its workspace", "import os; s = os.stat('/workspace'); print(s.st_uid == os.getuid(), s.st_gid, oct(s.st_mode & 0o7777), os.getcwd())", "True 65532 0o700 /workspace"},
+		{
+			"has a workspace of that size", "import os; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files)",
+			"4194304 100",
+		},
+		{
+			"has a tmp of that size", "import os; s = os.statvfs('/tmp'); print(s.f_blocks * s.f_frsize, s.f_files)",
+			"2097152 100",
+		},
+		{
+			"has bounded shared memory", "import os; s = os.statvfs('/dev/shm'); print(s.f_blocks * s.f_frsize, s.f_files)",
+			"16777216 1024",
+		},
+		{
+			"shares memory between processes",
+			"import multiprocessing as m; l = m.Lock(); l.acquire(); print(l.acquire(block=False))", "False",
+		},
+		{
+			"owns its workspace",
+			"import os; s = os.stat('/workspace'); print(s.st_uid == os.getuid(), s.st_gid, oct(s.st_mode & 0o7777), os.getcwd())", "True 65532 0o700 /workspace",
+		},
 		{"writes there", "open('/workspace/f', 'w').write('x'); open('/tmp/f', 'w').write('x'); print('written')", "written"},
-		{"runs what it wrote there", "import os, subprocess; open('/workspace/p', 'w').write('#!/bin/sh\\necho run'); os.chmod('/workspace/p', 0o700); print(subprocess.run(['/workspace/p'], capture_output=True, text=True).stdout)", "run"},
+		{
+			"runs what it wrote there",
+			"import os, subprocess; open('/workspace/p', 'w').write('#!/bin/sh\\necho run'); os.chmod('/workspace/p', 0o700); print(subprocess.run(['/workspace/p'], capture_output=True, text=True).stdout)", "run",
+		},
 		{"writes nowhere else", tryWrites, "[]"},
 		{"has bounded open files", "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE))", "(128, 128)"},
 		{"sees no process of others", "import os; print([p for p in os.listdir('/proc') if p.isdigit()])", "['1']"},
 		{"is called what all are", "import socket; print(socket.gethostname())", "sandbox"},
-		{"has no engine's socket", "import os; print([p for p in ('/var/run/docker.sock', '/run/docker.sock') if os.path.exists(p)])", "[]"},
+		{
+			"has no engine's socket",
+			"import os; print([p for p in ('/var/run/docker.sock', '/run/docker.sock') if os.path.exists(p)])", "[]",
+		},
 		{"has a cgroup namespace", "print({l.split(':')[2].strip() for l in open('/proc/self/cgroup')})", "{'/'}"},
-		{"makes no namespaces", "import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.unshare(0x10000000), os.strerror(ctypes.get_errno()) != 'Success')", "-1 True"},
+		{
+			"makes no namespaces",
+			"import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.unshare(0x10000000), os.strerror(ctypes.get_errno()) != 'Success')", "-1 True",
+		},
 		{"prints errors nowhere", "import sys; sys.stderr.write('x' * 1000000); print('done')", "done"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
@@ -173,10 +219,12 @@ func pythonList(words []string) string {
 func TestSandsandboxesAreApart(t *testing.T) {
 	r := newRig(t)
 	a, b := r.start(t, runner, small, ""), r.start(t, runner, small, "")
-	if out, ok := a.do(t, "import os; open('/workspace/secret', 'w').write('x'); open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x')"); !ok {
+	if out, ok := a.do(t,
+		"import os; open('/workspace/secret', 'w').write('x'); open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x')"); !ok {
 		t.Fatal(out)
 	}
-	if out, ok := b.do(t, "import os; print(os.listdir('/workspace') + os.listdir('/tmp') + os.listdir('/dev/shm'))"); !ok || out != "[]" {
+	if out, ok := b.do(t,
+		"import os; print(os.listdir('/workspace') + os.listdir('/tmp') + os.listdir('/dev/shm'))"); !ok || out != "[]" {
 		t.Errorf("a sandbox sees %s of another", out)
 	}
 }
@@ -201,7 +249,10 @@ func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
 	t.Cleanup(func() { remove("rm", made) })
 	name := "skandha-test/own:" + strings.ToLower(rand.Text())
 	args := []string{"commit"}
-	for _, change := range []string{"ENV SECRET=x PYTHONPATH=/data", "VOLUME /data /workspace /workspace/sub /packages", "HEALTHCHECK --interval=1s CMD touch /tmp/health"} {
+	for _, change := range []string{
+		"ENV SECRET=x PYTHONPATH=/data", "VOLUME /data /workspace /workspace/sub /packages",
+		"HEALTHCHECK --interval=1s CMD touch /tmp/health",
+	} {
 		args = append(args, "--change", change)
 	}
 	e.Docker(t, append(args, made, name)...)
@@ -211,13 +262,17 @@ func TestOnlyTheFilesOfAnImageAreUsed(t *testing.T) {
 	for _, c := range []struct{ about, code, want string }{
 		{"its environment", "import os; print(sorted(os.environ) == " + pythonList(environmentNames()) + ")", "True"},
 		{"its volumes", tryWrites, "[]"},
-		{"its volume on the workspace", "import os; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files)", "4194304 100"},
+		{
+			"its volume on the workspace", "import os; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files)",
+			"4194304 100",
+		},
 	} {
 		if out, ok := b.do(t, c.code); !ok || out != c.want {
 			t.Errorf("%s: the sandbox says %q, %t, want %q", c.about, out, ok, c.want)
 		}
 	}
-	found := e.Docker(t, "inspect", "--format", "{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Sandbox.(*sandbox).id)
+	found := e.Docker(t, "inspect", "--format",
+		"{{json .Mounts}} {{json .Config.Healthcheck.Test}} {{json .State.Health}}", b.Sandbox.(*sandbox).id)
 	if want := `[] ["NONE"] null`; found != want {
 		t.Errorf("the engine says %s, want %s", found, want)
 	}

@@ -27,7 +27,9 @@ const outputKept = 100
 
 // installLimits are the limits of the installing sandbox. Unpacked files are in the set's
 // volume, so it needs little else.
-var installLimits = driver.Limits{Memory: 1 << 30, CPUs: 2, PIDs: 64, OpenFiles: 1024, Workspace: 16 << 20, WorkspaceFiles: 1000, Tmp: 64 << 20}
+var installLimits = driver.Limits{
+	Memory: 1 << 30, CPUs: 2, PIDs: 64, OpenFiles: 1024, Workspace: 16 << 20, WorkspaceFiles: 1000, Tmp: 64 << 20,
+}
 
 //go:embed install.py
 var installSource string
@@ -150,7 +152,9 @@ func (d *Driver) install(ctx context.Context, l *link, data string, in driver.In
 	case how.Error != "":
 		return ended{}, fmt.Errorf("installing packages: %s", how.Error)
 	case how.Large:
-		return ended{}, &driver.InstallError{Output: append(output, fmt.Sprintf("the packages are larger than %d MiB", in.MaxBytes>>20))}
+		return ended{}, &driver.InstallError{
+			Output: append(output, fmt.Sprintf("the packages are larger than %d MiB", in.MaxBytes>>20)),
+		}
 	case how.Code != 0:
 		return ended{}, &driver.InstallError{Output: output}
 	}

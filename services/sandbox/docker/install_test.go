@@ -43,7 +43,8 @@ func (r *rig) index(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return []string{
-		"-m", "pip", "install", "--target", driver.Packages, "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check",
+		"-m", "pip", "install", "--target", driver.Packages, "--only-binary", ":all:", "--no-cache-dir",
+		"--disable-pip-version-check",
 		"--index-url", "http://" + gateway + ":" + port + "/simple", "--trusted-host", gateway,
 	}
 }
@@ -57,7 +58,10 @@ func wheel(t *testing.T) []byte {
 		{"greeting.py", "text = 'hello'\n"},
 		{"greeting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n"},
 		{"greeting-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-		{"greeting-1.0.dist-info/RECORD", "greeting.py,,\ngreeting-1.0.dist-info/METADATA,,\ngreeting-1.0.dist-info/WHEEL,,\ngreeting-1.0.dist-info/RECORD,,\n"},
+		{
+			"greeting-1.0.dist-info/RECORD",
+			"greeting.py,,\ngreeting-1.0.dist-info/METADATA,,\ngreeting-1.0.dist-info/WHEEL,,\ngreeting-1.0.dist-info/RECORD,,\n",
+		},
 	} {
 		w, err := z.Create(f[0])
 		if err == nil {
@@ -95,7 +99,8 @@ func TestInstalledSetIsThereForSandboxes(t *testing.T) {
 		t.Errorf("pip succeeded %d times, want once:\n%s", n, strings.Join(lines, "\n"))
 	}
 	sets, err := r.Sets(t.Context())
-	if err != nil || len(sets) != 1 || sets[0].ID != id || sets[0].Bytes <= 0 || sets[0].Bytes > 1<<20 || sets[0].Used.IsZero() {
+	if err != nil || len(sets) != 1 || sets[0].ID != id || sets[0].Bytes <= 0 || sets[0].Bytes > 1<<20 ||
+		sets[0].Used.IsZero() {
 		t.Errorf("the sets are %+v, %v", sets, err)
 	}
 	made := sets[0].Used
@@ -151,7 +156,8 @@ func TestInstallWithTheHostsNetwork(t *testing.T) {
 			args[i] = strings.Replace(a, host, "127.0.0.1", 1)
 		}
 	}
-	if err := r.Install(t.Context(), driver.Install{ID: newID(), Args: args, MaxBytes: 1 << 20, HostNetwork: true}); err != nil {
+	if err := r.Install(t.Context(),
+		driver.Install{ID: newID(), Args: args, MaxBytes: 1 << 20, HostNetwork: true}); err != nil {
 		t.Error(err)
 	}
 }
@@ -172,14 +178,26 @@ func TestInstallThatFailsLeavesNothing(t *testing.T) {
 		{"pip refuses", t.Context(), append(index, "nonesuch"), func(err error) bool {
 			return errors.As(err, &refused) && strings.Contains(err.Error(), "nonesuch")
 		}},
-		{"it is too large", t.Context(), []string{"-c", "open('/packages/f', 'wb').write(b'x' * (2 << 20))"}, func(err error) bool {
+		{"it is too large", t.Context(), []string{
+			"-c", "open('/packages/f', 'wb').write(b'x' * (2 << 20))",
+		}, func(err error) bool {
 			return errors.As(err, &refused) && strings.Contains(err.Error(), "larger than 1 MiB")
 		}},
-		{"it grows without end", t.Context(), []string{"-c", "import os, itertools\nfor i in itertools.count(): open('/packages/f%d' % i, 'wb').write(b'x' * 100000)"}, func(err error) bool {
+		{"it grows without end", t.Context(), []string{
+			"-c", "import os, itertools\nfor i in itertools.count(): open('/packages/f%d' % i, 'wb').write(b'x' * 100000)",
+		}, func(err error) bool {
 			return errors.As(err, &refused) && strings.Contains(err.Error(), "larger than 1 MiB")
 		}},
-		{"it prints without end and is ended", ctx, []string{"-c", "while True: print('x' * 1000000)"}, func(err error) bool { return errors.Is(err, context.Canceled) }},
-		{"it uses too much memory", t.Context(), []string{"-c", "x = bytearray(2 << 30)"}, func(err error) bool { return err != nil }},
+		{
+			"it prints without end and is ended", ctx,
+			[]string{"-c", "while True: print('x' * 1000000)"},
+			func(err error) bool { return errors.Is(err, context.Canceled) },
+		},
+		{
+			"it uses too much memory", t.Context(),
+			[]string{"-c", "x = bytearray(2 << 30)"},
+			func(err error) bool { return err != nil },
+		},
 		{"it has no bound", t.Context(), nil, func(err error) bool { return strings.Contains(err.Error(), "max_bytes") }},
 	} {
 		t.Run(c.about, func(t *testing.T) {
@@ -213,7 +231,9 @@ func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 	a := newRig(t)
 	b := newRig(t, func(c *Config) { c.Owner = a.cfg.Owner })
 	id := newID()
-	in := driver.Install{ID: id, MaxBytes: 1 << 20, Args: []string{"-c", "open('/packages/greeting.py', 'w').write('text = 1')"}}
+	in := driver.Install{
+		ID: id, MaxBytes: 1 << 20, Args: []string{"-c", "open('/packages/greeting.py', 'w').write('text = 1')"},
+	}
 	var both sync.WaitGroup
 	for _, r := range []*rig{a, b, a, b} {
 		both.Go(func() {
@@ -240,7 +260,9 @@ func TestSetIsMadeTwiceAtOnce(t *testing.T) {
 // by installing the set again.
 func TestSetWithoutPackagesIsNone(t *testing.T) {
 	r := newRig(t)
-	in := driver.Install{ID: newID(), MaxBytes: 1 << 20, Args: []string{"-c", "open('/packages/greeting.py', 'w').write('text = 1')"}}
+	in := driver.Install{
+		ID: newID(), MaxBytes: 1 << 20, Args: []string{"-c", "open('/packages/greeting.py', 'w').write('text = 1')"},
+	}
 	cut := func() {
 		t.Helper()
 		if err := r.Install(t.Context(), in); err != nil {

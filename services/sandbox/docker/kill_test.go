@@ -127,7 +127,8 @@ func TestForeignThingsAreNotTouched(t *testing.T) {
 	foreign := newRig(t) // another owner
 	theirs := foreign.start(t, runner, small, "")
 	name := "skandha-box-" + strings.ToLower(rand.Text())
-	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", labelPurpose+"="+purposeSandbox, "--label", labelBoot+"=gone",
+	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", labelPurpose+"="+purposeSandbox,
+		"--label", labelBoot+"=gone",
 		"--network", "none", r.image, "python3", "-c", "input()")
 	volume := r.cfg.Owner + "-data-" + strings.ToLower(rand.Text())
 	r.engine.Docker(t, "volume", "create", "--label", labelPurpose+"="+purposeData, volume)
@@ -172,7 +173,8 @@ func TestManySandboxesLeaveNothing(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				b, err := r.Start(t.Context(), driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", "print(input())"}, Limits: small})
+				b, err := r.Start(t.Context(),
+					driver.Spec{Name: fmt.Sprint("b", i), Args: []string{"-c", "print(input())"}, Limits: small})
 				if err != nil {
 					t.Error(err)
 					return

@@ -23,7 +23,9 @@ import (
 var leaseSource string
 
 // leaseLimits are the limits of a lease; those that it sees are reported.
-var leaseLimits = driver.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20}
+var leaseLimits = driver.Limits{
+	Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20,
+}
 
 // link is a connection to the engine: a lease, which shows that we are alive, and the
 // engine's events about our containers. When either ends, all its sandboxes have ended.
@@ -70,7 +72,8 @@ func (l *link) begin(ctx context.Context) (err error) {
 		err = json.Unmarshal(line, &l.seen)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: Python does not start in the image %s: %w", driver.ErrUnavailable, l.d.cfg.Image, errors.Join(ctx.Err(), err, l.lease.Err()))
+		return fmt.Errorf("%w: Python does not start in the image %s: %w", driver.ErrUnavailable, l.d.cfg.Image,
+			errors.Join(ctx.Err(), err, l.lease.Err()))
 	}
 	return nil
 }
@@ -80,7 +83,8 @@ func (l *link) listen(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	messages, errs := l.d.cli.Events(ctx, events.ListOptions{Since: l.info.SystemTime, Filters: filters.NewArgs(
 		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", labelBoot+"="+l.boot),
-		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionOOM)), filters.Arg("event", string(events.ActionDestroy)),
+		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionOOM)),
+		filters.Arg("event", string(events.ActionDestroy)),
 	)})
 	go func() {
 		defer close(l.over)

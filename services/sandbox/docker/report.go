@@ -43,10 +43,13 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 			"net.ipv4.tcp_mem and udp_mem; use cgroups v2 or gVisor")
 	hold(l.info.CPUCfsQuota, "cpu", "the engine's kernel has no CPU quota")
 	hold(l.info.PidsLimit, "pids", "the engine has no pids cgroup")
-	hold(l.seen.Bytes > 0 && l.seen.Bytes <= leaseLimits.Workspace, "workspace", fmt.Sprintf("a tmpfs of %d bytes was created with %d", leaseLimits.Workspace, l.seen.Bytes))
-	hold(l.seen.Files > 0 && l.seen.Files <= leaseLimits.WorkspaceFiles, "files", fmt.Sprintf("a tmpfs of %d files was created with %d; memory bounds them", leaseLimits.WorkspaceFiles, l.seen.Files))
+	hold(l.seen.Bytes > 0 && l.seen.Bytes <= leaseLimits.Workspace, "workspace",
+		fmt.Sprintf("a tmpfs of %d bytes was created with %d", leaseLimits.Workspace, l.seen.Bytes))
+	hold(l.seen.Files > 0 && l.seen.Files <= leaseLimits.WorkspaceFiles, "files",
+		fmt.Sprintf("a tmpfs of %d files was created with %d; memory bounds them", leaseLimits.WorkspaceFiles, l.seen.Files))
 	if l.info.MemoryLimit && !l.info.SwapLimit {
-		r.Missing = append(r.Missing, "swap: the engine's kernel does not count swap, so a sandbox may use the host's swap in addition to its memory")
+		r.Missing = append(r.Missing,
+			"swap: the engine's kernel does not count swap, so a sandbox may use the host's swap in addition to its memory")
 	}
 	if runtime == Runsc {
 		r.Missing = append(r.Missing, "fork bombs: on gVisor they end the whole sandbox, not only the call")

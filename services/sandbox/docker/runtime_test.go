@@ -22,7 +22,8 @@ func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 	for configured, want := range map[string]string{"": Runsc, Auto: Runsc, Runsc: Runsc, Runc: Runc} {
 		r := rigOn(t, e, func(c *Config) { c.Runtime = configured })
 		report, err := r.Report(t.Context())
-		if err != nil || !strings.HasSuffix(report.Version, ", "+want) || strings.Contains(report.Isolation, "gVisor") != (want == Runsc) {
+		if err != nil || !strings.HasSuffix(report.Version, ", "+want) ||
+			strings.Contains(report.Isolation, "gVisor") != (want == Runsc) {
 			t.Errorf("for %q, it is %+v, %v, want %s", configured, report, err, want)
 		}
 		b, err := r.Start(t.Context(), driver.Spec{Name: "a", Args: []string{"-c", deaf}, Limits: small})
@@ -33,7 +34,8 @@ func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 		if want == Runsc {
 			memory += gvisorMemory
 		}
-		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", b.(*sandbox).id)
+		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}",
+			b.(*sandbox).id)
 		if n := strconv.FormatInt(memory, 10); got != want+" "+n+" "+n {
 			t.Errorf("for %q, the sandbox has %q, want %s and %s bytes", configured, got, want, n)
 		}

@@ -49,7 +49,9 @@ func (d *Driver) mountOf(ctx context.Context, id string) (*mount.Mount, error) {
 	}
 	return &mount.Mount{
 		Type: mount.TypeVolume, Source: data, Target: driver.Packages, ReadOnly: true,
-		VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: map[string]string{labelOwner: d.cfg.Owner, labelPurpose: purposeStray}},
+		VolumeOptions: &mount.VolumeOptions{
+			NoCopy: true, Labels: map[string]string{labelOwner: d.cfg.Owner, labelPurpose: purposeStray},
+		},
 	}, nil
 }
 

@@ -29,8 +29,9 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, err
 	}
 	w := wanted{
-		purpose: purposeSandbox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(), limits: spec.Limits,
-		fsize: max(spec.Limits.Workspace, spec.Limits.Tmp),
+		purpose: purposeSandbox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(),
+		limits: spec.Limits,
+		fsize:  max(spec.Limits.Workspace, spec.Limits.Tmp),
 	}
 	if spec.Set != "" {
 		if w.mount, err = d.mountOf(ctx, spec.Set); err != nil {
@@ -86,7 +87,10 @@ func (l *link) start(ctx context.Context, w wanted, id string) (*sandbox, error)
 	if err != nil {
 		return nil, err
 	}
-	b := &sandbox{l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}), gone: make(chan struct{})}
+	b := &sandbox{
+		l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}),
+		gone: make(chan struct{}),
+	}
 	if err := l.add(b); err != nil {
 		pipe.Close()
 		return nil, err

@@ -35,7 +35,9 @@ func TestStdoutOfTheEnginesStream(t *testing.T) {
 		{about: "garbage", stream: "HTTP/1.1 500", says: "invalid stream"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			for how, r := range map[string]io.Reader{"at once": strings.NewReader(c.stream), "by the byte": iotest.OneByteReader(strings.NewReader(c.stream))} {
+			for how, r := range map[string]io.Reader{
+				"at once": strings.NewReader(c.stream), "by the byte": iotest.OneByteReader(strings.NewReader(c.stream)),
+			} {
 				var got bytes.Buffer
 				_, err := io.Copy(&got, &stdout{r: bufio.NewReader(r)})
 				if got.String() != c.want {

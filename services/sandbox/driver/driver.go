@@ -27,7 +27,8 @@ const (
 // Environment returns the whole environment of the processes in a sandbox.
 func Environment() []string {
 	return []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + Workspace, "PWD=" + Workspace, "TMPDIR=" + Tmp, "LANG=C.UTF-8", "USER=sandbox", "LOGNAME=sandbox", "TZ=UTC",
+		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + Workspace, "PWD=" + Workspace, "TMPDIR=" + Tmp, "LANG=C.UTF-8",
+		"USER=sandbox", "LOGNAME=sandbox", "TZ=UTC",
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1", "MPLBACKEND=Agg", "MPLCONFIGDIR=" + Tmp + "/.matplotlib",
 	}
 }
@@ -60,14 +61,16 @@ const ReapEvery = 15 * time.Second
 
 // Report describes a driver on this host.
 type Report struct {
-	Driver    string   `json:"driver"`    // "docker" or "bwrap"
-	Version   string   `json:"version"`   // of the isolating software, e.g. "engine 28.5.2, runsc"
-	Isolation string   `json:"isolation"` // for people, in one sentence
-	Python    string   `json:"python"`    // version of the interpreter in the sandbox, e.g. "3.11.2"
-	Platform  string   `json:"platform"`  // what package sets depend on: interpreter, architecture, image
-	Untrusted bool     `json:"untrusted"` // strong enough for tenants who do not trust each other
-	Enforced  []string `json:"enforced"`  // limits that apply to the sandbox as a whole: "memory", "socket buffers", "cpu", "pids", "workspace", "files"
-	Missing   []string `json:"missing"`   // limits and probes not enforced here, with the reasons, for people
+	Driver    string `json:"driver"`    // "docker" or "bwrap"
+	Version   string `json:"version"`   // of the isolating software, e.g. "engine 28.5.2, runsc"
+	Isolation string `json:"isolation"` // for people, in one sentence
+	Python    string `json:"python"`    // version of the interpreter in the sandbox, e.g. "3.11.2"
+	Platform  string `json:"platform"`  // what package sets depend on: interpreter, architecture, image
+	Untrusted bool   `json:"untrusted"` // strong enough for tenants who do not trust each other
+	// limits that apply to the sandbox as a whole: "memory", "socket buffers", "cpu", "pids",
+	// "workspace", "files"
+	Enforced []string `json:"enforced"`
+	Missing  []string `json:"missing"` // limits and probes not enforced here, with the reasons, for people
 }
 
 // Spec describes the sandbox to start.
@@ -95,7 +98,9 @@ type Limits struct {
 
 // DefaultLimits suit an agent's data analysis.
 func DefaultLimits() Limits {
-	return Limits{Memory: 1 << 30, CPUs: 2, PIDs: 128, OpenFiles: 1024, Workspace: 256 << 20, WorkspaceFiles: 20000, Tmp: 64 << 20}
+	return Limits{
+		Memory: 1 << 30, CPUs: 2, PIDs: 128, OpenFiles: 1024, Workspace: 256 << 20, WorkspaceFiles: 20000, Tmp: 64 << 20,
+	}
 }
 
 // SocketBuffers bounds the buffers of all sockets, in bytes, where the kernel counts them

@@ -91,8 +91,10 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, fmt.Errorf("%w: %s", driver.ErrNoSet, spec.Set)
 	}
 	args := []string{
-		"--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
-		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", driver.Workspace,
+		"--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--ro-bind", "/usr", "/usr", "--symlink",
+		"usr/bin", "/bin",
+		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
+		driver.Workspace,
 		"--tmpfs", driver.Tmp, "--chdir", driver.Workspace, "--as-pid-1",
 	}
 	for _, e := range driver.Environment() {
@@ -199,7 +201,9 @@ func (d *Driver) Reaps() int { return int(d.reaps.Load()) }
 
 // Report implements driver.Driver.
 func (d *Driver) Report(context.Context) (driver.Report, error) {
-	return driver.Report{Driver: "drivertest", Isolation: "none to speak of", Python: "3", Platform: "drivertest"}, d.Reports
+	return driver.Report{
+		Driver: "drivertest", Isolation: "none to speak of", Python: "3", Platform: "drivertest",
+	}, d.Reports
 }
 
 // Install implements driver.Driver. The set is only a name.

@@ -81,7 +81,8 @@ func TestADrainedPoolStartsASandboxForWhoAsks(t *testing.T) {
 		t.Errorf("%d sandboxes are left", n)
 	}
 	p.Discard(b) // again: nothing
-	stats{p}.eventually(t, "it is counted once", func(s pool.Stats) bool { return s.Destroyed == 1 && s.Used == 0 && s.Ending == 0 })
+	stats{p}.eventually(t, "it is counted once",
+		func(s pool.Stats) bool { return s.Destroyed == 1 && s.Used == 0 && s.Ending == 0 })
 }
 
 func TestASandboxOnItsWayIsForWhoWaits(t *testing.T) {
@@ -151,7 +152,8 @@ func TestAtTheirDeadlineThoseWhoWaitAreToldWhy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := p.Get(ctx, "", "")
-	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "limit is 1") {
+	if !errors.Is(err, pool.ErrFull) || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "limit is 1") {
 		t.Errorf("got %v", err)
 	}
 	p.Discard(b)
@@ -170,7 +172,8 @@ func TestAnOwnerLeavesSandboxesForOthers(t *testing.T) {
 		}
 	}
 	err := take(expired(t), "ada")
-	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "4 of 6") || !strings.Contains(err.Error(), "SKANDHA_SANDBOX_MAX") {
+	if !errors.Is(err, pool.ErrFull) || !strings.Contains(err.Error(), "4 of 6") ||
+		!strings.Contains(err.Error(), "SKANDHA_SANDBOX_MAX") {
 		t.Errorf("a fifth: %v", err)
 	}
 	for range 2 {
@@ -282,7 +285,8 @@ func TestFailedStartsAreTheAnswerAndAreTriedAgainLater(t *testing.T) {
 	began := time.Now()
 	p.Fill()
 	stats{p}.eventually(t, "it has failed", func(s pool.Stats) bool { return s.Failed > 0 })
-	if _, err := p.Get(natstest.Context(t), "", ""); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "install it") {
+	if _, err := p.Get(natstest.Context(t), "", ""); !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "install it") {
 		t.Errorf("got %v", err)
 	}
 	if s := p.Stats(); !strings.Contains(s.LastError, "install it") || s.LastErrorAt.IsZero() {

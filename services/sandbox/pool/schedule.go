@@ -202,7 +202,8 @@ func (p *Pool) record(took time.Duration, err error) {
 func (p *Pool) make(set string) (*Sandbox, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.StartTimeout)
 	defer cancel()
-	sandbox, err := p.cfg.Driver.Start(ctx, driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
+	sandbox, err := p.cfg.Driver.Start(ctx,
+		driver.Spec{Name: newName(), Args: agent.Args(), Limits: p.cfg.Limits, Set: set})
 	if errors.Is(err, driver.ErrUnavailable) {
 		return nil, err // its text is complete
 	}

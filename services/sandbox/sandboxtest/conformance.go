@@ -69,7 +69,8 @@ func (s *suite) reports(t *testing.T) {
 		}
 	}
 	for _, name := range limitNames {
-		if !s.enforces(name) && !slices.ContainsFunc(r.Missing, func(m string) bool { return strings.HasPrefix(m, name+":") }) {
+		if !s.enforces(name) &&
+			!slices.ContainsFunc(r.Missing, func(m string) bool { return strings.HasPrefix(m, name+":") }) {
 			t.Errorf("it does not enforce %q and gives no reason: %q", name, r.Missing)
 		}
 	}
@@ -96,7 +97,8 @@ func (s *suite) environment(t *testing.T) {
 		t.Errorf("the environment of a program is\n%q, want\n%q", trimmed(got), want)
 	}
 	var got []string
-	if err := b.eval(t.Context(), &got, `sorted("=".join(i) for i in os.environ.items())`); err != nil || !slices.Equal(got, want) {
+	if err := b.eval(t.Context(), &got, `sorted("=".join(i) for i in os.environ.items())`); err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("the environment of Python is\n%q, want\n%q (%v)", got, want, err)
 	}
 }
@@ -111,7 +113,8 @@ func trimmed(lines []string) (out []string) {
 func (s *suite) place(t *testing.T) {
 	b := s.start(t, sandboxOptions{})
 	var got []any
-	if err := b.eval(t.Context(), &got, `[os.getuid(), os.getgid(), os.getgroups(), os.getcwd(), os.access("/tmp", os.W_OK), os.access("/workspace", os.W_OK), os.listdir("/packages"), os.access("/packages", os.W_OK), os.statvfs("/").f_flag & 1]`); err != nil {
+	if err := b.eval(t.Context(), &got,
+		`[os.getuid(), os.getgid(), os.getgroups(), os.getcwd(), os.access("/tmp", os.W_OK), os.access("/workspace", os.W_OK), os.listdir("/packages"), os.access("/packages", os.W_OK), os.statvfs("/").f_flag & 1]`); err != nil {
 		t.Fatal(err)
 	}
 	groups, _ := got[2].([]any)
@@ -125,7 +128,9 @@ func (s *suite) place(t *testing.T) {
 		t.Errorf("it runs as %v", got[0])
 	}
 	got[0] = nil
-	if text, want := fmt.Sprint(got), fmt.Sprint([]any{nil, driver.GID, nil, driver.Workspace, true, true, []any{}, false, 1}); text != want {
+	if text, want := fmt.Sprint(got), fmt.Sprint([]any{
+		nil, driver.GID, nil, driver.Workspace, true, true, []any{}, false, 1,
+	}); text != want {
 		t.Errorf("uid, gid, –, directory, tmp and workspace writable, packages, those writable, root read-only: %s, want %s", text, want)
 	}
 }
@@ -141,7 +146,8 @@ func (s *suite) sandboxesAreApart(t *testing.T) {
 	said := map[*sandbox]map[string]string{}
 	for _, x := range []*sandbox{a, b} {
 		var got map[string]string
-		if err := x.eval(ctx, &got, `{n: attempt(os.readlink, "/proc/self/ns/" + n) for n in ("pid", "mnt", "net", "ipc", "uts")}`); err != nil {
+		if err := x.eval(ctx, &got,
+			`{n: attempt(os.readlink, "/proc/self/ns/" + n) for n in ("pid", "mnt", "net", "ipc", "uts")}`); err != nil {
 			t.Fatal(err)
 		}
 		said[x] = got
@@ -168,7 +174,8 @@ out`, secret)
 	if err := a.eval(ctx, &left, leave); err != nil || len(left) < 2 {
 		t.Fatalf("files could be left in %q: %v", left, err)
 	}
-	if err := b.eval(ctx, &seen, `[os.path.join(t, n) for t, ds, ns in os.walk("/") for n in ns if n == "left"]`); err != nil || len(seen) > 0 {
+	if err := b.eval(ctx, &seen,
+		`[os.path.join(t, n) for t, ds, ns in os.walk("/") for n in ns if n == "left"]`); err != nil || len(seen) > 0 {
 		t.Errorf("the other sandbox sees %q, %v", seen, err)
 	}
 }

@@ -21,7 +21,9 @@ func TestDocker(t *testing.T) {
 	image, owner := enginetest.SandboxImage(t, e), sandboxtest.NewName("o")
 	s := sandboxtest.Suite{
 		New: func(t *testing.T) driver.Driver {
-			d, err := docker.New(docker.Config{Host: e.Host, Image: image, Owner: owner, Instance: t.Name(), Runtime: docker.Runc, Log: logTo(t)})
+			d, err := docker.New(docker.Config{
+				Host: e.Host, Image: image, Owner: owner, Instance: t.Name(), Runtime: docker.Runc, Log: logTo(t),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,5 +61,8 @@ func dockerCannot(t *testing.T, d driver.Driver) map[string]string {
 }
 
 func childDocker() (driver.Driver, error) {
-	return docker.New(docker.Config{Image: os.Getenv(childImage), Owner: os.Getenv(childOwner), Instance: "child", Runtime: docker.Runc, Log: slog.Default()})
+	return docker.New(docker.Config{
+		Image: os.Getenv(childImage), Owner: os.Getenv(childOwner), Instance: "child", Runtime: docker.Runc,
+		Log: slog.Default(),
+	})
 }

@@ -61,7 +61,8 @@ func (s *suite) saysWhyItEnded(t *testing.T) {
 		}
 	}
 	s.ended(t, killed.raw, driver.ErrDestroyed)
-	if _, err := killed.Run(within(t), agent.Run{Kind: agent.Python, Code: "1", Timeout: patience}); !errors.Is(err, agent.ErrBroken) {
+	if _, err := killed.Run(within(t), agent.Run{Kind: agent.Python, Code: "1", Timeout: patience}); !errors.Is(err,
+		agent.ErrBroken) {
 		t.Errorf("in a sandbox that was killed a run says %v", err)
 	}
 	if err := killed.end(); err != nil {
@@ -108,7 +109,8 @@ func (s *suite) closes(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
-	if b, err := d.Start(within(t), driver.Spec{Name: NewName("late"), Args: agent.Args(), Limits: smallLimits()}); err == nil {
+	if b, err := d.Start(within(t),
+		driver.Spec{Name: NewName("late"), Args: agent.Args(), Limits: smallLimits()}); err == nil {
 		t.Error("a closed driver starts sandboxes")
 		_ = b.Destroy(within(t)) // the reaper removes it otherwise
 	}
@@ -181,7 +183,8 @@ func (s *suite) startsAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if exit, err := c.Run(ctx, agent.Run{Kind: agent.Python, Code: "6 * 7", Timeout: patience}); err != nil || string(exit.Result) != "42" {
+			if exit, err := c.Run(ctx, agent.Run{Kind: agent.Python, Code: "6 * 7", Timeout: patience}); err != nil ||
+				string(exit.Result) != "42" {
 				t.Errorf("sandbox %s says %s, %v", b.Name(), exit.Result, err)
 			}
 			if err := b.Destroy(ctx); err != nil {
@@ -212,7 +215,8 @@ func (s *suite) leaksNothing(t *testing.T) {
 		if len(f) <= len(fds)+2 && g <= goroutines+4 {
 			return nil
 		}
-		return append([]string{fmt.Sprintf("%d descriptors of %d, %d goroutines of %d", len(f), len(fds), g, goroutines)}, f...)
+		return append([]string{fmt.Sprintf("%d descriptors of %d, %d goroutines of %d", len(f), len(fds), g, goroutines)},
+			f...)
 	})
 	if len(left) > 0 {
 		t.Errorf("after 30 sandboxes there are %v", left)

@@ -115,7 +115,8 @@ attempt(os.truncate, "big", 1 << 40)`)
 	if !strings.HasPrefix(said, "done") {
 		return refused("truncate: %s", said)
 	}
-	return bounded("read %d bytes of %d (%v), grep %v, export of %d bytes %v", len(data), size, readErr, grepErr, counted, exportErr)
+	return bounded("read %d bytes of %d (%v), grep %v, export of %d bytes %v", len(data), size, readErr, grepErr, counted,
+		exportErr)
 }
 
 // counter counts what is written to it.
@@ -320,7 +321,8 @@ time.sleep(3600)`,
 	}
 	for _, what := range said {
 		if !strings.HasPrefix(what, "done") && what != "EPERM" && what != "ENOSYS" {
-			return hole("another sandbox has exhausted what the neighbour needs: inotify %s, descriptors in flight %s, pipes %s", said[0], said[1], said[2])
+			return hole("another sandbox has exhausted what the neighbour needs: inotify %s, descriptors in flight %s, pipes %s",
+				said[0], said[1], said[2])
 		}
 	}
 	return bounded("the neighbour still has its own: %q", said)

@@ -22,11 +22,15 @@ type leaky struct{ driver.Driver }
 func (leaky) Start(_ context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--uid", "65532", "--gid", "65532", "--as-pid-1", "--die-with-parent",
-		"--tmpfs", "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
-		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/workspace", "--bind", "/tmp", "/tmp", "--dir", "/packages", "--ro-bind", "/etc", "/etc", "--chdir", "/workspace",
+		"--tmpfs", "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+		"--symlink", "usr/lib64", "/lib64",
+		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/workspace", "--bind", "/tmp", "/tmp", "--dir", "/packages",
+		"--ro-bind", "/etc", "/etc", "--chdir", "/workspace",
 		"/usr/bin/python3",
 	}
-	b := &leakySandbox{name: spec.Name, cmd: exec.Command("bwrap", append(args, spec.Args...)...), done: make(chan struct{})}
+	b := &leakySandbox{
+		name: spec.Name, cmd: exec.Command("bwrap", append(args, spec.Args...)...), done: make(chan struct{}),
+	}
 	var err, err2 error
 	b.WriteCloser, err = b.cmd.StdinPipe()
 	b.Reader, err2 = b.cmd.StdoutPipe()
@@ -69,11 +73,13 @@ func TestProbesFindHoles(t *testing.T) {
 	}
 	s := &suite{t: t, host: newHost(t, nil), driver: leaky{}}
 	holes := []string{
-		"keyctl", "add_key", "name_to_handle_at", "modify_ldt", "personality without randomisation", "System V shared memory", "i386 system calls",
+		"keyctl", "add_key", "name_to_handle_at", "modify_ldt", "personality without randomisation", "System V shared memory",
+		"i386 system calls",
 		"clone into a user namespace", "unshare a user namespace", "AF_NETLINK", "no privilege at all", "exec from memory",
 		"ptrace of itself by its parent", "ptrace of a sibling", "process_vm_writev to a sibling",
 		"request_key", "POSIX message queues", "move_pages",
-		"host files", "host name", "environment has no secrets", "engine sockets", "interfaces", "bus, Redis and canaries on loopback",
+		"host files", "host name", "environment has no secrets", "engine sockets", "interfaces",
+		"bus, Redis and canaries on loopback",
 		"bus, Redis and canaries on the host's addresses", "datagrams to the host", "file descriptors", "sockets", "pipes",
 	}
 	for _, g := range groups() {

@@ -31,9 +31,12 @@ type host struct {
 
 // hostSettings are files with settings of the host's kernel.
 var hostSettings = []string{
-	"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/sysrq",
-	"/proc/sys/kernel/panic", "/proc/sys/kernel/poweroff_cmd", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches", "/proc/sys/vm/swappiness",
-	"/proc/sys/fs/file-max", "/proc/sys/fs/suid_dumpable", "/proc/sys/net/ipv4/ip_forward", "/sys/kernel/uevent_helper", "/proc/modules", "/proc/swaps",
+	"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname",
+	"/proc/sys/kernel/modprobe", "/proc/sys/kernel/sysrq",
+	"/proc/sys/kernel/panic", "/proc/sys/kernel/poweroff_cmd", "/proc/sys/vm/overcommit_memory",
+	"/proc/sys/vm/drop_caches", "/proc/sys/vm/swappiness",
+	"/proc/sys/fs/file-max", "/proc/sys/fs/suid_dumpable", "/proc/sys/net/ipv4/ip_forward", "/sys/kernel/uevent_helper",
+	"/proc/modules", "/proc/swaps",
 }
 
 // newHost sets up the canaries until the test ends.
@@ -84,7 +87,9 @@ func (h *host) placeFiles(t *testing.T) {
 	t.Helper()
 	home, _ := os.UserHomeDir()
 	wd, _ := os.Getwd()
-	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp", "/run", "/dev/shm", "/opt", "/srv", "/mnt", "/var/lib", home, t.TempDir(), wd} {
+	for _, dir := range []string{
+		os.TempDir(), "/tmp", "/var/tmp", "/run", "/dev/shm", "/opt", "/srv", "/mnt", "/var/lib", home, t.TempDir(), wd,
+	} {
 		path := filepath.Join(dir, "."+h.token)
 		if dir == "" || os.WriteFile(path, []byte(h.token), 0o644) != nil {
 			continue // not every user may write everywhere

@@ -18,8 +18,10 @@ func hostProbes() []probe {
 	return []probe{
 		writes("write core_pattern", "|/tmp/x", "/proc/sys/kernel/core_pattern"),
 		writes("write sysrq-trigger", "h", "/proc/sysrq-trigger"),
-		writes("write modprobe and friends", "/tmp/x", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/poweroff_cmd", "/proc/sys/kernel/hotplug", "/sys/kernel/uevent_helper",
-			"/proc/sys/fs/binfmt_misc/register", "/proc/irq/default_smp_affinity", "/proc/self/timerslack_ns", "/proc/latency_stats"),
+		writes("write modprobe and friends", "/tmp/x", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/poweroff_cmd",
+			"/proc/sys/kernel/hotplug", "/sys/kernel/uevent_helper",
+			"/proc/sys/fs/binfmt_misc/register", "/proc/irq/default_smp_affinity", "/proc/self/timerslack_ns",
+			"/proc/latency_stats"),
 		writes("lower its oom_score_adj", "-1000", "/proc/self/oom_score_adj", "/proc/1/oom_score_adj"),
 		{name: "write /proc/sys", try: writableBelow("/proc/sys")},
 		{name: "write /sys", try: writableBelow("/sys")},
@@ -40,7 +42,8 @@ func hostProbes() []probe {
 // cannotWrite passes when no file accepts the data.
 func (a *attempt) cannotWrite(data string, paths ...string) (outcome, error) {
 	var said map[string]string
-	if err := a.eval(a.ctx, &said, fmt.Sprintf(`{p: attempt(put, p, %s) for p in %s}`, pyBytes(data), pyList(paths))); err != nil {
+	if err := a.eval(a.ctx, &said,
+		fmt.Sprintf(`{p: attempt(put, p, %s) for p in %s}`, pyBytes(data), pyList(paths))); err != nil {
 		return outcome{}, err
 	}
 	var notes []string
@@ -159,8 +162,10 @@ out`, driver.Workspace, driver.Tmp), "the system can be written to")
 
 func engineSockets(a *attempt) (outcome, error) {
 	paths := []string{
-		"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/crio/crio.sock",
-		"/run/user/0/docker.sock", "/run/user/1000/bus", "/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/notify", a.host.socket,
+		"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock",
+		"/run/crio/crio.sock",
+		"/run/user/0/docker.sock", "/run/user/1000/bus", "/run/dbus/system_bus_socket", "/run/systemd/private",
+		"/run/systemd/notify", a.host.socket,
 	}
 	return a.found(fmt.Sprintf(`
 out = []
@@ -192,14 +197,18 @@ out`, pyList(a.host.files), a.host.token), "files of the host are visible")
 // hostSecrets checks files whose content no sandbox may have.
 func hostSecrets(a *attempt) (outcome, error) {
 	compared := 0
-	for _, path := range []string{"/etc/machine-id", "/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_ed25519_key", "/root/.bash_history", "/etc/hostname"} {
+	for _, path := range []string{
+		"/etc/machine-id", "/etc/shadow", "/etc/gshadow", "/etc/ssh/ssh_host_ed25519_key", "/root/.bash_history",
+		"/etc/hostname",
+	} {
 		host, err := os.ReadFile(path)
 		if err != nil || strings.TrimSpace(string(host)) == "" {
 			continue // the host has none
 		}
 		compared++
 		var got string
-		if err := a.eval(a.ctx, &got, fmt.Sprintf(`get(%q, 1 << 20).decode("latin1") if os.access(%[1]q, os.R_OK) else ""`, path)); err != nil {
+		if err := a.eval(a.ctx, &got,
+			fmt.Sprintf(`get(%q, 1 << 20).decode("latin1") if os.access(%[1]q, os.R_OK) else ""`, path)); err != nil {
 			return outcome{}, err
 		}
 		if got == string(host) {
@@ -283,7 +292,8 @@ func mountsAreSilent(a *attempt) (outcome, error) {
 		if home != "" && home != "/" && strings.HasPrefix(root+"/", home+"/") {
 			return hole("%s of the host's home directory is mounted on %s", root, at)
 		}
-		inside := strings.HasPrefix(at, driver.Workspace) || strings.HasPrefix(at, driver.Tmp) || strings.HasPrefix(at, "/dev/shm")
+		inside := strings.HasPrefix(at, driver.Workspace) || strings.HasPrefix(at, driver.Tmp) ||
+			strings.HasPrefix(at, "/dev/shm")
 		if inside && (!strings.Contains(options, "nosuid") || !strings.Contains(options, "nodev")) {
 			return hole("%s can be written to and is mounted %s, want nosuid and nodev", at, options)
 		}

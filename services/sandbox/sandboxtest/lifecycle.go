@@ -138,7 +138,8 @@ func silentExits(a *attempt) (outcome, error) {
 			return hole("%s breaks the sandbox: %v", code, err)
 		}
 		if exit.Code != want.Code || want.Signal != "" && exit.Signal != want.Signal || exit.TimedOut {
-			return hole("%s ends with %d %q (%s), want %d %q", code, exit.Code, exit.Signal, tail(exit.Stderr.Text), want.Code, want.Signal)
+			return hole("%s ends with %d %q (%s), want %d %q", code, exit.Code, exit.Signal, tail(exit.Stderr.Text), want.Code,
+				want.Signal)
 		}
 	}
 	return harmless("each is reported correctly")
@@ -223,7 +224,9 @@ for d in {site.getusersitepackages(), "/workspace", "/tmp", "/workspace/.config"
 	if err != nil {
 		return outcome{}, err
 	}
-	for _, r := range []agent.Run{{Kind: agent.Python, Code: "1"}, {Kind: agent.Shell, Code: "true"}, {Kind: agent.Argv, Argv: []string{"true"}}} {
+	for _, r := range []agent.Run{
+		{Kind: agent.Python, Code: "1"}, {Kind: agent.Shell, Code: "true"}, {Kind: agent.Argv, Argv: []string{"true"}},
+	} {
 		exit, err := a.run(a.ctx, r)
 		if err != nil || strings.Contains(exit.Stdout.Text, "started") {
 			return hole("a file in the workspace is run at the start of %s: %+v, %v", r.Kind, exit, err)
@@ -239,11 +242,16 @@ func lastingEnvironment(a *attempt) (outcome, error) {
 	if _, err := a.says(`os.environ.update(EVIL="1", LD_PRELOAD="/workspace/evil.so", PATH="/workspace"); os.umask(0o777); ""`); err != nil {
 		return outcome{}, err
 	}
-	if _, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: "1", Env: map[string]string{"EVIL": "1", "LD_PRELOAD": "/workspace/evil.so", "PATH": "/workspace"}}); err != nil {
+	if _, err := a.run(a.ctx,
+		agent.Run{
+			Kind: agent.Python, Code: "1",
+			Env: map[string]string{"EVIL": "1", "LD_PRELOAD": "/workspace/evil.so", "PATH": "/workspace"},
+		}); err != nil {
 		return outcome{}, err
 	}
 	said, err := a.says(`repr(sorted(k for k in os.environ if k in ("EVIL", "LD_PRELOAD", "PYTHONPATH"))) + os.environ["PATH"] + oct(os.umask(0))`)
-	if err != nil || strings.Contains(said, "EVIL") || strings.Contains(said, "LD_") || strings.Contains(said, "/workspace") || strings.HasSuffix(said, "0o777") {
+	if err != nil || strings.Contains(said, "EVIL") || strings.Contains(said, "LD_") ||
+		strings.Contains(said, "/workspace") || strings.HasSuffix(said, "0o777") {
 		return hole("the next call has %s, %v", said, err)
 	}
 	return harmless("nothing persists: %s", said)
@@ -320,7 +328,11 @@ func shadowedPrograms(a *attempt) (outcome, error) {
 		return outcome{}, err
 	}
 	defer func() { _ = a.Remove(a.ctx, "ls", false) }() // the sandbox ends with the group
-	for _, r := range []agent.Run{{Kind: agent.Argv, Argv: []string{"ls"}}, {Kind: agent.Shell, Code: "ls; true"}, {Kind: agent.Argv, Argv: []string{"cat", "/dev/null"}}} {
+	for _, r := range []agent.Run{
+		{Kind: agent.Argv, Argv: []string{"ls"}},
+		{Kind: agent.Shell, Code: "ls; true"},
+		{Kind: agent.Argv, Argv: []string{"cat", "/dev/null"}},
+	} {
 		exit, err := a.run(a.ctx, r)
 		if err != nil || strings.Contains(exit.Stdout.Text, "evil") {
 			return hole("a program of the workspace is run: %+v, %v", exit, err)

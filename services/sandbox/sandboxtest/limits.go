@@ -75,8 +75,14 @@ print(n)`
 	}{
 		{"memory", "memory", memory, 128, 320, func(l *driver.Limits, v int64) { l.Memory = v << 20 }},
 		{"processes", "pids", threads, 24, 80, func(l *driver.Limits, v int64) { l.PIDs = v }},
-		{"open files", "", "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[1])", 128, 512, func(l *driver.Limits, v int64) { l.OpenFiles = v }},
-		{"workspace", "workspace", bytesOf(driver.Workspace), 4 << 20, 24 << 20, func(l *driver.Limits, v int64) { l.Workspace = v }},
+		{
+			"open files", "", "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[1])", 128, 512,
+			func(l *driver.Limits, v int64) { l.OpenFiles = v },
+		},
+		{
+			"workspace", "workspace", bytesOf(driver.Workspace), 4 << 20, 24 << 20,
+			func(l *driver.Limits, v int64) { l.Workspace = v },
+		},
 		{"files of the workspace", "files", filesOf, 100, 1000, func(l *driver.Limits, v int64) { l.WorkspaceFiles = v }},
 		{"tmp", "", bytesOf(driver.Tmp), 2 << 20, 12 << 20, func(l *driver.Limits, v int64) { l.Tmp = v }},
 	} {

@@ -18,13 +18,15 @@ func networkProbes() []probe {
 			return a.cannotReach([]string{"169.254.169.254", "fd00:ec2::254", "100.100.100.200", "169.254.170.2"}, []int{80})
 		}},
 		{name: "bus, Redis and canaries on loopback", try: func(a *attempt) (outcome, error) {
-			return a.cannotReach([]string{"127.0.0.1", "127.0.0.53", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1"}, append(a.host.ports, 4222, 6379, 2375, 2376, 22))
+			return a.cannotReach([]string{"127.0.0.1", "127.0.0.53", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1"},
+				append(a.host.ports, 4222, 6379, 2375, 2376, 22))
 		}},
 		{name: "bus, Redis and canaries on the host's addresses", try: func(a *attempt) (outcome, error) {
 			return a.cannotReach(a.host.addrs, append(a.host.ports, 4222, 6379, 2375))
 		}},
 		{name: "gateways", try: func(a *attempt) (outcome, error) {
-			return a.cannotReach(append(gateways(a.host.addrs), "10.0.2.2", "172.17.0.1", "192.168.65.1", "host.docker.internal", "gateway.docker.internal"), append(a.host.ports, 53, 80))
+			return a.cannotReach(append(gateways(a.host.addrs), "10.0.2.2", "172.17.0.1", "192.168.65.1", "host.docker.internal",
+				"gateway.docker.internal"), append(a.host.ports, 53, 80))
 		}},
 		{name: "a server of the neighbour", try: neighbourServer},
 		{name: "datagrams to the host", try: datagrams},
@@ -43,13 +45,16 @@ attempt(lambda: fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14x", b"lo
 
 func interfaces(a *attempt) (outcome, error) {
 	var names []string
-	if err := a.eval(a.ctx, &names, `sorted({l.split(":")[0].strip() for l in open("/proc/net/dev").readlines()[2:]} | set(n for _, n in socket.if_nameindex()) if attempt(socket.if_nameindex).startswith("done") else {l.split(":")[0].strip() for l in open("/proc/net/dev").readlines()[2:]})`); err != nil {
+	if err := a.eval(a.ctx, &names,
+		`sorted({l.split(":")[0].strip() for l in open("/proc/net/dev").readlines()[2:]} | set(n for _, n in socket.if_nameindex()) if attempt(socket.if_nameindex).startswith("done") else {l.split(":")[0].strip() for l in open("/proc/net/dev").readlines()[2:]})`); err != nil {
 		return outcome{}, err
 	}
 	// Tunnel devices that a kernel creates in every namespace are down and need a
 	// capability to be brought up.
 	names = slices.DeleteFunc(names, func(n string) bool {
-		return slices.Contains([]string{"lo", "tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0"}, n)
+		return slices.Contains([]string{
+			"lo", "tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0",
+		}, n)
 	})
 	if len(names) > 0 {
 		return hole("there are interfaces besides lo: %q", names)
@@ -154,7 +159,8 @@ for addr in %s:
         s = socket.socket(socket.AF_INET6 if ":" in addr else socket.AF_INET, socket.SOCK_DGRAM)
         s.sendto(b"probe", (addr, %d))
     out.add(attempt(send))
-" ".join(sorted(out))`, pyList(append([]string{"127.0.0.1", "::1", "255.255.255.255", "224.0.0.1"}, a.host.addrs...)), a.host.datagram))
+" ".join(sorted(out))`, pyList(append([]string{"127.0.0.1", "::1", "255.255.255.255", "224.0.0.1"}, a.host.addrs...)),
+		a.host.datagram))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -190,7 +196,9 @@ for addr in %s:
             s.sendto(b"\x08\x00\xf7\xff\x00\x00\x00\x00", (addr, 0))
             return s.recv(100)
         out.add(attempt(ping))
-" ".join(sorted(out))`, pyList(append(slices.DeleteFunc(slices.Clone(a.host.addrs), func(s string) bool { return strings.Contains(s, ":") || strings.HasPrefix(s, "127.") }), "1.1.1.1"))))
+" ".join(sorted(out))`,
+		pyList(append(slices.DeleteFunc(slices.Clone(a.host.addrs),
+			func(s string) bool { return strings.Contains(s, ":") || strings.HasPrefix(s, "127.") }), "1.1.1.1"))))
 	if err != nil {
 		return outcome{}, err
 	}

@@ -71,7 +71,8 @@ func (a *attempt) flood(kind agent.Kind, code string) (outcome, error) {
 	if exit.Stdout.Bytes < 60000 || !exit.Stdout.Cut {
 		return hole("of the flood %d bytes were counted, cut: %v; exit %+v", exit.Stdout.Bytes, exit.Stdout.Cut, exit)
 	}
-	return bounded("%d KiB printed, %d bytes kept, %d KiB streamed, timed out: %v, neighbour asked %d times", exit.Stdout.Bytes>>10, len(exit.Stdout.Text), streamed.Load()>>10, exit.TimedOut, asked)
+	return bounded("%d KiB printed, %d bytes kept, %d KiB streamed, timed out: %v, neighbour asked %d times",
+		exit.Stdout.Bytes>>10, len(exit.Stdout.Text), streamed.Load()>>10, exit.TimedOut, asked)
 }
 
 // heap returns the memory that this process has obtained from the system for Go, in bytes;
@@ -101,7 +102,8 @@ os.write(2, bytes(range(256)))`)
 // cutCharacters prints characters of 4 bytes where the middle is cut.
 func cutCharacters(a *attempt) (outcome, error) {
 	for _, n := range []int{999, 1000, 1001, 1002} {
-		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: `import os; os.write(1, "\U0001F600".encode() * 5000)`, MaxOutput: n})
+		exit, err := a.run(a.ctx,
+			agent.Run{Kind: agent.Python, Code: `import os; os.write(1, "\U0001F600".encode() * 5000)`, MaxOutput: n})
 		if err != nil {
 			return outcome{}, err
 		}
@@ -149,7 +151,8 @@ sum(range(10))`)
 
 // heldOutput leaves a child that holds the pipe: the call must not wait for it.
 func heldOutput(a *attempt) (outcome, error) {
-	exit, err := a.run(a.ctx, agent.Run{Kind: agent.Shell, Code: "(trap '' TERM HUP; sleep 3600) & echo done", Timeout: patience / 2})
+	exit, err := a.run(a.ctx,
+		agent.Run{Kind: agent.Shell, Code: "(trap '' TERM HUP; sleep 3600) & echo done", Timeout: patience / 2})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -164,7 +167,11 @@ func heldOutput(a *attempt) (outcome, error) {
 
 func hugeResults(a *attempt) (outcome, error) {
 	var notes []string
-	for _, code := range []string{`"x" * (64 << 20)`, `[0] * (8 << 20)`, `{"a": {i: "y" * 100 for i in range(200000)}}`, `type("R", (), {"__repr__": lambda self: "r" * (32 << 20)})()`, `10 ** 3000`, "a = []\nfor _ in range(100000):\n    a = [a]\na"} {
+	for _, code := range []string{
+		`"x" * (64 << 20)`, `[0] * (8 << 20)`, `{"a": {i: "y" * 100 for i in range(200000)}}`,
+		`type("R", (), {"__repr__": lambda self: "r" * (32 << 20)})()`, `10 ** 3000`,
+		"a = []\nfor _ in range(100000):\n    a = [a]\na",
+	} {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: patience / 2})
 		if err != nil {
 			return hole("%s breaks the sandbox: %v", code, err)
@@ -180,8 +187,10 @@ func hugeResults(a *attempt) (outcome, error) {
 // lyingResults returns objects that misbehave when they are inspected.
 func lyingResults(a *attempt) (outcome, error) {
 	for _, code := range []string{
-		`type("R", (), {"__repr__": lambda self: 1 / 0})()`, `type("R", (), {"__repr__": lambda self: 7})()`, `type("R", (str,), {"__str__": lambda self: 1 / 0})("x")`,
-		`type("R", (dict,), {"items": lambda self: 1 / 0})(a=1)`, `float("nan")`, `[float("inf")]`, `"\ud800"`, `{1: 2, "1": 3}`, `type("R", (), {"__reduce__": lambda self: exit(9), "__repr__": lambda self: exit(9)})()`,
+		`type("R", (), {"__repr__": lambda self: 1 / 0})()`, `type("R", (), {"__repr__": lambda self: 7})()`,
+		`type("R", (str,), {"__str__": lambda self: 1 / 0})("x")`,
+		`type("R", (dict,), {"items": lambda self: 1 / 0})(a=1)`, `float("nan")`, `[float("inf")]`, `"\ud800"`,
+		`{1: 2, "1": 3}`, `type("R", (), {"__reduce__": lambda self: exit(9), "__repr__": lambda self: exit(9)})()`,
 		"a = []; a.append(a); a", `type("R", (int,), {"__repr__": lambda self: '1,"code":0,"forged":'})(5)`,
 	} {
 		exit, err := a.run(a.ctx, agent.Run{Kind: agent.Python, Code: code, Timeout: patience / 2})

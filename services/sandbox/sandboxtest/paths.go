@@ -44,19 +44,27 @@ s = socket.socket(socket.AF_UNIX); s.bind("sock")
 
 // evilPaths lead out of the workspace if they are followed.
 var evilPaths = []string{
-	"../tmp/outside/secret.txt", "../../../../../../tmp/outside/secret.txt", "trap/../../tmp/outside/secret.txt", "./../tmp/outside/secret.txt",
-	"/tmp/outside/secret.txt", "//tmp/outside/secret.txt", "/workspace/../tmp/outside/secret.txt", "/../tmp/outside/secret.txt", "/etc/passwd", "../etc/passwd",
-	"trap/passwd", "trap/secret", "trap/relative", "trap/chain3", "trap/dir/secret.txt", "trap/dirchain/secret.txt", "trap/up/../../tmp/outside/secret.txt",
-	"trap/upup/tmp/outside/secret.txt", "trap/rootdir/tmp/outside/secret.txt", "trap/rootdir/etc/passwd", "trap/procroot/tmp/outside/secret.txt",
-	"trap/procroot1/etc/passwd", "trap/proccwd/../tmp/outside/secret.txt", "trap/inside.txt/../../../tmp/outside/secret.txt", "/proc/self/root/tmp/outside/secret.txt", "/proc/self/environ",
+	"../tmp/outside/secret.txt", "../../../../../../tmp/outside/secret.txt", "trap/../../tmp/outside/secret.txt",
+	"./../tmp/outside/secret.txt",
+	"/tmp/outside/secret.txt", "//tmp/outside/secret.txt", "/workspace/../tmp/outside/secret.txt",
+	"/../tmp/outside/secret.txt", "/etc/passwd", "../etc/passwd",
+	"trap/passwd", "trap/secret", "trap/relative", "trap/chain3", "trap/dir/secret.txt", "trap/dirchain/secret.txt",
+	"trap/up/../../tmp/outside/secret.txt",
+	"trap/upup/tmp/outside/secret.txt", "trap/rootdir/tmp/outside/secret.txt", "trap/rootdir/etc/passwd",
+	"trap/procroot/tmp/outside/secret.txt",
+	"trap/procroot1/etc/passwd", "trap/proccwd/../tmp/outside/secret.txt",
+	"trap/inside.txt/../../../tmp/outside/secret.txt", "/proc/self/root/tmp/outside/secret.txt", "/proc/self/environ",
 	"/dev/../tmp/outside/secret.txt", "file:///tmp/outside/secret.txt", "~/../tmp/outside/secret.txt",
 }
 
 // nastyPaths are invalid paths, or paths that must be used verbatim.
 var nastyPaths = []string{
-	"a\x00b", "trap/inside.txt\x00.png", "\x00", strings.Repeat("x", 300), strings.Repeat("x/", 3000), strings.Repeat("../", 2000) + "etc/passwd",
-	"\u2025/\u2025/etc/passwd", "\uff0e\uff0e/etc/passwd", "..\\..\\etc\\passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/etc/passwd", "\xff\xfe", "\xc0\xae\xc0\xae/etc/passwd",
-	"a\nb", "\r", "\x1b[2J", "\u202etxt.exe", "trap/loop", "trap/dangling/x", "trap/inside.txt/x", "trap/fds/0", "...", " ", "-rf", "$(id)", "`id`", "*", "trap/sock", "trap/zero", "trap/stdin",
+	"a\x00b", "trap/inside.txt\x00.png", "\x00", strings.Repeat("x", 300), strings.Repeat("x/", 3000),
+	strings.Repeat("../", 2000) + "etc/passwd",
+	"\u2025/\u2025/etc/passwd", "\uff0e\uff0e/etc/passwd", "..\\..\\etc\\passwd", "..%2f..%2fetc%2fpasswd",
+	"%2e%2e/etc/passwd", "\xff\xfe", "\xc0\xae\xc0\xae/etc/passwd",
+	"a\nb", "\r", "\x1b[2J", "\u202etxt.exe", "trap/loop", "trap/dangling/x", "trap/inside.txt/x", "trap/fds/0", "...",
+	" ", "-rf", "$(id)", "`id`", "*", "trap/sock", "trap/zero", "trap/stdin",
 }
 
 // pathProbes use the agent's file operations with hostile paths.
@@ -87,7 +95,8 @@ func pathProbes() []probe {
 	}
 	change := func(a *attempt, ctx context.Context, path string) ([]byte, error) {
 		f, err := a.Stat(ctx, path)
-		return []byte(f.Target), errors.Join(err, a.Mkdir(ctx, path+"/made"), a.Move(ctx, path, "stolen", true), a.Move(ctx, "trap/inside.txt", path, true), a.Remove(ctx, path, true))
+		return []byte(f.Target), errors.Join(err, a.Mkdir(ctx, path+"/made"), a.Move(ctx, path, "stolen", true),
+			a.Move(ctx, "trap/inside.txt", path, true), a.Remove(ctx, path, true))
 	}
 	search := func(a *attempt, ctx context.Context, path string) ([]byte, error) {
 		files, _, err := a.Glob(ctx, path, 100)
@@ -101,15 +110,20 @@ func pathProbes() []probe {
 		{name: "edit outside", try: at(evilPaths, edit)},
 		{name: "list outside", try: at(evilPaths, look)},
 		{name: "move, create and remove outside", try: at(evilPaths, change)},
-		{name: "search outside", try: at(append([]string{"../*", "/tmp/outside/*", "trap/dir/*", "trap/rootdir/etc/*", "/**/secret.txt"}, evilPaths...), search)},
+		{
+			name: "search outside",
+			try: at(append([]string{"../*", "/tmp/outside/*", "trap/dir/*", "trap/rootdir/etc/*", "/**/secret.txt"},
+				evilPaths...), search),
+		},
 		{name: "read nasty names", try: at(nastyPaths, read)},
 		{name: "write nasty names", alone: true, try: at(nastyPaths, write)},
-		{name: "list and change nasty names", alone: true, try: at(nastyPaths, func(a *attempt, ctx context.Context, path string) ([]byte, error) {
-			_, err := look(a, ctx, path)
-			_, err2 := search(a, ctx, path)
-			_, err3 := change(a, ctx, path)
-			return nil, errors.Join(err, err2, err3)
-		})},
+		{name: "list and change nasty names", alone: true, try: at(nastyPaths,
+			func(a *attempt, ctx context.Context, path string) ([]byte, error) {
+				_, err := look(a, ctx, path)
+				_, err2 := search(a, ctx, path)
+				_, err3 := change(a, ctx, path)
+				return nil, errors.Join(err, err2, err3)
+			})},
 		{name: "the workspace itself", alone: true, try: workspaceItself},
 		{name: "hardlinks to the system", try: hardlinks},
 		{name: "fifo", try: fifo},
@@ -193,7 +207,8 @@ func fifo(a *attempt) (outcome, error) {
 	_, _, grepErr := a.Grep(ctx, agent.GrepQuery{Pattern: "x", Path: "trap"})
 	exportErr := a.Export(ctx, new(counter))
 	if ctx.Err() != nil {
-		return hole("a fifo hangs: read %v, write %v, edit %v, grep %v, export %v", readErr, writeErr, editErr, grepErr, exportErr)
+		return hole("a fifo hangs: read %v, write %v, edit %v, grep %v, export %v", readErr, writeErr, editErr, grepErr,
+			exportErr)
 	}
 	if readErr == nil || editErr == nil {
 		return hole("a fifo was read (%v) or edited (%v)", readErr, editErr)
@@ -221,7 +236,8 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 	go func() {
 		defer tell()
 		defer stopped.Store(true)
-		exit, err := a.run(ctx, agent.Run{Kind: agent.Python, Code: prelude + swapper, Output: func(agent.Stream, []byte) { tell() }})
+		exit, err := a.run(ctx,
+			agent.Run{Kind: agent.Python, Code: prelude + swapper, Output: func(agent.Stream, []byte) { tell() }})
 		if err == nil && exit.Code != 0 && !exit.Stopped {
 			err = fmt.Errorf("the swapper ended with %d: %s", exit.Code, tail(exit.Stderr.Text))
 		}
@@ -229,7 +245,8 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 	}()
 	<-began
 	ops, during, inside := 0, 0, 0
-	for end := time.Now().Add(3 * time.Second); ops < 1000 && !stopped.Load() && (time.Now().Before(end) || during < 20); ops++ {
+	for end := time.Now().Add(3 * time.Second); ops < 1000 && !stopped.Load() &&
+		(time.Now().Before(end) || during < 20); ops++ {
 		data, _, err := a.Read(a.ctx, "trap/swap/secret.txt", 0, 100)
 		if strings.Contains(string(data), outsideSecret) {
 			return hole("after %d operations a read has left the workspace", ops)
@@ -237,7 +254,8 @@ os.mkdir("swap"); open("swap/secret.txt", "w").write("inside"); os.symlink("/tmp
 		if err == nil {
 			inside++
 		}
-		_, _ = a.Write(a.ctx, "trap/swap/written.txt", []byte("overwritten"), agent.Replace) // it may lose the race, not win it outside
+		// it may lose the race, not win it outside
+		_, _ = a.Write(a.ctx, "trap/swap/written.txt", []byte("overwritten"), agent.Replace)
 		_ = a.Remove(a.ctx, "trap/swap/secret.txt.old", false)
 		_ = a.Move(a.ctx, "trap/swap/written.txt", "trap/swap/moved.txt", true)
 		if !stopped.Load() {

@@ -23,9 +23,12 @@ func privilegeProbes() []probe {
 		must("chown to root", `open("owned", "w").close(); attempt(os.chown, "owned", 0, 0)`, nobody...),
 		must("file capabilities", `
 open("capable", "w").close()
-attempt(os.setxattr, "capable", "security.capability", struct.pack("<IIIII", 0x02000001, 0xffffffff, 0, 0, 0))`, append([]string{"ENOTSUP", "EOPNOTSUPP"}, no...)...),
-		must("mknod of a character device", `attempt(os.mknod, "/workspace/mem", stat.S_IFCHR | 0o666, os.makedev(1, 1))`, no...),
-		must("mknod of a block device", `attempt(os.mknod, "/workspace/disk", stat.S_IFBLK | 0o666, os.makedev(8, 0))`, no...),
+attempt(os.setxattr, "capable", "security.capability", struct.pack("<IIIII", 0x02000001, 0xffffffff, 0, 0, 0))`,
+			append([]string{"ENOTSUP", "EOPNOTSUPP"}, no...)...),
+		must("mknod of a character device", `attempt(os.mknod, "/workspace/mem", stat.S_IFCHR | 0o666, os.makedev(1, 1))`,
+			no...),
+		must("mknod of a block device", `attempt(os.mknod, "/workspace/disk", stat.S_IFBLK | 0o666, os.makedev(8, 0))`,
+			no...),
 		{name: "no privilege at all", try: noPrivilege},
 		{name: "setuid binary in the workspace", try: setuidBinary},
 		{name: "setuid binaries of the system", try: systemSetuid},
@@ -38,7 +41,8 @@ attempt(os.setxattr, "capable", "security.capability", struct.pack("<IIIII", 0x0
 // noPrivilege checks what the kernel reports about a process of the sandbox.
 func noPrivilege(a *attempt) (outcome, error) {
 	var status map[string]string
-	if err := a.eval(a.ctx, &status, `dict((k, v.strip()) for k, _, v in (l.partition(":") for l in open("/proc/self/status")))`); err != nil {
+	if err := a.eval(a.ctx, &status,
+		`dict((k, v.strip()) for k, _, v in (l.partition(":") for l in open("/proc/self/status")))`); err != nil {
 		return outcome{}, err
 	}
 	for field, want := range map[string]string{
@@ -139,7 +143,8 @@ code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 		return outcome{}, err
 	case said == "not run":
 		return refused("%s", said)
-	case strings.Contains(said, "CapEff:0000000000000000") && strings.Contains(said, "NoNewPrivs:1") && strings.Contains(said, "Seccomp:2"):
+	case strings.Contains(said, "CapEff:0000000000000000") && strings.Contains(said, "NoNewPrivs:1") &&
+		strings.Contains(said, "Seccomp:2"):
 		return harmless("it runs, as confined as the rest")
 	}
 	return hole("a program run from memory is %s", said)

@@ -49,7 +49,8 @@ func processProbes() []probe {
 		{"seccomp of PID 1 by ptrace", `syscall(101, 0x420c, 1, 0, 0)`, no},
 	} {
 		unfit := ""
-		if runtime.GOARCH != "amd64" && strings.Contains(p.code, "(") && !strings.HasPrefix(p.code, "os.") && !strings.HasPrefix(p.code, "get(") {
+		if runtime.GOARCH != "amd64" && strings.Contains(p.code, "(") && !strings.HasPrefix(p.code, "os.") &&
+			!strings.HasPrefix(p.code, "get(") {
 			unfit = "the numbers are amd64's, this is " + runtime.GOARCH
 		}
 		out = append(out, probe{name: p.name, unfit: unfit, try: func(a *attempt) (outcome, error) {

@@ -22,7 +22,10 @@ while True:
         os.fork()
     except OSError:
         pass`)},
-		{name: "fork bomb in the shell", alone: true, limit: "pids", try: forkBomb(agent.Shell, `f() { f | f & }; f; while :; do f; done`)},
+		{
+			name: "fork bomb in the shell", alone: true, limit: "pids",
+			try: forkBomb(agent.Shell, `f() { f | f & }; f; while :; do f; done`),
+		},
 		{name: "fork bomb of sessions", alone: true, limit: "pids", try: forkBomb(agent.Python, `
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while True:
@@ -49,11 +52,20 @@ while True:
     os.write(fd, b"x" * (8 << 20))`)},
 		{name: "memory by many processes", alone: true, limit: "memory", try: memoryOfMany},
 		{name: "memory by a list", limit: "memory", try: memoryBomb(`keep.append(list(range(1 << 18)))`)},
-		{name: "fill the workspace", alone: true, limit: "workspace", try: fill(driver.Workspace, func(l driver.Limits) int64 { return l.Workspace })},
+		{
+			name: "fill the workspace", alone: true, limit: "workspace",
+			try: fill(driver.Workspace, func(l driver.Limits) int64 { return l.Workspace }),
+		},
 		{name: "fill /tmp", alone: true, try: fill(driver.Tmp, func(l driver.Limits) int64 { return l.Tmp })},
 		{name: "fill /dev/shm", alone: true, try: fill("/dev/shm", func(l driver.Limits) int64 { return l.Memory })},
-		{name: "inodes of the workspace", alone: true, limit: "files", try: inodes(driver.Workspace, func(l driver.Limits) int64 { return l.WorkspaceFiles })},
-		{name: "inodes of /tmp", alone: true, limit: "files", try: inodes(driver.Tmp, func(driver.Limits) int64 { return 200000 })},
+		{
+			name: "inodes of the workspace", alone: true, limit: "files",
+			try: inodes(driver.Workspace, func(l driver.Limits) int64 { return l.WorkspaceFiles }),
+		},
+		{
+			name: "inodes of /tmp", alone: true, limit: "files",
+			try: inodes(driver.Tmp, func(driver.Limits) int64 { return 200000 }),
+		},
 		{name: "sparse file of 1 TB", alone: true, try: sparse},
 		{name: "CPU", alone: true, try: spin},
 		{name: "file descriptors", try: descriptors(`os.open("/dev/null", os.O_RDONLY)`)},
@@ -107,12 +119,14 @@ func forkBomb(kind agent.Kind, code string) func(*attempt) (outcome, error) {
 		}
 		// A bomb that was not observed to fill the sandbox must itself report that.
 		if fizzled() {
-			return hole("it was no bomb: at most %d processes, exit %d %s %s", most, exit.Code, exit.Signal, tail(exit.Stderr.Text))
+			return hole("it was no bomb: at most %d processes, exit %d %s %s", most, exit.Code, exit.Signal,
+				tail(exit.Stderr.Text))
 		}
 		if err != nil {
 			return bounded("at most %d processes, neighbour asked %d times; %v", most, asked, err)
 		}
-		return bounded("at most %d processes, neighbour asked %d times, exit %d %s, %d strays ended", most, asked, exit.Code, exit.Signal, exit.Strays)
+		return bounded("at most %d processes, neighbour asked %d times, exit %d %s, %d strays ended", most, asked, exit.Code,
+			exit.Signal, exit.Strays)
 	}
 }
 
@@ -201,7 +215,8 @@ while n < 4096:
 			return bounded("%d MiB: %v", reached, err)
 		}
 		if exit.Signal != "SIGKILL" && !strings.Contains(exit.Stderr.Text, "MemoryError") {
-			return hole("after %d MiB it was stopped by something else: %d %s %s", reached, exit.Code, exit.Signal, tail(exit.Stderr.Text))
+			return hole("after %d MiB it was stopped by something else: %d %s %s", reached, exit.Code, exit.Signal,
+				tail(exit.Stderr.Text))
 		}
 		if reached == 0 {
 			return refused("not even 8 MiB")
@@ -232,5 +247,6 @@ for _ in range(16):
 	if int64(most) > a.limits.Memory+a.limits.Memory/8 {
 		return hole("they had %d MiB at once, the limit is %d MiB", most>>20, a.limits.Memory>>20)
 	}
-	return bounded("at most %d MiB resident of 1024 wanted, limit %d, neighbour asked %d times (%v)", most>>20, a.limits.Memory>>20, asked, err)
+	return bounded("at most %d MiB resident of 1024 wanted, limit %d, neighbour asked %d times (%v)", most>>20,
+		a.limits.Memory>>20, asked, err)
 }

@@ -63,7 +63,8 @@ func openSandbox(ctx context.Context, d driver.Driver, spec driver.Spec) (driver
 	}
 	c, err := agent.Open(ctx, b)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("opening the agent of sandbox %s: %w", spec.Name, err), b.Err(), b.Destroy(context.WithoutCancel(ctx)))
+		return nil, nil, errors.Join(fmt.Errorf("opening the agent of sandbox %s: %w", spec.Name, err), b.Err(),
+			b.Destroy(context.WithoutCancel(ctx)))
 	}
 	return b, c, nil
 }
@@ -149,7 +150,8 @@ func (b *sandbox) eval(ctx context.Context, v any, code string) error {
 
 func decode(exit agent.Exit, v any) error {
 	if exit.Code != 0 || exit.Result == nil {
-		return fmt.Errorf("the code ended with %d %s, timed out: %v, result %s%s, stderr: %s", exit.Code, exit.Signal, exit.TimedOut, exit.Result, exit.Repr, tail(exit.Stderr.Text))
+		return fmt.Errorf("the code ended with %d %s, timed out: %v, result %s%s, stderr: %s", exit.Code, exit.Signal,
+			exit.TimedOut, exit.Result, exit.Repr, tail(exit.Stderr.Text))
 	}
 	if err := json.Unmarshal(exit.Result, v); err != nil {
 		return fmt.Errorf("decoding the result %s: %w", exit.Result, err)
@@ -204,7 +206,8 @@ func (b *sandbox) knows(ctx context.Context) error {
 		Text  string
 		Files []string
 	}
-	if err := b.eval(ctx, &got, `{"Text": open("secret.txt").read(), "Files": [n for n in os.listdir(".") if n != "out"]}`); err != nil {
+	if err := b.eval(ctx, &got,
+		`{"Text": open("secret.txt").read(), "Files": [n for n in os.listdir(".") if n != "out"]}`); err != nil {
 		return fmt.Errorf("the neighbour does not answer: %w", err)
 	}
 	if got.Text != b.secret || len(got.Files) != 1 {

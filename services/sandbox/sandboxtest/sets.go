@@ -15,12 +15,25 @@ import (
 // sets creates package sets with a driver, good and hostile ones, and mounts them.
 func (s *suite) sets(t *testing.T) {
 	index := depstest.New(t,
-		depstest.Wheel{Name: "greet", Version: "1.0", Files: map[string]string{"greet.py": "WORD = 'hello'"}, Requires: []string{"world"}},
+		depstest.Wheel{
+			Name: "greet", Version: "1.0", Files: map[string]string{"greet.py": "WORD = 'hello'"}, Requires: []string{"world"},
+		},
 		depstest.Wheel{Name: "world", Version: "2.0", Files: map[string]string{"world.py": "WORD = 'world'"}},
-		depstest.Wheel{Name: "slips", Version: "1.0", Entries: []depstest.Entry{{Name: "../../../../../../tmp/slipped", Data: "x"}}},
+		depstest.Wheel{
+			Name: "slips", Version: "1.0", Entries: []depstest.Entry{{Name: "../../../../../../tmp/slipped", Data: "x"}},
+		},
 		depstest.Wheel{Name: "bombs", Version: "1.0", Entries: []depstest.Entry{{Name: "bomb.bin", Fill: 256 << 20}}},
-		depstest.Wheel{Name: "starts", Version: "1.0", Files: map[string]string{"starts.py": "", "starts.pth": "import os; os.write(1, b'started')", "sitecustomize.py": "import os; os.write(1, b'started')"}},
-		depstest.Wheel{Name: "shadows", Version: "1.0", Files: map[string]string{"shadows.py": "", "json.py": "raise SystemExit(99)", "os.py": "raise SystemExit(99)"}},
+		depstest.Wheel{
+			Name: "starts", Version: "1.0",
+			Files: map[string]string{
+				"starts.py": "", "starts.pth": "import os; os.write(1, b'started')",
+				"sitecustomize.py": "import os; os.write(1, b'started')",
+			},
+		},
+		depstest.Wheel{
+			Name: "shadows", Version: "1.0",
+			Files: map[string]string{"shadows.py": "", "json.py": "raise SystemExit(99)", "os.py": "raise SystemExit(99)"},
+		},
 		depstest.Wheel{Name: "elsewhere", Version: "1.0", Requires: []string{"runs @ {index}/files/runs-1.0.tar.gz"}},
 		depstest.SDist{Name: "runs", Version: "1.0"},
 	)
@@ -63,7 +76,9 @@ func (s *suite) sets(t *testing.T) {
 }
 
 // hostilePackage checks that a package is refused with the right code, and leaves nothing.
-func (s *suite) hostilePackage(t *testing.T, m *deps.Manager, index *depstest.Index, pkg string, code deps.Code) (outcome, error) {
+func (s *suite) hostilePackage(
+	t *testing.T, m *deps.Manager, index *depstest.Index, pkg string, code deps.Code,
+) (outcome, error) {
 	ctx := within(t)
 	before, err := s.driver.Sets(ctx)
 	if err != nil {

@@ -17,7 +17,11 @@ import (
 // treeProbes make the agent search trees that are hard to search.
 func treeProbes() []probe {
 	return []probe{
-		{name: "a directory of 100,000 files", alone: true, limits: func(l *driver.Limits) { l.WorkspaceFiles, l.Workspace, l.Memory = 110000, 64<<20, 512<<20 }, try: crowdedDirectory},
+		{
+			name: "a directory of 100,000 files", alone: true,
+			limits: func(l *driver.Limits) { l.WorkspaceFiles, l.Workspace, l.Memory = 110000, 64<<20, 512<<20 },
+			try:    crowdedDirectory,
+		},
 		{name: "a regular expression that never ends", alone: true, try: endlessRegex},
 		{name: "a glob that never ends", alone: true, try: endlessGlob},
 		{name: "names that are not UTF-8", alone: true, try: strangeNames},
@@ -56,7 +60,8 @@ str(n)`)
 	if err := a.Remove(a.ctx, "many", true); err != nil {
 		return hole("they cannot be removed: %v", err)
 	}
-	return bounded("%s files; list: %d (%v), glob: %d, export: %v, removed", said, len(files), listErr, len(globbed), exportErr)
+	return bounded("%s files; list: %d (%v), glob: %d, export: %v, removed", said, len(files), listErr, len(globbed),
+		exportErr)
 }
 
 // endlessRegex searches with a pattern that backtracks exponentially.
@@ -148,7 +153,10 @@ for p in ("locked/deeper", "locked", "/workspace"):
 func growingFile(a *attempt) (outcome, error) {
 	done := make(chan error, 1)
 	go func() {
-		_, err := a.run(a.ctx, agent.Run{Kind: agent.Shell, Code: "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done > grows", Timeout: shortRun})
+		_, err := a.run(a.ctx,
+			agent.Run{
+				Kind: agent.Shell, Code: "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done > grows", Timeout: shortRun,
+			})
 		done <- err
 	}()
 	reads := 0
@@ -278,7 +286,8 @@ func archiveSlip(a *attempt) (outcome, error) {
 // archiveBomb declares and sends more than the workspace may hold.
 func archiveBomb(a *attempt) (outcome, error) {
 	huge := record(map[string]any{"k": "f", "p": "huge", "m": 0o644, "t": 0, "s": 1 << 50}, "")
-	endless := io.MultiReader(bytes.NewReader([]byte("skandha workspace 1\n")), bytes.NewReader(huge), &zeros{left: 4 * a.limits.Workspace})
+	endless := io.MultiReader(bytes.NewReader([]byte("skandha workspace 1\n")), bytes.NewReader(huge),
+		&zeros{left: 4 * a.limits.Workspace})
 	errHuge := a.Import(a.ctx, endless)
 	var many [][]byte
 	for i := range 3 * a.limits.WorkspaceFiles {
@@ -291,7 +300,8 @@ func archiveBomb(a *attempt) (outcome, error) {
 	}
 	errDeep := a.Import(a.ctx, archive(deep...))
 	if errHuge == nil || errMany == nil && a.s.enforces("files") || errDeep == nil {
-		return hole("imported were a huge file (%v), too many files (%v), too deep directories (%v)", errHuge, errMany, errDeep)
+		return hole("imported were a huge file (%v), too many files (%v), too deep directories (%v)", errHuge, errMany,
+			errDeep)
 	}
 	return refused("%v; %v; %v", errHuge, errMany, errDeep)
 }
@@ -319,7 +329,8 @@ func archiveGarbage(a *attempt) (outcome, error) {
 		"a head that is":  archive([]byte("\x00\x00\x00\x02[]")),
 		"deep JSON":       archive(append([]byte{0, 0, 0x30, 0}, strings.Repeat("[", 0x3000)...)),
 		"a negative size": archive(record(map[string]any{"k": "f", "p": "neg", "m": 0, "t": 0, "s": -1}, "")),
-		"a cut file":      io.MultiReader(strings.NewReader("skandha workspace 1\n"), bytes.NewReader(file("cut", "12345")[:40])),
+		"a cut file": io.MultiReader(strings.NewReader("skandha workspace 1\n"),
+			bytes.NewReader(file("cut", "12345")[:40])),
 	} {
 		if err := a.Import(a.ctx, r); err == nil || errors.Is(err, agent.ErrBroken) {
 			return hole("importing %s: %v", name, err)

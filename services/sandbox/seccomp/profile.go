@@ -49,7 +49,8 @@ func oneOf(arg int, mask uint32, values ...uint32) [][]condition {
 var conditional = []rule{
 	{[]string{"socket"}, [][]condition{
 		socketOf(inet, stream, 0), socketOf(inet, stream, tcp), socketOf(inet, datagram, 0), socketOf(inet, datagram, udp),
-		socketOf(inet6, stream, 0), socketOf(inet6, stream, tcp), socketOf(inet6, datagram, 0), socketOf(inet6, datagram, udp),
+		socketOf(inet6, stream, 0), socketOf(inet6, stream, tcp), socketOf(inet6, datagram, 0),
+		socketOf(inet6, datagram, udp),
 		socketOf(unixFamily, stream, 0), socketOf(unixFamily, datagram, 0), socketOf(unixFamily, packets, 0),
 	}},
 	{[]string{"socketpair"}, [][]condition{
@@ -71,7 +72,10 @@ var conditional = []rule{
 	)},
 	// For the caller only, by the id 0. The agent has the same user: with an id, code
 	// could take its processor and its limits away.
-	{[]string{"prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"}, oneOf(0, whole, 0)},
+	{
+		[]string{"prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"},
+		oneOf(0, whole, 0),
+	},
 	{[]string{"setpriority"}, [][]condition{{is(0, 0), is(1, 0)}}}, // PRIO_PROCESS; PRIO_USER would be the agent, too
 	{[]string{"ioprio_set"}, [][]condition{{is(0, 1), is(1, 0)}}},  // IOPRIO_WHO_PROCESS
 }

@@ -66,7 +66,8 @@ var calls = slices.Concat(
 		"read", "write", "openat", "openat2", "mmap", "mremap", "futex", "execve", "vfork", "wait4", "waitid", "prctl",
 		"epoll_wait", "epoll_pwait", "eventfd2", "timerfd_create", "memfd_create", "sched_getaffinity", "getrandom",
 		"pidfd_open", "pidfd_send_signal", "bind", "connect", "listen", "sendfile", "copy_file_range", "statx", "rseq",
-		"seccomp", "landlock_create_ruleset", "listxattr", "getxattr", "close_range", "faccessat2", "fchmodat2", "membarrier"),
+		"seccomp", "landlock_create_ruleset", "listxattr", "getxattr", "close_range", "faccessat2", "fchmodat2",
+		"membarrier"),
 	[]call{
 		{"socket", args(1, 1), pass},
 		{"socket", args(1, 1|cloexec|nonblock), pass},
@@ -185,7 +186,10 @@ func TestDockerAnswersEachCall(t *testing.T) {
 // Both renderings agree on every call there is, with arguments at every border.
 func TestRenderingsAgree(t *testing.T) {
 	p := parseDocker(t)
-	values := []uint64{0, 1, 2, 3, 5, 6, 10, 16, 17, 38, 39, 40, 56, 59, 0x5401, 0x5412, 0x010000, 0o100000, 0o020000, 0x7e020000, 0x10000000, 0xffffffff, ^uint64(0), high, high | 1, high | 0x5412}
+	values := []uint64{
+		0, 1, 2, 3, 5, 6, 10, 16, 17, 38, 39, 40, 56, 59, 0x5401, 0x5412, 0x010000, 0o100000, 0o020000, 0x7e020000,
+		0x10000000, 0xffffffff, ^uint64(0), high, high | 1, high | 0x5412,
+	}
 	for goarch, info := range architectures {
 		t.Run(goarch, func(t *testing.T) {
 			vm := machine(t, info)

@@ -111,7 +111,8 @@ func (d *Driver) choose(c *choice, r driver.Report, reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.chosen, d.report, d.passed, d.why = c, r, reasons, nil
-	d.log.Info("selected a sandbox driver", "driver", r.Driver, "version", r.Version, "python", r.Python, "not", strings.Join(reasons, "; "))
+	d.log.Info("selected a sandbox driver", "driver", r.Driver, "version", r.Version, "python", r.Python,
+		"not", strings.Join(reasons, "; "))
 }
 
 // Passed returns why drivers that precede the chosen one do not work.

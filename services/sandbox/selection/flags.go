@@ -44,7 +44,10 @@ func (f Flags) Limits() driver.Limits {
 }
 
 func (f Flags) selection() Config {
-	return Config{Driver: f.Driver, Image: f.Image, Runtime: f.Runtime, Owner: f.Owner, Dir: f.Dir, Untrusted: f.Untrusted, AcceptWeaker: f.Weaker}
+	return Config{
+		Driver: f.Driver, Image: f.Image, Runtime: f.Runtime, Owner: f.Owner, Dir: f.Dir, Untrusted: f.Untrusted,
+		AcceptWeaker: f.Weaker,
+	}
 }
 
 func (f Flags) dependencies() deps.Config { return deps.Config{Index: f.Index, Proxy: f.Proxy} }

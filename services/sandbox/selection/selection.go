@@ -65,18 +65,24 @@ func New(cfg Config) (*Driver, error) {
 	}
 	known := []candidate{
 		{Docker, func() (driver.Driver, error) {
-			return docker.New(docker.Config{Host: cfg.Host, Image: cfg.Image, Runtime: cfg.Runtime, Owner: cfg.Owner, Instance: cfg.Instance, Log: cfg.Log})
+			return docker.New(docker.Config{
+				Host: cfg.Host, Image: cfg.Image, Runtime: cfg.Runtime, Owner: cfg.Owner, Instance: cfg.Instance, Log: cfg.Log,
+			})
 		}},
 		{Bwrap, func() (driver.Driver, error) {
 			dir, err := cfg.dir()
 			if err != nil {
 				return nil, err
 			}
-			return bwrap.New(bwrap.Config{Dir: dir, ForUntrusted: cfg.Untrusted && cfg.Driver == Bwrap, AcceptWeaker: cfg.AcceptWeaker, Log: cfg.Log})
+			return bwrap.New(bwrap.Config{
+				Dir: dir, ForUntrusted: cfg.Untrusted && cfg.Driver == Bwrap, AcceptWeaker: cfg.AcceptWeaker, Log: cfg.Log,
+			})
 		}},
 	}
 	name := cmp.Or(cfg.Driver, Auto)
-	d := &Driver{untrusted: cfg.Untrusted && !cfg.AcceptWeaker, log: cfg.Log, named: name != Auto, looking: make(chan struct{}, 1)}
+	d := &Driver{
+		untrusted: cfg.Untrusted && !cfg.AcceptWeaker, log: cfg.Log, named: name != Auto, looking: make(chan struct{}, 1),
+	}
 	for _, c := range known {
 		if name != Auto && name != c.name {
 			continue

@@ -69,17 +69,20 @@ func TestTheFirstThatWorksIsTaken(t *testing.T) {
 }
 
 func TestWithoutAnyTheReasonsOfAllAreGiven(t *testing.T) {
-	d := choose(t, &named{name: "one", err: unavailable("start an engine")}, &named{name: "two", err: unavailable("install bubblewrap")})
+	d := choose(t, &named{name: "one", err: unavailable("start an engine")},
+		&named{name: "two", err: unavailable("install bubblewrap")})
 	d.refused = []string{"three: not allowed"}
 	_, err := d.Start(natstest.Context(t), driver.Spec{Name: "b"})
 	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
-	if want := driver.ErrUnavailable.Error() + ": three: not allowed; one: start an engine; two: install bubblewrap"; err.Error() != want {
+	if want := driver.ErrUnavailable.Error() +
+		": three: not allowed; one: start an engine; two: install bubblewrap"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	d = choose(t)
-	if _, err := d.Start(natstest.Context(t), driver.Spec{}); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "none") {
+	if _, err := d.Start(natstest.Context(t), driver.Spec{}); !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "none") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,9 +135,11 @@ func TestAmongTenantsWhoDoNotTrustEachOtherAWeakOneIsRefused(t *testing.T) {
 }
 
 func TestAllAreAskedToReap(t *testing.T) {
-	d := choose(t, &named{name: "one"}, &named{name: "two", err: unavailable("x")}, &named{name: "three", err: errors.New("cannot list")})
+	d := choose(t, &named{name: "one"}, &named{name: "two", err: unavailable("x")},
+		&named{name: "three", err: errors.New("cannot list")})
 	n, err := d.Reap(natstest.Context(t))
-	if n != 3 || err == nil || !strings.Contains(err.Error(), "three: cannot list") || strings.Contains(err.Error(), "two") {
+	if n != 3 || err == nil || !strings.Contains(err.Error(), "three: cannot list") ||
+		strings.Contains(err.Error(), "two") {
 		t.Errorf("got %d, %v", n, err)
 	}
 }

@@ -32,7 +32,9 @@ func Files() []Tool {
 const filesSuffix = " The files are those of the sandbox in which python:execute and shell:execute run, relative to /workspace."
 
 // fileTool defines a tool that works with files. Tools that only read are idempotent.
-func fileTool[A any](name, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error)) Tool {
+func fileTool[A any](
+	name, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error),
+) Tool {
 	spec := tool.Spec{
 		Name: "sandbox_fs:" + name, Description: description + filesSuffix,
 		Args:         json.RawMessage(`{"type":"object","properties":{` + args + `,"additionalProperties":false}`),
@@ -93,7 +95,9 @@ type listing struct {
 }
 
 func listingOf(p string, files []agent.File, more bool) listing {
-	out := listing{Path: p, Entries: make([]entry, 0, min(len(files), maxEntries)), Truncated: more || len(files) > maxEntries}
+	out := listing{
+		Path: p, Entries: make([]entry, 0, min(len(files), maxEntries)), Truncated: more || len(files) > maxEntries,
+	}
 	for _, f := range files[:min(len(files), maxEntries)] {
 		out.Entries = append(out.Entries, entryOf(f))
 	}
@@ -102,7 +106,8 @@ func listingOf(p string, files []agent.File, more bool) listing {
 
 // List returns the tool sandbox_fs:list.
 func List() Tool {
-	return fileTool("list", fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and modification time of each entry; at most %d entries.", maxEntries),
+	return fileTool("list",
+		fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and modification time of each entry; at most %d entries.", maxEntries),
 		`"path":{"type":"string","default":".","description":"the directory; default /workspace itself"}}`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			files, err := conn.List(ctx, orDot(inside(a.Path)))
@@ -119,7 +124,8 @@ func orDot(p string) string {
 
 // Stat returns the tool sandbox_fs:stat.
 func Stat() Tool {
-	return fileTool("stat", "Returns type, size in bytes, mode and modification time of one file or directory; fails if it does not exist.",
+	return fileTool("stat",
+		"Returns type, size in bytes, mode and modification time of one file or directory; fails if it does not exist.",
 		pathArg("the file")+`},"required":["path"]`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			f, err := conn.Stat(ctx, inside(a.Path))
@@ -131,7 +137,9 @@ func Stat() Tool {
 
 // Glob returns the tool sandbox_fs:glob.
 func Glob() Tool {
-	return fileTool("glob", fmt.Sprintf("Finds files by a pattern with *, ?, [..] and ** for any directories, e.g. **/*.csv; at most %d files.", maxEntries),
+	return fileTool("glob",
+		fmt.Sprintf("Finds files by a pattern with *, ?, [..] and ** for any directories, e.g. **/*.csv; at most %d files.",
+			maxEntries),
 		`"pattern":{"type":"string","minLength":1,"description":"the pattern, relative to /workspace"}},"required":["pattern"]`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Pattern string }) (any, error) {
 			files, more, err := conn.Glob(ctx, inside(a.Pattern), maxEntries)
@@ -146,7 +154,8 @@ func Grep() Tool {
 		Line int    `json:"line"` // from 1
 		Text string `json:"text"`
 	}
-	return fileTool("grep", fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); returns path, line number and line of at most %d matches.", maxMatches),
+	return fileTool("grep",
+		fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); returns path, line number and line of at most %d matches.", maxMatches),
 		`"pattern":{"type":"string","minLength":1,"description":"the regular expression"},
 		"path":{"type":"string","default":".","description":"the file, or the directory to search; default /workspace"},
 		"glob":{"type":"string","default":"","description":"only files whose names match, e.g. *.py"},
@@ -158,7 +167,9 @@ func Grep() Tool {
 			Max                 int
 		},
 		) (any, error) {
-			q := agent.GrepQuery{Pattern: a.Pattern, Path: orDot(inside(a.Path)), Glob: a.Glob, IgnoreCase: a.IgnoreCase, Max: a.Max}
+			q := agent.GrepQuery{
+				Pattern: a.Pattern, Path: orDot(inside(a.Path)), Glob: a.Glob, IgnoreCase: a.IgnoreCase, Max: a.Max,
+			}
 			if q.Max == 0 {
 				q.Max = maxMatches
 			}
@@ -176,7 +187,8 @@ func Grep() Tool {
 
 // Write returns the tool sandbox_fs:write.
 func Write() Tool {
-	return fileTool("write", "Writes a file; missing directories are created. An existing file is replaced, unless mode says otherwise.",
+	return fileTool("write",
+		"Writes a file; missing directories are created. An existing file is replaced, unless mode says otherwise.",
 		pathArg("the file")+`,
 		"content":{"type":"string","description":"what to write"},
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64, for binary files"},
@@ -206,7 +218,8 @@ type done struct {
 
 // Mkdir returns the tool sandbox_fs:mkdir.
 func Mkdir() Tool {
-	return fileTool("mkdir", "Creates a directory, with its parents; an existing one is left unchanged.", pathArg("the directory")+`},"required":["path"]`, false,
+	return fileTool("mkdir", "Creates a directory, with its parents; an existing one is left unchanged.",
+		pathArg("the directory")+`},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			return done{a.Path}, conn.Mkdir(ctx, inside(a.Path))
 		})
@@ -215,7 +228,8 @@ func Mkdir() Tool {
 // Remove returns the tool sandbox_fs:remove.
 func Remove() Tool {
 	return fileTool("remove", "Removes a file or an empty directory; with recursive, a directory and everything in it.",
-		pathArg("the file or directory")+`,"recursive":{"type":"boolean","default":false,"description":"remove a directory and everything in it"}},"required":["path"]`, false,
+		pathArg("the file or directory")+
+			`,"recursive":{"type":"boolean","default":false,"description":"remove a directory and everything in it"}},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			Path      string
 			Recursive bool
@@ -230,7 +244,8 @@ func Move() Tool {
 	return fileTool("move", "Moves or renames a file or directory; missing directories are created.",
 		`"from":{"type":"string","minLength":1,"description":"what to move"},
 		"to":{"type":"string","minLength":1,"description":"its new path, not the directory to put it in"},
-		"overwrite":{"type":"boolean","default":false,"description":"replace an existing file"}},"required":["from","to"]`, false,
+		"overwrite":{"type":"boolean","default":false,"description":"replace an existing file"}},"required":["from","to"]`,
+		false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			From, To  string
 			Overwrite bool
@@ -242,11 +257,13 @@ func Move() Tool {
 
 // Edit returns the tool sandbox_fs:edit.
 func Edit() Tool {
-	return fileTool("edit", "Replaces a text in a file. The old text must match exactly, and occur only once unless all is set.",
+	return fileTool("edit",
+		"Replaces a text in a file. The old text must match exactly, and occur only once unless all is set.",
 		pathArg("the file")+`,
 		"old":{"type":"string","minLength":1,"description":"the existing text, with its line breaks and indentation"},
 		"new":{"type":"string","description":"the replacement"},
-		"all":{"type":"boolean","default":false,"description":"replace every occurrence"}},"required":["path","old","new"]`, false,
+		"all":{"type":"boolean","default":false,"description":"replace every occurrence"}},"required":["path","old","new"]`,
+		false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
 			Path, Old, New string
 			All            bool
@@ -269,7 +286,8 @@ const (
 
 // Upload returns the tool sandbox_fs:upload.
 func Upload() Tool {
-	return fileTool("upload", "Copies an artifact of this session to a file in the sandbox; missing directories are created, an existing file is replaced.",
+	return fileTool("upload",
+		"Copies an artifact of this session to a file in the sandbox; missing directories are created, an existing file is replaced.",
 		`"artifact":{"type":"string","minLength":1,"description":"the artifact's ref, as given in a result"},`+
 			pathArg("the file to write")+`},"required":["artifact","path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, c Call, store Store, a struct{ Artifact, Path string }) (any, error) {
@@ -311,7 +329,9 @@ type Artifact struct {
 
 // Download returns the tool sandbox_fs:download.
 func Download() Tool {
-	return fileTool("download", fmt.Sprintf("Hands a file of the sandbox, of at most %d MiB, to the user as an artifact; returns its ref.", MaxArtifact>>20),
+	return fileTool("download",
+		fmt.Sprintf("Hands a file of the sandbox, of at most %d MiB, to the user as an artifact; returns its ref.",
+			MaxArtifact>>20),
 		pathArg("the file")+`},"required":["path"]`, true,
 		func(ctx context.Context, conn *agent.Conn, c Call, store Store, a struct{ Path string }) (any, error) {
 			return Keep(ctx, conn, c, store, inside(a.Path))

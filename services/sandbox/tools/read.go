@@ -42,8 +42,9 @@ type readArgs struct {
 
 // Read returns the tool sandbox_fs:read.
 func Read() Tool {
-	return fileTool("read", fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
-		"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
+	return fileTool("read",
+		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
+			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
 		pathArg("the file")+fmt.Sprintf(`,
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64"},
 		"unit":{"type":"string","enum":["lines","bytes"],"default":"lines","description":"what offset and limit count; base64 always counts bytes"},
@@ -73,7 +74,10 @@ func readBinary(ctx context.Context, conn *agent.Conn, name string, a readArgs) 
 	if err != nil {
 		return content{}, err
 	}
-	out := content{Path: a.Path, Size: size, Offset: a.Offset, Unit: "bytes", Encoding: "base64", Content: base64.StdEncoding.EncodeToString(data)}
+	out := content{
+		Path: a.Path, Size: size, Offset: a.Offset, Unit: "bytes", Encoding: "base64",
+		Content: base64.StdEncoding.EncodeToString(data),
+	}
 	return out.upTo(a.Offset+int64(len(data)), size), nil
 }
 
@@ -96,7 +100,10 @@ func readBytes(ctx context.Context, conn *agent.Conn, name string, a readArgs) (
 	if !isText(buf[start:end]) {
 		return content{}, failf("%s: %v", a.Path, errNotText)
 	}
-	out := content{Path: a.Path, Size: size, Offset: a.Offset + int64(start), Unit: "bytes", Encoding: "text", Content: string(buf[start:end])}
+	out := content{
+		Path: a.Path, Size: size, Offset: a.Offset + int64(start), Unit: "bytes", Encoding: "text",
+		Content: string(buf[start:end]),
+	}
 	return out.upTo(a.Offset+int64(end), size), nil
 }
 
@@ -169,7 +176,8 @@ func readLines(ctx context.Context, conn *agent.Conn, name string, a readArgs) (
 		case last:
 			return out.lines(text, at, false)
 		case pos >= maxScan && at < a.Offset:
-			return content{}, failf("line %d is not within the first %d MiB of %s; use unit bytes, or python:execute", a.Offset, maxScan>>20, a.Path)
+			return content{}, failf("line %d is not within the first %d MiB of %s; use unit bytes, or python:execute", a.Offset,
+				maxScan>>20, a.Path)
 		}
 	}
 }
@@ -212,7 +220,10 @@ func mediaType(name string, data []byte) string {
 
 // mediaTypes are the types that must not depend on the host.
 var mediaTypes = map[string]string{
-	".csv": "text/csv", ".gif": "image/gif", ".html": "text/html", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".json": "application/json",
-	".md": "text/markdown", ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".png": "image/png", ".py": "text/x-python",
-	".svg": "image/svg+xml", ".txt": "text/plain", ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".zip": "application/zip",
+	".csv": "text/csv", ".gif": "image/gif", ".html": "text/html", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
+	".json": "application/json",
+	".md":   "text/markdown", ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".png": "image/png",
+	".py":  "text/x-python",
+	".svg": "image/svg+xml", ".txt": "text/plain",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".zip": "application/zip",
 }

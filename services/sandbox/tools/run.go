@@ -50,8 +50,9 @@ func Python() Tool {
 	"dependencies":{"type":"array","items":{"type":"string","minLength":1},"maxItems":32,"default":[],"description":"packages to install first from the package index, with optional versions, e.g. [\"requests\", \"pandas>=2\"]; they stay for the session"},
 	"requirements":{"type":"array","items":{"type":"string","minLength":1},"maxItems":32,"default":[],"description":"the same as dependencies"},` + runArgs + `},
 	"required":["code"],"additionalProperties":false}`),
-		Risk: tool.RiskMedium, Permissions: []string{"code.execute"}, ScenarioTags: []string{"data_analysis", "task_execution"},
-		TimeoutMS: (MaxTimeout + Around).Milliseconds(),
+		Risk: tool.RiskMedium, Permissions: []string{"code.execute"},
+		ScenarioTags: []string{"data_analysis", "task_execution"},
+		TimeoutMS:    (MaxTimeout + Around).Milliseconds(),
 	}, func(a struct {
 		runFields
 		Code         string   `json:"code"`
@@ -77,8 +78,9 @@ func Shell() Tool {
 	"stdin":{"type":"string","default":"","description":"the command's standard input; default empty"},
 	"dir":{"type":"string","default":"","description":"directory to run in, relative to /workspace; default /workspace itself"},` + runArgs + `},
 	"additionalProperties":false}`),
-		Risk: tool.RiskMedium, Permissions: []string{"code.execute"}, ScenarioTags: []string{"task_execution", "file_management"},
-		TimeoutMS: (MaxTimeout + Around).Milliseconds(),
+		Risk: tool.RiskMedium, Permissions: []string{"code.execute"},
+		ScenarioTags: []string{"task_execution", "file_management"},
+		TimeoutMS:    (MaxTimeout + Around).Milliseconds(),
 	}, func(a struct {
 		runFields
 		Command string   `json:"command"`

@@ -124,7 +124,8 @@ func inside(p string) string {
 // ArtifactPath returns a path in the sandbox as part of an artifact's name. It reports
 // whether the path is valid: code in the sandbox is not trusted to name files.
 func ArtifactPath(p string) (string, bool) {
-	if p == "" || len(p) > maxName || !utf8.ValidString(p) || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
+	if p == "" || len(p) > maxName || !utf8.ValidString(p) || path.IsAbs(p) || path.Clean(p) != p || p == "." ||
+		p == ".." || strings.HasPrefix(p, "../") {
 		return "", false
 	}
 	for _, r := range p {

@@ -51,7 +51,8 @@ func TestDependenciesAndRequirementsAreTheSame(t *testing.T) {
 
 func TestTheTimeOfACallCoversItsLongestRun(t *testing.T) {
 	for _, tool := range All() {
-		if j, err := tool.Read(json.RawMessage(`{"code":"1","command":"ls"}`)); err == nil && j.Run != nil && tool.Spec.Timeout() < MaxTimeout+Around {
+		if j, err := tool.Read(json.RawMessage(`{"code":"1","command":"ls"}`)); err == nil && j.Run != nil &&
+			tool.Spec.Timeout() < MaxTimeout+Around {
 			t.Errorf("%s may take %v", tool.Spec.Name, tool.Spec.Timeout())
 		}
 	}
@@ -74,7 +75,10 @@ func TestWhatIsNoNameOfAnArtifactIsNone(t *testing.T) {
 			t.Errorf("%q is refused", p)
 		}
 	}
-	for _, p := range []string{"", ".", "..", "../a", "a/../../b", "a/../b", "/a", "a//b", "a/", "a\nb", "a\x00", "\xff", strings.Repeat("x", maxName+1)} {
+	for _, p := range []string{
+		"", ".", "..", "../a", "a/../../b", "a/../b", "/a", "a//b", "a/", "a\nb", "a\x00", "\xff",
+		strings.Repeat("x", maxName+1),
+	} {
 		if got, ok := ArtifactPath(p); ok {
 			t.Errorf("%q becomes %q", p, got)
 		}
@@ -88,7 +92,10 @@ func TestMediaTypesGoByTheNameAndThenByTheContent(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{"a.csv", []byte("x"), "text/csv"}, {"A.PNG", nil, "image/png"}, {"figure", png, "image/png"}, {"data", []byte{0, 1, 2}, "application/octet-stream"},
+		{"a.csv", []byte("x"), "text/csv"},
+		{"A.PNG", nil, "image/png"},
+		{"figure", png, "image/png"},
+		{"data", []byte{0, 1, 2}, "application/octet-stream"},
 	} {
 		if got := mediaType(c.name, c.data); got != c.want {
 			t.Errorf("%s is %s, want %s", c.name, got, c.want)

@@ -36,7 +36,9 @@ func ratio(id, what string, ours, raw time.Duration, most float64) Row {
 
 // rate makes a row whose budget is ours ≥ least × raw, per second.
 func rate(id, what string, ours, raw, least float64) Row {
-	r := Row{ID: id, What: what, Ours: ours, Raw: raw, Unit: "/s", Budget: fmt.Sprintf("≥ %.2f ×", least), Ratio: ours / raw}
+	r := Row{
+		ID: id, What: what, Ours: ours, Raw: raw, Unit: "/s", Budget: fmt.Sprintf("≥ %.2f ×", least), Ratio: ours / raw,
+	}
 	r.OK = r.Ratio >= least
 	return r
 }
@@ -56,7 +58,9 @@ func median(d []time.Duration) time.Duration {
 
 // interleave runs ours and raw in turn, n times each after a warm-up, and
 // returns their medians.
-func interleave(ctx context.Context, n int, ours, raw func(context.Context) error) (time.Duration, time.Duration, error) {
+func interleave(
+	ctx context.Context, n int, ours, raw func(context.Context) error,
+) (time.Duration, time.Duration, error) {
 	var a, b []time.Duration
 	warm := n/10 + 3
 	for i := range n + warm {
@@ -141,7 +145,8 @@ func CheckRows(only []string) error {
 func Run(ctx context.Context, o Options) ([]Row, error) {
 	var rows []Row
 	for _, m := range measurements() {
-		if len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(id string) bool { return slices.Contains(strings.Split(m.id, ", "), id) }) {
+		if len(o.Only) > 0 &&
+			!slices.ContainsFunc(o.Only, func(id string) bool { return slices.Contains(strings.Split(m.id, ", "), id) }) {
 			continue
 		}
 		if o.Progress != nil {

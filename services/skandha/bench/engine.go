@@ -17,7 +17,8 @@ import (
 // newExecs starts a container and gives a function that runs the code in it as the
 // engine's API does: create an exec, start it, read what it prints.
 func newExecs(ctx context.Context, cli, image string) (run func(context.Context) error, end func(), err error) {
-	out, err := exec.CommandContext(ctx, cli, "run", "--detach", "--rm", "--network", "none", image, "sleep", "600").Output()
+	out, err := exec.CommandContext(ctx, cli, "run", "--detach", "--rm", "--network", "none", image, "sleep",
+		"600").Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("docker run %s: %w", image, err)
 	}

@@ -119,7 +119,8 @@ func (w *watcher) embedded(ctx context.Context) (err error) {
 func (w *watcher) deployed(ctx context.Context) (err error) {
 	url := ""
 	for _, role := range []string{"server", "core", "bridge"} {
-		p, err := spawn(ctx, w.o.Spawn(role), "SKANDHA_BENCH_DIR="+w.dir, "SKANDHA_BENCH_SYNC="+string(natsserver.Relaxed), "SKANDHA_BENCH_URL="+url)
+		p, err := spawn(ctx, w.o.Spawn(role), "SKANDHA_BENCH_DIR="+w.dir, "SKANDHA_BENCH_SYNC="+string(natsserver.Relaxed),
+			"SKANDHA_BENCH_URL="+url)
 		if err != nil {
 			return err
 		}
@@ -204,7 +205,8 @@ func browse(ctx context.Context, b *bus.Bus, ws string, ready func()) error {
 	arrived := func() error {
 		return b.Conn().Publish(arrivedSubject, binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))) //nolint:gosec // it is after 1970
 	}
-	if _, err := b.Conn().Subscribe(plainSubject, func(*nats.Msg) { _ = arrived() }); err != nil { // who waits in vain says so
+	// who waits in vain says so
+	if _, err := b.Conn().Subscribe(plainSubject, func(*nats.Msg) { _ = arrived() }); err != nil {
 		return err
 	}
 	if err := b.Conn().Flush(); err != nil {

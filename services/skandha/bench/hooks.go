@@ -56,7 +56,8 @@ func pluginHooks(ctx context.Context, o Options) ([]Row, error) {
 		return nil, err
 	}
 	for i := range pluginCount {
-		p, err := spawn(ctx, o.Spawn("plugin"), append(env, "SKANDHA_BENCH_URL="+server.ready, "SKANDHA_BENCH_PLUGIN="+pluginName(i))...)
+		p, err := spawn(ctx, o.Spawn("plugin"),
+			append(env, "SKANDHA_BENCH_URL="+server.ready, "SKANDHA_BENCH_PLUGIN="+pluginName(i))...)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +74,9 @@ func pluginHooks(ctx context.Context, o Options) ([]Row, error) {
 
 func pluginName(i int) string { return "p" + strconv.Itoa(i) }
 
-func askPlugins(ctx context.Context, o Options, nc *nats.Conn, run func(hook.Envelope) (hook.Decision, error)) ([]Row, error) {
+func askPlugins(
+	ctx context.Context, o Options, nc *nats.Conn, run func(hook.Envelope) (hook.Decision, error),
+) ([]Row, error) {
 	chain := hook.Envelope{
 		Point: hook.BeforeAct, Agent: "main", Session: "one", Turn: "t1", Step: "t1-p1-c0",
 		Data: json.RawMessage(`{"call":"t1-p1-c0","tool":"file_system:write_file","args":{"path":"notes.txt","content":"the demo is on Friday"}}`),
@@ -84,7 +87,8 @@ func askPlugins(ctx context.Context, o Options, nc *nats.Conn, run func(hook.Env
 	ask := func(env hook.Envelope) func(context.Context) error {
 		return func(context.Context) error {
 			d, err := run(env)
-			if err == nil && (len(d.Verdicts) != pluginCount || d.Verb != hook.Continue || d.Verdicts[pluginCount-1].Error != "") {
+			if err == nil &&
+				(len(d.Verdicts) != pluginCount || d.Verb != hook.Continue || d.Verdicts[pluginCount-1].Error != "") {
 				err = fmt.Errorf("the plugins did not all continue: %+v", d)
 			}
 			return err
@@ -150,7 +154,8 @@ func rawScatter(nc *nats.Conn, env hook.Envelope) (f func(context.Context) error
 
 // servePlugin is the main of one plugin's process.
 func servePlugin(ctx context.Context, b *bus.Bus, name string) error {
-	if _, err := b.Conn().QueueSubscribe("raw."+name, name, func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
+	if _, err := b.Conn().QueueSubscribe("raw."+name, name,
+		func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
 		return err
 	}
 	var once sync.Once

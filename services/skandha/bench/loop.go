@@ -23,7 +23,9 @@ func hooks(context.Context, Options) ([]Row, error) {
 			}
 		}
 	})
-	return []Row{absolute("B3", "a hook point without hooks", float64(res.T.Nanoseconds())/float64(res.N)/1e3, 1, "µs")}, nil
+	return []Row{
+		absolute("B3", "a hook point without hooks", float64(res.T.Nanoseconds())/float64(res.N)/1e3, 1, "µs"),
+	}, nil
 }
 
 // modes are the ways a log can be kept.

@@ -138,7 +138,8 @@ func Role(ctx context.Context, role string) error {
 	dir, url := os.Getenv("SKANDHA_BENCH_DIR"), os.Getenv("SKANDHA_BENCH_URL")
 	if role == "server" {
 		srv, err := natsserver.Start(natsserver.Config{
-			StoreDir: filepath.Join(dir, "nats"), Sync: natsserver.Sync(os.Getenv("SKANDHA_BENCH_SYNC")), Addr: "127.0.0.1:-1", Logger: quiet,
+			StoreDir: filepath.Join(dir, "nats"), Sync: natsserver.Sync(os.Getenv("SKANDHA_BENCH_SYNC")), Addr: "127.0.0.1:-1",
+			Logger: quiet,
 		})
 		if err != nil {
 			return err
@@ -249,7 +250,9 @@ func idleServices(ctx context.Context, o Options) ([]Row, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // scratch
-	srv, err := natsserver.Start(natsserver.Config{StoreDir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:-1", Logger: quiet})
+	srv, err := natsserver.Start(natsserver.Config{
+		StoreDir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:-1", Logger: quiet,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,8 @@ func restart(ctx context.Context, o Options) ([]Row, error) {
 			return err
 		}
 		d, err := r.secondCore(ctx)
-		rows = append(rows, absolute("B7", fmt.Sprintf("a core's start to its first turn's end, %d sessions known", many), ms(d), 2000, "ms"))
+		rows = append(rows,
+			absolute("B7", fmt.Sprintf("a core's start to its first turn's end, %d sessions known", many), ms(d), 2000, "ms"))
 		return err
 	})
 	return rows, err

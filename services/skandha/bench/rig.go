@@ -33,7 +33,9 @@ type rig struct {
 func newRig(ctx context.Context, dir string, mode natsserver.Sync) (*rig, error) {
 	r := &rig{dir: dir}
 	var err error
-	if r.srv, err = natsserver.Start(natsserver.Config{StoreDir: filepath.Join(dir, "nats"), Sync: mode, Logger: quiet}); err != nil {
+	if r.srv, err = natsserver.Start(natsserver.Config{
+		StoreDir: filepath.Join(dir, "nats"), Sync: mode, Logger: quiet,
+	}); err != nil {
 		return nil, err
 	}
 	r.stops = append(r.stops, r.srv.Shutdown)
@@ -91,7 +93,8 @@ func (r *rig) runCore(ctx context.Context, b *bus.Bus) (err error) {
 	if r.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(r.dir, "view.db"), Logger: quiet}); err != nil {
 		return err
 	}
-	if r.core, err = core.New(core.Config{}, core.Options{Drain: time.Second}, core.Deps{Bus: b, Store: r.store, Log: quiet}); err != nil {
+	if r.core, err = core.New(core.Config{}, core.Options{Drain: time.Second},
+		core.Deps{Bus: b, Store: r.store, Log: quiet}); err != nil {
 		return err
 	}
 	r.stopCore = sync.OnceFunc(background(b, r.core.Run))

@@ -49,7 +49,8 @@ func containers(ctx context.Context, o Options) ([]Row, error) {
 		return rows, err
 	}
 	per, err := s.refill(ctx)
-	return append(rows, atLeast("B9", "containers made a second, "+strconv.Itoa(refillTo)+" at a stretch", per, 12, "/s")), err
+	return append(rows,
+		atLeast("B9", "containers made a second, "+strconv.Itoa(refillTo)+" at a stretch", per, 12, "/s")), err
 }
 
 // besideDocker are the rows whose raw side is what the docker command and the engine
@@ -107,7 +108,8 @@ func bubbles(ctx context.Context, o Options) ([]Row, error) {
 	}
 	rows = append(rows, ratio("B10", "the same, cold", cold, host, 1.4))
 	per, err := s.refill(ctx)
-	return append(rows, atLeast("B10", "sandboxes created per second, "+strconv.Itoa(refillTo)+" in a row", per, 12, "/s")), err
+	return append(rows,
+		atLeast("B10", "sandboxes created per second, "+strconv.Itoa(refillTo)+" in a row", per, 12, "/s")), err
 }
 
 // sandboxRig is a sandbox service on a bus, and somebody who calls it.
@@ -130,7 +132,8 @@ func startSandbox(ctx context.Context, o Options, name string) (s *sandboxRig, s
 	}
 	s = &sandboxRig{end: func() {}, stops: []func(){func() { _ = os.RemoveAll(dir) }}} // scratch
 	d, err := selection.New(selection.Config{
-		Driver: name, Image: orDefault(name, os.Getenv("SKANDHA_SANDBOX_IMAGE")), Dir: filepath.Join(dir, "sets"), Instance: "bench", Log: quiet,
+		Driver: name, Image: orDefault(name, os.Getenv("SKANDHA_SANDBOX_IMAGE")), Dir: filepath.Join(dir, "sets"),
+		Instance: "bench", Log: quiet,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +144,9 @@ func startSandbox(ctx context.Context, o Options, name string) (s *sandboxRig, s
 		s.stop()
 		return nil, err, nil
 	}
-	if s.srv, err = natsserver.Start(natsserver.Config{StoreDir: filepath.Join(dir, "nats"), Sync: natsserver.Relaxed, Logger: quiet}); err == nil {
+	if s.srv, err = natsserver.Start(natsserver.Config{
+		StoreDir: filepath.Join(dir, "nats"), Sync: natsserver.Relaxed, Logger: quiet,
+	}); err == nil {
 		s.stops = append(s.stops, s.srv.Shutdown)
 		err = s.connect(ctx)
 	}
@@ -228,35 +233,37 @@ func (s *sandboxRig) call(ctx context.Context, lifecycle string) error {
 	}
 	now := time.Now()
 	body, err := json.Marshal(executor.Request{
-		Op: executor.OpRun, Agent: "main", Session: "bench", Call: id, Attempt: id, StartBy: now.Add(time.Minute), NotAfter: now.Add(2 * time.Minute),
-		Tool: &executor.ToolCall{Name: "python:execute", Args: args, Turn: "t1", Lease: "t1-p1-c1", Before: s.service},
+		Op: executor.OpRun, Agent: "main", Session: "bench", Call: id, Attempt: id, StartBy: now.Add(time.Minute),
+		NotAfter: now.Add(2 * time.Minute),
+		Tool:     &executor.ToolCall{Name: "python:execute", Args: args, Turn: "t1", Lease: "t1-p1-c1", Before: s.service},
 	})
 	if err != nil {
 		return err
 	}
 	answers := make(chan executor.Answer, 16)
 	failed := make(chan error, 1)
-	cancel, err := s.caller.Send(ctx, subject.Executor(subject.Runner, s.service), string(s.service), nil, body, func(r bus.Reply) {
-		var a executor.Answer
-		err := r.Err
-		switch {
-		case r.NoResponders:
-			err = errNobody
-		case err == nil:
-			err = json.Unmarshal(r.Data, &a)
-		}
-		if err != nil {
+	cancel, err := s.caller.Send(ctx, subject.Executor(subject.Runner, s.service), string(s.service), nil, body,
+		func(r bus.Reply) {
+			var a executor.Answer
+			err := r.Err
+			switch {
+			case r.NoResponders:
+				err = errNobody
+			case err == nil:
+				err = json.Unmarshal(r.Data, &a)
+			}
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+				return
+			}
 			select {
-			case failed <- err:
+			case answers <- a:
 			default:
 			}
-			return
-		}
-		select {
-		case answers <- a:
-		default:
-		}
-	})
+		})
 	if err != nil {
 		return err
 	}

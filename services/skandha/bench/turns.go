@@ -53,7 +53,9 @@ func think(r contract.Request) contract.Answer {
 		Role provider.Role `json:"role"`
 	}
 	if err := json.Unmarshal(r.Model.Messages[len(r.Model.Messages)-1], &last); err != nil {
-		return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()}}
+		return contract.Answer{
+			State: contract.Finished, Error: &provider.Error{Code: provider.ErrInternal, Message: err.Error()},
+		}
 	}
 	res := provider.Response{TextContent: "done", IsFinal: true}
 	if last.Role == provider.RoleUser {

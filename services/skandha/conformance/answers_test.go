@@ -84,7 +84,8 @@ func (b *base) answer(m *nats.Msg) (body []byte, bad string) {
 func (b *base) shocked(m *nats.Msg) string {
 	isTool := strings.HasPrefix(m.Subject, "tool.")
 	switch {
-	case b.fault == "garbage kills hooks" && strings.HasPrefix(m.Subject, "hook.before_sense."), b.fault == "garbage kills tools" && isTool:
+	case b.fault == "garbage kills hooks" &&
+		strings.HasPrefix(m.Subject, "hook.before_sense."), b.fault == "garbage kills tools" && isTool:
 		fmt.Fprintln(os.Stderr, "panic: what is that?")
 		os.Exit(2)
 	case b.fault == "garbage stuns hooks" && strings.HasPrefix(m.Subject, "hook.before_sense."):

@@ -61,7 +61,8 @@ func (s *suite) answered(c *check, subj string, a answer, limit time.Duration) b
 		c.fail(expected, "no subscriber on that subject",
 			fmt.Sprintf("subscribe to %s in the queue group %s before you register", subj, s.name()))
 	case over && !a.came:
-		c.fail(expected, "the process ended: "+how, "answer with an error instead: a reply with the header Skandha-Error, see schemas/error.json")
+		c.fail(expected, "the process ended: "+how,
+			"answer with an error instead: a reply with the header Skandha-Error, see schemas/error.json")
 	case !a.came && a.err == nil:
 		c.fail(expected, "no answer in "+seconds(a.took),
 			"publish the answer on the reply subject of the question, before the deadline in the body and in the header Skandha-Deadline")

@@ -40,9 +40,12 @@ func (s *suite) providerSteps() (out []step) {
 func (s *suite) generates(ctx context.Context, c *check, name string) {
 	n := s.id()
 	call := provider.Call{
-		Plan: fmt.Sprintf("t%d-p1", n), Attempt: fmt.Sprintf("conformance-%d", n), Agent: "main", Session: "conformance", Provider: name,
+		Plan: fmt.Sprintf("t%d-p1", n), Attempt: fmt.Sprintf("conformance-%d", n), Agent: "main", Session: "conformance",
+		Provider: name,
 		Deadline: time.Now().Add(modelLimit).UTC(),
-		Request:  provider.Request{System: "You are brief.", Messages: []json.RawMessage{[]byte(`{"role":"user","text":"Say hello."}`)}},
+		Request: provider.Request{
+			System: "You are brief.", Messages: []json.RawMessage{[]byte(`{"role":"user","text":"Say hello."}`)},
+		},
 	}
 	subj := subject.Generate(s.name())
 	a := s.ask(ctx, subj, mustJSON(call), modelLimit)
@@ -50,7 +53,8 @@ func (s *suite) generates(ctx context.Context, c *check, name string) {
 		return
 	}
 	for _, p := range s.contract.problems("provider/answer.json", a.body) {
-		c.fail("a reply by schemas/provider/answer.json", quote(a.body)+": "+p, `answer {"response": {"is_final": true, "text_content": "…", "usage": {…}}}, or {"error": {…}}, never both`)
+		c.fail("a reply by schemas/provider/answer.json", quote(a.body)+": "+p,
+			`answer {"response": {"is_final": true, "text_content": "…", "usage": {…}}}, or {"error": {…}}, never both`)
 	}
 	var r provider.Reply
 	if !c.ok() || json.Unmarshal(a.body, &r) != nil {
@@ -66,7 +70,8 @@ func (s *suite) generates(ctx context.Context, c *check, name string) {
 	case r.Error != nil:
 		c.note("the model answers with an error: " + r.Error.Error())
 	case r.Response.TextContent == "" && len(r.Response.ToolCalls) == 0:
-		c.fail("text or calls", quote(a.body), "a model that returned neither is the error garbage, see schemas/provider/error.json")
+		c.fail("text or calls", quote(a.body),
+			"a model that returned neither is the error garbage, see schemas/provider/error.json")
 	case len(r.Response.ToolCalls) > 0:
 		c.fail("no calls: no tools were offered", quote(a.body), "call only tools of the request")
 	}
@@ -136,7 +141,8 @@ func (s *suite) listens(c *check, l plugin.Listener) {
 			n++
 			var in event.Input
 			if err := event.DecodeCause(e.body, &in); err != nil {
-				c.fail("an input by schemas/events/sense.input.v1.json", quote(e.body)+": "+err.Error(), `send at least {"text": "…"}`)
+				c.fail("an input by schemas/events/sense.input.v1.json", quote(e.body)+": "+err.Error(),
+					`send at least {"text": "…"}`)
 			} else if err := in.Check(); err != nil {
 				c.fail("an input by schemas/events/sense.input.v1.json", quote(e.body)+": "+err.Error(), "see the schema")
 			}
@@ -207,7 +213,8 @@ func (st *storing) do(agent subject.Agent, r plugin.StorageRequest) (reply plugi
 		return reply, false
 	}
 	for _, p := range st.contract.problems("storage/reply.json", a.body) {
-		st.c.fail("a reply by schemas/storage/reply.json", fmt.Sprintf("%s, asked with %s: %s", quote(a.body), quote(body), p), "put and delete answer {}")
+		st.c.fail("a reply by schemas/storage/reply.json",
+			fmt.Sprintf("%s, asked with %s: %s", quote(a.body), quote(body), p), "put and delete answer {}")
 	}
 	return reply, json.Unmarshal(a.body, &reply) == nil && st.c.ok()
 }
@@ -226,9 +233,11 @@ func (st *storing) got(when string, agent subject.Agent, value json.RawMessage) 
 	switch {
 	case !ok || !deleted:
 	case value == nil && r.Found:
-		st.c.fail(fmt.Sprintf("get of %q for agent %s finds nothing: %s", storedKey, agent, when), "it found "+quote(r.Value), "keep agents and collections apart, and answer found: false")
+		st.c.fail(fmt.Sprintf("get of %q for agent %s finds nothing: %s", storedKey, agent, when), "it found "+quote(r.Value),
+			"keep agents and collections apart, and answer found: false")
 	case value != nil && (!r.Found || !sameJSON(r.Value, value)):
-		st.c.fail(fmt.Sprintf("get of %q finds %s", storedKey, value), fmt.Sprintf("found %v, value %s", r.Found, quote(r.Value)), "keep the value as it was put, and answer found: true")
+		st.c.fail(fmt.Sprintf("get of %q finds %s", storedKey, value),
+			fmt.Sprintf("found %v, value %s", r.Found, quote(r.Value)), "keep the value as it was put, and answer found: true")
 	}
 }
 
@@ -247,7 +256,8 @@ func (st *storing) found(agent subject.Agent, query, key string, value json.RawM
 	}
 	switch {
 	case value != nil && (len(r.Entries) == 0 || r.Entries[0].Key != key || !sameJSON(r.Entries[0].Value, value)):
-		st.c.fail(fmt.Sprintf("search for %q finds %q with its value", query, key), string(mustJSON(r.Entries)), "search the text that was put, best first")
+		st.c.fail(fmt.Sprintf("search for %q finds %q with its value", query, key), string(mustJSON(r.Entries)),
+			"search the text that was put, best first")
 	case value == nil && len(r.Entries) > 0 && r.Entries[0].Key != key:
 		st.c.fail(fmt.Sprintf("search for %q of agent %s does not find other agents' or deleted entries", query, agent),
 			string(mustJSON(r.Entries)), "keep agents apart, and do not find deleted entries")

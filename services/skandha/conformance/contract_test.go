@@ -30,7 +30,8 @@ func theFolder(t *testing.T) []byte {
 		}
 		dir, _, _ := strings.Cut(name, "/")
 		examples, isExample := strings.CutPrefix(name, "examples/valid/")
-		used := dir == name || dir == "hooks" || dir == "tool" || dir == "plugin" || dir == "provider" || dir == "storage" || dir == "guide"
+		used := dir == name || dir == "hooks" || dir == "tool" || dir == "plugin" || dir == "provider" || dir == "storage" ||
+			dir == "guide"
 		if isExample = isExample && strings.HasPrefix(examples, "hooks/"); !isExample && !used {
 			return nil
 		}

@@ -49,9 +49,11 @@ func (s *suite) registers(ctx context.Context, c *check) {
 	_, name, err := subject.ParseRegistry(e.subject)
 	switch {
 	case err != nil:
-		c.fail("the subject plugin.register.<name>, the name an id", e.subject, "names are 1 to 64 characters of A-Z a-z 0-9 _ -")
+		c.fail("the subject plugin.register.<name>, the name an id", e.subject,
+			"names are 1 to 64 characters of A-Z a-z 0-9 _ -")
 	case m.Name != "" && m.Name != string(name):
-		c.fail("the manifest's own name in the subject, plugin.register."+m.Name, e.subject, "publish the manifest on plugin.register."+m.Name)
+		c.fail("the manifest's own name in the subject, plugin.register."+m.Name, e.subject,
+			"publish the manifest on plugin.register."+m.Name)
 	}
 	s.repliable(c, e)
 	s.report.Plugin, s.manifest.Name = name, name
@@ -77,7 +79,8 @@ func (s *suite) silence() (seen, advice string) {
 	if len(said) > 6 {
 		said = append(said[:6], "…")
 	}
-	return "it connected, and sent: " + orNone(said), "publish the manifest (schemas/manifest.v1.json) on plugin.register.<name>, with a reply subject"
+	return "it connected, and sent: " +
+		orNone(said), "publish the manifest (schemas/manifest.v1.json) on plugin.register.<name>, with a reply subject"
 }
 
 func lastWords(o *output) string {
@@ -90,7 +93,8 @@ func lastWords(o *output) string {
 // repliable reports a request whose answer core would not send.
 func (s *suite) repliable(c *check, e passage) {
 	if !subject.IsReplyFrom(e.reply, registryResponder) {
-		c.fail("a request with the reply subject reply.core.<instance>.<n>", fmt.Sprintf("the reply subject %q of %s", e.reply, e.subject),
+		c.fail("a request with the reply subject reply.core.<instance>.<n>",
+			fmt.Sprintf("the reply subject %q of %s", e.reply, e.subject),
 			"subscribe to reply.*.<instance>.* and ask with the reply subject reply.core.<instance>.<n>, n in base 36: core answers nowhere else")
 	}
 }
@@ -118,7 +122,8 @@ func (s *suite) admission(ctx context.Context, c *check) {
 		s.standIn(s.Options, name)
 	}
 	if why := s.admitted(ctx, s.first); why != "" {
-		c.fail("state active within "+seconds(s.Within), why, "see the reason; in a running system, skandha plugins show prints it")
+		c.fail("state active within "+seconds(s.Within), why,
+			"see the reason; in a running system, skandha plugins show prints it")
 	}
 }
 
@@ -179,7 +184,8 @@ func answers(fits func(passage) bool) func(passage) bool {
 			asked[e.reply] = true
 		}
 		code := bus.Code(e.header.Get(bus.ErrorHeader))
-		return !e.sent && e.carries() && asked[e.subject] && e.header.Get("Status") != "503" && code != bus.CodeUnavailable && code != bus.CodeTimeout
+		return !e.sent && e.carries() && asked[e.subject] && e.header.Get("Status") != "503" && code != bus.CodeUnavailable &&
+			code != bus.CodeTimeout
 	}
 }
 

@@ -96,7 +96,8 @@ func (s *suite) judgeHook(c *check, e hook.Envelope, a answer) {
 	asked := fmt.Sprintf("%s, asked with %s", quote(a.body), quote(e.Data))
 	if len(bytes.TrimSpace(a.body)) > 0 {
 		for _, p := range s.contract.problems("hooks/reply.json", a.body) {
-			c.fail("an empty answer, or one by schemas/hooks/reply.json", asked+": "+p, "core treats this as garbage, and on_error applies")
+			c.fail("an empty answer, or one by schemas/hooks/reply.json", asked+": "+p,
+				"core treats this as garbage, and on_error applies")
 		}
 	}
 	if !c.ok() {
@@ -105,14 +106,16 @@ func (s *suite) judgeHook(c *check, e hook.Envelope, a answer) {
 	fold := hook.NewFold(e.Point, e.Step, e.Data)
 	for _, f := range fold.Add(hook.Answer{Plugin: s.name(), Body: a.body, OnError: hook.Allow, Latency: a.took}) {
 		c.fail("an answer that is valid at "+string(e.Point), asked+": "+f.Err.Error(),
-			"see schemas/hooks/"+string(e.Point)+".json and the table in schemas/hooks/reply.json; core treats this as garbage, and on_error applies")
+			"see schemas/hooks/"+string(e.Point)+
+				".json and the table in schemas/hooks/reply.json; core treats this as garbage, and on_error applies")
 	}
 	d := fold.Decision()
 	if d.Verb != hook.Replace && (d.Verb != hook.Confirm || d.Data == nil) {
 		return
 	}
 	for _, p := range s.contract.problems("hooks/"+string(e.Point)+".json", d.Data) {
-		c.fail("a replacement by schemas/hooks/"+string(e.Point)+".json", asked+": "+p, "send the whole payload back, with your changes")
+		c.fail("a replacement by schemas/hooks/"+string(e.Point)+".json", asked+": "+p,
+			"send the whole payload back, with your changes")
 	}
 }
 
@@ -134,7 +137,8 @@ func (s *suite) hookRepeats(ctx context.Context, c *check, h plugin.Hook) {
 			continue
 		}
 		if !sameJSON(first.body, a.body) {
-			c.fail("the same answer each time to the invocation "+e.InvocationID, fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
+			c.fail("the same answer each time to the invocation "+e.InvocationID,
+				fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
 				"core may ask again when an answer was lost: keep the reply under invocation_id and data, and send it again")
 			return
 		}
@@ -143,7 +147,9 @@ func (s *suite) hookRepeats(ctx context.Context, c *check, h plugin.Hook) {
 
 // garbage returns invalid questions for the point.
 func (s *suite) garbage(h plugin.Hook) [][]byte {
-	e := hook.Envelope{Point: h.Point, Plugin: s.name(), Agent: "main", Session: "conformance", Deadline: time.Now().Add(time.Minute).UTC()}
+	e := hook.Envelope{
+		Point: h.Point, Plugin: s.name(), Agent: "main", Session: "conformance", Deadline: time.Now().Add(time.Minute).UTC(),
+	}
 	with := func(data string) []byte {
 		e.InvocationID, e.Data = fmt.Sprintf("conformance/garbage/%d", s.id()), []byte(data)
 		return mustJSON(e)
@@ -180,7 +186,9 @@ const linger = 300 * time.Millisecond
 
 // throw sends invalid questions, and then a valid one. If the process ends, it
 // is asked one at a time, so that every case that ends it is in the report.
-func (s *suite) throw(ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration) {
+func (s *suite) throw(
+	ctx context.Context, c *check, subj string, garbage [][]byte, valid func(context.Context) answer, limit time.Duration,
+) {
 	all := &check{}
 	s.throwAll(ctx, all, subj, garbage, valid, limit)
 	if _, over := s.first.ended(); over {

@@ -18,9 +18,13 @@ import (
 func (s *suite) life() []step {
 	out := []step{
 		{name: "heartbeat", what: "renews its lease every third of ttl_ms", run: s.beats},
-		{name: "turn", what: "its hooks do not fail in a turn of core", skip: s.noHooks(), needs: s.hookChecks(), run: s.turn},
+		{
+			name: "turn", what: "its hooks do not fail in a turn of core", skip: s.noHooks(), needs: s.hookChecks(), run: s.turn,
+		},
 		{name: "restart", what: "reconnects when the bus is back", needs: []string{"heartbeat"}, run: s.survives, ends: true},
-		{name: "replicas", what: "a second process shares the work", needs: []string{"heartbeat", "restart"}, run: s.replicas},
+		{
+			name: "replicas", what: "a second process shares the work", needs: []string{"heartbeat", "restart"}, run: s.replicas,
+		},
 		{name: "leaves", what: "unregisters and ends on SIGTERM, and leaves nothing", run: s.leaves, ends: true},
 	}
 	out = append(out, s.listenerSteps()...)
@@ -75,7 +79,8 @@ func (s *suite) beats(ctx context.Context, c *check) {
 		return
 	}
 	if _, times := since(s.first); times > 1 {
-		c.fail("one registration", fmt.Sprintf("%d, so the lease was lost", times), "register again only when a heartbeat is answered with not_found")
+		c.fail("one registration", fmt.Sprintf("%d, so the lease was lost", times),
+			"register again only when a heartbeat is answered with not_found")
 	}
 	c.note(fmt.Sprintf("%d in %s, the longest silence %s", len(list), seconds(end.Sub(began)), seconds(longest)))
 }
@@ -115,7 +120,8 @@ func (s *suite) turn(ctx context.Context, c *check) {
 		}
 		asked[string(v.Point)] = true
 		if v.Error != "" && v.LatencyUS > 0 { // otherwise it was not asked: its lease has ended
-			c.fail("no failure of a hook", fmt.Sprintf("%s: %s", v.Point, v.Error), "core sends other data than the examples: check what differs")
+			c.fail("no failure of a hook", fmt.Sprintf("%s: %s", v.Point, v.Error),
+				"core sends other data than the examples: check what differs")
 		}
 	}
 	c.note("the turn " + how)
@@ -144,7 +150,8 @@ func (s *suite) survives(ctx context.Context, c *check) {
 	wait, cancel := context.WithTimeout(ctx, s.Within)
 	defer cancel()
 	for { // the system has also lost its connections
-		if _, err := s.caller.Request(wait, subject.Service(registryResponder, "status"), registryResponder, nil); err == nil || wait.Err() != nil {
+		if _, err := s.caller.Request(wait, subject.Service(registryResponder, "status"), registryResponder,
+			nil); err == nil || wait.Err() != nil {
 			return
 		}
 		pause(wait, 50*time.Millisecond)
@@ -216,7 +223,8 @@ func (s *suite) leaves(ctx context.Context, c *check) {
 		return p == nil || p.State == plugin.Gone
 	}
 	if !s.awaitSnapshot(ctx, 2*s.Lease+5*time.Second, gone) {
-		c.fail("nothing in the registry", fmt.Sprintf("state %s", s.view.Snapshot().Get(s.name()).State), "send plugin.unregister once more when all requests are answered")
+		c.fail("nothing in the registry", fmt.Sprintf("state %s", s.view.Snapshot().Get(s.name()).State),
+			"send plugin.unregister once more when all requests are answered")
 	}
 }
 
@@ -244,7 +252,8 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 	defer stop()
 	p.tap.left(last) // its last messages may still be on their way
 	said := p.tap.all()[mark:]
-	i := slices.IndexFunc(said, func(e passage) bool { return e.sent && e.carries() && isVerb(e.subject, subject.Unregister) })
+	i := slices.IndexFunc(said,
+		func(e passage) bool { return e.sent && e.carries() && isVerb(e.subject, subject.Unregister) })
 	if i < 0 {
 		c.fail(who+" sends plugin.unregister."+string(s.name())+" before it ends", "it ended without: "+p.how(), advice)
 		return
@@ -262,7 +271,8 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 		c.fail(who+" exits with status 0", p.how()+lastWords(s.out), advice)
 	}
 	if _, there := s.lease(s.name(), instanceOf(p)); there {
-		c.note(fmt.Sprintf("%s ended with a draining lease; a second plugin.unregister, at the end, would release it at once", who))
+		c.note(fmt.Sprintf("%s ended with a draining lease; a second plugin.unregister, at the end, would release it at once",
+			who))
 	}
 	c.note(fmt.Sprintf("%s ended after %s", who, seconds(took)))
 }

@@ -54,7 +54,10 @@ type base struct {
 }
 
 func plain(fault string) {
-	b := &base{fault: fault, instance: string(bus.NewInstance("plain")), kept: map[string][]byte{}, stored: map[string]json.RawMessage{}, gone: make(chan struct{}), back: make(chan struct{}, 1)}
+	b := &base{
+		fault: fault, instance: string(bus.NewInstance("plain")), kept: map[string][]byte{},
+		stored: map[string]json.RawMessage{}, gone: make(chan struct{}), back: make(chan struct{}, 1),
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one kills
 	if fault == "constant instance" {
@@ -246,8 +249,10 @@ func (b *base) leave() {
 
 func (b *base) subscribe() {
 	subjects := []string{
-		"hook.before_act.plain", "hook.before_sense.plain", "hook.after_sense.plain", "hook.after_reflect.plain", "tool.plain.plain--add",
-		"llm.plain.generate", "storage.plain.put", "storage.plain.get", "storage.plain.delete", "storage.plain.search", "guide.plain",
+		"hook.before_act.plain", "hook.before_sense.plain", "hook.after_sense.plain", "hook.after_reflect.plain",
+		"tool.plain.plain--add",
+		"llm.plain.generate", "storage.plain.put", "storage.plain.get", "storage.plain.delete", "storage.plain.search",
+		"guide.plain",
 	}
 	switch b.fault {
 	case "hook not answered":
@@ -275,7 +280,8 @@ func (b *base) subscribe() {
 		}
 	}
 	if b.fault == "" || b.fault == "good" || b.fault == "forgets with the bus" {
-		if _, err := b.nc.Subscribe("tool.plain.plain--add."+b.instance, func(m *nats.Msg) { b.running.Go(func() { b.take(m) }) }); err != nil {
+		if _, err := b.nc.Subscribe("tool.plain.plain--add."+b.instance,
+			func(m *nats.Msg) { b.running.Go(func() { b.take(m) }) }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -316,7 +322,8 @@ func (b *base) once(key string, work func() []byte) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a, had := b.kept[key]
-	if !had || b.fault == "forgets hooks" && strings.HasPrefix(key, "hook") || b.fault == "runs twice" && strings.HasPrefix(key, "tool") {
+	if !had || b.fault == "forgets hooks" && strings.HasPrefix(key, "hook") ||
+		b.fault == "runs twice" && strings.HasPrefix(key, "tool") {
 		a = work()
 		b.kept[key] = a
 	}

@@ -42,7 +42,9 @@ func TestOperationsAreRead(t *testing.T) {
 }
 
 func TestWhatMakesNoSenseIsPassedOnAsItCame(t *testing.T) {
-	for _, in := range []string{"PUB a\r\n", "PUB a b c 5\r\n", "PUB a x\r\n", "PUB a -1\r\n", "HPUB a 9 5\r\n", "SUB a\r\n", "MSG a 5\r\n"} {
+	for _, in := range []string{
+		"PUB a\r\n", "PUB a b c 5\r\n", "PUB a x\r\n", "PUB a -1\r\n", "HPUB a 9 5\r\n", "SUB a\r\n", "MSG a 5\r\n",
+	} {
 		r := bufio.NewReader(strings.NewReader(in + "PING\r\n"))
 		raw, _, err := readOp(r)
 		rest, _ := io.ReadAll(r)

@@ -61,7 +61,8 @@ func (s *suite) stored() *question {
 		}
 		subj := subject.Storage(s.name(), string(v))
 		return &question{subj, backendLimit, func(ctx context.Context) answer {
-			return s.ask(ctx, subj, mustJSON(plugin.StorageRequest{Verb: v, Agent: "main", Collection: "conformance", Key: "nothing"}), backendLimit)
+			return s.ask(ctx, subj,
+				mustJSON(plugin.StorageRequest{Verb: v, Agent: "main", Collection: "conformance", Key: "nothing"}), backendLimit)
 		}}
 	}
 	return nil
@@ -90,7 +91,8 @@ func (s *suite) replicas(ctx context.Context, c *check) {
 	}
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s.second.tap.await(wait, s.second.gone, 0, func(e passage) bool { return e.sent && e.verb == "SUB" && e.subject == q.subject })
+	s.second.tap.await(wait, s.second.gone, 0,
+		func(e passage) bool { return e.sent && e.verb == "SUB" && e.subject == q.subject })
 	pause(ctx, 100*time.Millisecond) // time for the bus to have it
 	marks := map[*process]int{s.first: s.first.tap.mark(), s.second: s.second.tap.mark()}
 	for _, a := range s.flood(ctx, q) {

@@ -61,7 +61,8 @@ func startRig(ctx context.Context, o Options) (_ *rig, err error) {
 		return nil, err
 	}
 	r.sys, err = system.Start(ctx, system.Config{
-		Data: filepath.Join(r.dir, "data"), ConfigFile: cfg, Sync: string(natsserver.Relaxed), Provider: "offline", Slots: 16, Log: o.Log,
+		Data: filepath.Join(r.dir, "data"), ConfigFile: cfg, Sync: string(natsserver.Relaxed), Provider: "offline", Slots: 16,
+		Log:  o.Log,
 		NATS: freeAddress(ctx),
 	})
 	if err != nil {

@@ -282,9 +282,12 @@ func (s sampler) object(m map[string]any, depth int) (any, error) {
 }
 
 var formats = map[string]string{
-	"date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "time": "03:04:05Z", "duration": "PT1M", "email": "someone@example.com",
-	"hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "uri": "https://example.com/", "uri-reference": "/a",
-	"uuid": "123e4567-e89b-12d3-a456-426614174000", "json-pointer": "/a", "regex": "a", "iri": "https://example.com/",
+	"date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "time": "03:04:05Z", "duration": "PT1M",
+	"email":    "someone@example.com",
+	"hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "uri": "https://example.com/",
+	"uri-reference": "/a",
+	"uuid":          "123e4567-e89b-12d3-a456-426614174000", "json-pointer": "/a", "regex": "a",
+	"iri": "https://example.com/",
 }
 
 func (s sampler) text(m map[string]any) (any, error) {

@@ -119,10 +119,12 @@ func (s *suite) replies(_ context.Context, c *check) {
 			}
 			switch sent[e.subject]++; {
 			case !given[e.subject]:
-				c.fail("answers only on the reply subject of a question", fmt.Sprintf("a message on %s, which no question gave: %s", e.subject, quote(e.body)),
+				c.fail("answers only on the reply subject of a question",
+					fmt.Sprintf("a message on %s, which no question gave: %s", e.subject, quote(e.body)),
 					"publish the answer on the exact reply subject of the question")
 			case sent[e.subject] == most+1:
-				c.fail("one answer to a question", fmt.Sprintf("%d on %s, the last: %s", most+1, e.subject, quote(e.body)), "answer once: the first one counts")
+				c.fail("one answer to a question", fmt.Sprintf("%d on %s, the last: %s", most+1, e.subject, quote(e.body)),
+					"answer once: the first one counts")
 			}
 		}
 	}
@@ -135,7 +137,8 @@ func (s *suite) protocol(_ context.Context, c *check) {
 			// A connection that was not used in time means that the machine is slow: a plugin that
 			// never sends CONNECT does not register.
 			text := strings.ToLower(e.text)
-			if !e.sent && e.verb == "-ERR" && !strings.Contains(text, "shutdown") && !strings.Contains(text, "authentication timeout") {
+			if !e.sent && e.verb == "-ERR" && !strings.Contains(text, "shutdown") &&
+				!strings.Contains(text, "authentication timeout") {
 				c.fail("no error from the bus", "-ERR "+e.text,
 					"see NATS's client protocol; the length in PUB is in bytes, and PING requires a PONG")
 			}

@@ -42,7 +42,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	for d, v := range map[*time.Duration]time.Duration{&o.Within: DefaultWithin, &o.Leave: DefaultLeave, &o.Lease: DefaultLease} {
+	for d, v := range map[*time.Duration]time.Duration{
+		&o.Within: DefaultWithin, &o.Leave: DefaultLeave, &o.Lease: DefaultLease,
+	} {
 		if *d == 0 {
 			*d = v
 		}

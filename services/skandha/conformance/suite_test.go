@@ -60,8 +60,10 @@ func try(t *testing.T, role string, change func(*conformance.Options)) <-chan ou
 		t.Fatal(err)
 	}
 	o := conformance.Options{
-		Command: []string{"/usr/bin/env", roleVariable + "=" + role, "CONFORMANCE_TEST_ONCE=" + filepath.Join(t.TempDir(), "once"), self},
-		Within:  natstest.Patience, Leave: natstest.Patience,
+		Command: []string{
+			"/usr/bin/env", roleVariable + "=" + role, "CONFORMANCE_TEST_ONCE=" + filepath.Join(t.TempDir(), "once"), self,
+		},
+		Within: natstest.Patience, Leave: natstest.Patience,
 		Lease: longLife, Skip: []string{"heartbeat"},
 	}
 	more, is := watched[role]
@@ -121,7 +123,8 @@ func TestGoodPluginsPass(t *testing.T) {
 	for role, done := range runs {
 		r := report(t, done)
 		if bad, dump := failures(r); !r.OK() || r.Skipped > 0 || r.Passed < least[role] {
-			t.Errorf("%s: %d passed, want %d or more; skipped %d; failed: %v\n%s", role, r.Passed, least[role], r.Skipped, bad, dump)
+			t.Errorf("%s: %d passed, want %d or more; skipped %d; failed: %v\n%s", role, r.Passed, least[role], r.Skipped, bad,
+				dump)
 		}
 	}
 }
@@ -220,7 +223,8 @@ func TestChecksCanBeLeftOut(t *testing.T) {
 		"hook/after_sense/answers: as asked", "hook/after_sense/repeats: as asked", "hook/after_sense/garbage: as asked",
 		"hook/after_reflect/garbage: as asked",
 		"tool/plain:add/answers: tools are not called, as asked", "tool/plain:add/repeats: tools are not called, as asked",
-		"tool/plain:add/remembers: tools are not called, as asked", "tool/plain:add/garbage: tools are not called, as asked", "restart: as asked",
+		"tool/plain:add/remembers: tools are not called, as asked", "tool/plain:add/garbage: tools are not called, as asked",
+		"restart: as asked",
 	}
 	if !slices.Equal(left, want) {
 		t.Errorf("left out:\n%s\nwant:\n%s", strings.Join(left, "\n"), strings.Join(want, "\n"))
@@ -243,7 +247,8 @@ func TestWhatCannotBeTriedIsAnError(t *testing.T) {
 
 // A plugin that garbage ends: the report names every case, not the first alone.
 func TestEachCaseOfGarbageIsNamed(t *testing.T) {
-	_, dump := failures(report(t, try(t, "garbage kills hooks", only("hook/before_sense/answers", "hook/before_sense/garbage"))))
+	_, dump := failures(report(t,
+		try(t, "garbage kills hooks", only("hook/before_sense/answers", "hook/before_sense/garbage"))))
 	for _, want := range []string{"after (empty): ", "after no JSON at all: ", "after null: ", "after {}: ", "after [[["} {
 		if !strings.Contains(dump, want) {
 			t.Errorf("the report does not say %q\n%s", want, dump)
@@ -254,10 +259,15 @@ func TestEachCaseOfGarbageIsNamed(t *testing.T) {
 // The answers to an author's own cases are held against the contract.
 func TestOwnCasesAreAsked(t *testing.T) {
 	for _, c := range []struct{ fault, point, data, failed, says string }{
-		{"good", "before_act", `{"call": "t1-p1-c0", "tool": "own:tool", "args": {}}`, "", `your case {"call": "t1-p1-c0", "tool": "own:tool", "args": {}}: it answers {"verb": "deny"`},
+		{
+			"good", "before_act", `{"call": "t1-p1-c0", "tool": "own:tool", "args": {}}`, "",
+			`your case {"call": "t1-p1-c0", "tool": "own:tool", "args": {}}: it answers {"verb": "deny"`,
+		},
 		{"good", "before_act", `{"tool": 7}`, "", "schemas/hooks/before_act.json: /"},
 		{"good", "on_error", `{}`, "", `point is "on_error", where the plugin has no hook`},
-		{"own case", "before_act", `{"call": "t1-p1-c0", "tool": "own:tool", "args": {}}`, "hook/before_act/answers", "level"},
+		{
+			"own case", "before_act", `{"call": "t1-p1-c0", "tool": "own:tool", "args": {}}`, "hook/before_act/answers", "level",
+		},
 	} {
 		o := <-try(t, c.fault, func(o *conformance.Options) {
 			only("hook/before_act/answers")(o)
@@ -279,7 +289,9 @@ func TestOwnCasesAreAsked(t *testing.T) {
 // only leaves out the checks of a plugin's hooks but for some, and all others.
 func only(checks ...string) func(*conformance.Options) {
 	return func(o *conformance.Options) {
-		o.NoTools, o.Skip = true, []string{"heartbeat", "turn", "restart", "replicas", "leaves", "provider", "storage", "guide", "tool", "listener", "stays"}
+		o.NoTools, o.Skip = true, []string{
+			"heartbeat", "turn", "restart", "replicas", "leaves", "provider", "storage", "guide", "tool", "listener", "stays",
+		}
 		for _, at := range []string{"before_act", "before_sense", "after_sense", "after_reflect"} {
 			for _, what := range []string{"answers", "repeats", "garbage"} {
 				if name := "hook/" + at + "/" + what; !slices.Contains(checks, name) {

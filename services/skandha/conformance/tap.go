@@ -163,7 +163,8 @@ func (t *tap) copy(to, from net.Conn, sent bool) {
 		var netErr net.Error
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &netErr):
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err,
+			&netErr):
 			return
 		default: // the server will reject it
 			_, _ = io.Copy(to, r)

@@ -93,10 +93,12 @@ func (s *suite) judgeFailure(c *check, index int, t tool.Spec, e *tool.Error, ar
 		if given {
 			break
 		}
-		c.note(fmt.Sprintf("%s match tools[%d].args, but the tool answers %s: the schema could be stricter", quote(args), index, e))
+		c.note(fmt.Sprintf("%s match tools[%d].args, but the tool answers %s: the schema could be stricter", quote(args),
+			index, e))
 		return
 	default:
-		c.fail("a code that a tool may use: tool_failed, invalid_arguments, timeout, internal or result_too_large", string(e.Code)+" of "+t.Name,
+		c.fail("a code that a tool may use: tool_failed, invalid_arguments, timeout, internal or result_too_large",
+			string(e.Code)+" of "+t.Name,
 			"the others are reserved for core; use tool_failed, and put the rest in the message")
 		return
 	}
@@ -118,7 +120,8 @@ func (s *suite) toolRepeats(ctx context.Context, c *check, t tool.Spec, calls []
 		if i == 0 {
 			first = a
 		} else if !sameJSON(first.body, a.body) {
-			c.fail(fmt.Sprintf("one result of the call %s, attempt %s", call.Call, call.Attempt), fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
+			c.fail(fmt.Sprintf("one result of the call %s, attempt %s", call.Call, call.Attempt),
+				fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
 				"a call may be asked again when an answer was lost: keep the result under call and attempt, send it again, and do not run the tool twice")
 		}
 	}

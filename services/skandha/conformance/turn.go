@@ -17,7 +17,8 @@ const lookAgain = 50 * time.Millisecond
 // or a person was asked.
 func (r *rig) turn(ctx context.Context, ref subject.Ref, text string) (verdicts []hook.Verdict, how string, err error) {
 	id := string(ref.Session)
-	if _, err := r.bus.PublishCause(ctx, ref, subject.Input, "conformance", id, mustJSON(event.Input{Text: text, ID: id})); err != nil {
+	if _, err := r.bus.PublishCause(ctx, ref, subject.Input, "conformance", id,
+		mustJSON(event.Input{Text: text, ID: id})); err != nil {
 		return nil, "", fmt.Errorf("sending an input to the agent: %w", err)
 	}
 	last := uint64(0)

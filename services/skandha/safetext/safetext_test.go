@@ -51,12 +51,15 @@ func TestVisible(t *testing.T) {
 func FuzzNothingGetsThrough(f *testing.F) {
 	f.Add("\x1b]52;c;x\x07\u009b2J\u202e\xff")
 	f.Fuzz(func(t *testing.T, s string) {
-		for name, out := range map[string]string{"Clean": safetext.Clean(s), "Visible": safetext.Visible(s), "Line": safetext.Line(s)} {
+		for name, out := range map[string]string{
+			"Clean": safetext.Clean(s), "Visible": safetext.Visible(s), "Line": safetext.Line(s),
+		} {
 			if !utf8.ValidString(out) {
 				t.Fatalf("%s: %q is no UTF-8", name, out)
 			}
 			if i := strings.IndexFunc(out, func(r rune) bool {
-				return r != '\n' && r != '\t' && (r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
+				return r != '\n' && r != '\t' &&
+					(r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
 			}); i >= 0 {
 				t.Fatalf("%s: %q has %q", name, s, out[i:])
 			}

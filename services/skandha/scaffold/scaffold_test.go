@@ -38,7 +38,8 @@ func skeletons(t *testing.T, lang string) skeleton {
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		if err != nil || len(b) == 0 || strings.Contains(string(b), "<<") && filepath.Ext(f) != ".sh" || strings.Contains(string(b), "<no value>") {
+		if err != nil || len(b) == 0 || strings.Contains(string(b), "<<") && filepath.Ext(f) != ".sh" ||
+			strings.Contains(string(b), "<no value>") {
 			t.Errorf("%s holds %d bytes, or a part of a template: %v", f, len(b), err)
 		}
 	}
@@ -102,11 +103,13 @@ func TestSkeletonsWork(t *testing.T) {
 			if len(end.Calls) != 1 || !end.Calls[0].Success || !strings.Contains(end.Answer, "Hello, Ada!") {
 				t.Errorf("the tool: %+v", end)
 			}
-			if end := s.Say("s", `call `+name+`:greet {"name": ""}`); len(end.Calls) != 1 || end.Calls[0].Code != tool.CodeInvalidArgs {
+			if end := s.Say("s", `call `+name+`:greet {"name": ""}`); len(end.Calls) != 1 ||
+				end.Calls[0].Code != tool.CodeInvalidArgs {
 				t.Errorf("the tool with wrong arguments: %+v", end)
 			}
 			if k.denies {
-				if end := s.Say("s", `call `+name+`:greet {"name": "nobody"}`); len(end.Calls) != 1 || end.Calls[0].Code != tool.CodeDenied {
+				if end := s.Say("s", `call `+name+`:greet {"name": "nobody"}`); len(end.Calls) != 1 ||
+					end.Calls[0].Code != tool.CodeDenied {
 					t.Errorf("the hook: %+v", end)
 				}
 			}

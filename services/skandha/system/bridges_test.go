@@ -24,7 +24,9 @@ func anotherBridge(t *testing.T, s *system.System) *uibridge.Service {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	cfg := uibridge.Config{Listen: "127.0.0.1:0", Config: access.Config{Tokens: []access.Token{{Name: "bob", Token: "bob-0123456789abcdef"}}}}
+	cfg := uibridge.Config{
+		Listen: "127.0.0.1:0", Config: access.Config{Tokens: []access.Token{{Name: "bob", Token: "bob-0123456789abcdef"}}},
+	}
 	ui, err := uibridge.New(cfg, uibridge.Options{}, uibridge.Deps{Bus: b, Log: natstest.Logger(t), DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +66,10 @@ func (s shows) RoundTrip(r *http.Request) (*http.Response, error) {
 // whose it was.
 func TestTwoBridgesOnOneBus(t *testing.T) {
 	dir := t.TempDir()
-	s := startWithUI(t, system.Config{Data: dir, Workspace: filepath.Join(dir, "workspace"), UI: &system.UI{Listen: "127.0.0.1:0"}})
-	ann, bob := program(t, "http://"+s.UIAddr(), s.UIToken()), program(t, anotherBridge(t, s).URL(), "bob-0123456789abcdef")
+	s := startWithUI(t,
+		system.Config{Data: dir, Workspace: filepath.Join(dir, "workspace"), UI: &system.UI{Listen: "127.0.0.1:0"}})
+	ann, bob := program(t, "http://"+s.UIAddr(), s.UIToken()), program(t, anotherBridge(t, s).URL(),
+		"bob-0123456789abcdef")
 	annSees, bobSees := ann.events("s"), bob.events("s")
 	file := filepath.Join(dir, "workspace", "a.txt")
 	by := map[string]int{}
@@ -73,11 +77,14 @@ func TestTwoBridgesOnOneBus(t *testing.T) {
 		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if status, body := ann.post("/v1/agents/main/sessions/s/inputs", map[string]any{"input": "delete a.txt"}); status != http.StatusAccepted {
+		if status, body := ann.post("/v1/agents/main/sessions/s/inputs",
+			map[string]any{"input": "delete a.txt"}); status != http.StatusAccepted {
 			t.Fatalf("an input is answered %d %s", status, body)
 		}
 		var asked [2]contract.ToolCallRequest
-		for i, events := range []string{await(annSees, contract.OnToolCallRequest, ""), await(bobSees, contract.OnToolCallRequest, "")} {
+		for i, events := range []string{
+			await(annSees, contract.OnToolCallRequest, ""), await(bobSees, contract.OnToolCallRequest, ""),
+		} {
 			if err := json.Unmarshal([]byte(events), &asked[i]); err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +107,9 @@ func TestTwoBridgesOnOneBus(t *testing.T) {
 			}
 		}
 		var seen [2]contract.ConfirmationResolved
-		for i, events := range []string{await(annSees, contract.OnConfirmationResolved, ""), await(bobSees, contract.OnConfirmationResolved, "")} {
+		for i, events := range []string{
+			await(annSees, contract.OnConfirmationResolved, ""), await(bobSees, contract.OnConfirmationResolved, ""),
+		} {
 			if err := json.Unmarshal([]byte(events), &seen[i]); err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,9 @@ func CheckConfig(file string, page bool) error {
 
 // check reports what is wrong with the configuration before anything is started.
 func (s *System) check() error {
-	errs := []error{CheckConfig(s.cfg.ConfigFile, s.cfg.UI != nil), s.runnerConfig().Validate(), s.providerConfig().Validate()}
+	errs := []error{
+		CheckConfig(s.cfg.ConfigFile, s.cfg.UI != nil), s.runnerConfig().Validate(), s.providerConfig().Validate(),
+	}
 	if s.cfg.UI != nil {
 		errs = append(errs, s.cfg.UI.Flags(s.cfg.ConfigFile).Check())
 	}
@@ -51,7 +53,8 @@ func explained(err error, data string) error {
 	if err == nil || unix.Statfs(data, &disk) != nil || disk.Bavail*uint64(disk.Bsize) >= minFree { //nolint:gosec // a size
 		return err
 	}
-	return fmt.Errorf("%w; the disk of %s is full: free space on it, or choose another directory with --data DIR", err, data)
+	return fmt.Errorf("%w; the disk of %s is full: free space on it, or choose another directory with --data DIR", err,
+		data)
 }
 
 // warnOfProviders logs the agents whose provider this system does not have: a plugin may

@@ -20,7 +20,8 @@ import (
 // the sections of services that are off, too.
 func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, "agents:\n  main: {confirm: 15}\nagnets: {}\nlisteners:\n  cron:\n    c: {catch_up: some}\nui:\n  url: 5\n")
+	file := write(t,
+		"agents:\n  main: {confirm: 15}\nagnets: {}\nlisteners:\n  cron:\n    c: {catch_up: some}\nui:\n  url: 5\n")
 	var log bytes.Buffer
 	_, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), ConfigFile: file, Provider: "nosuch", Log: slog.New(slog.NewTextHandler(&log, nil)),
@@ -102,7 +103,9 @@ func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys.Stop()
-	if got := log.String(); !strings.Contains(got, `agents.main.provider is \"nosuch\", which is not available yet: want one of offline`) || strings.Contains(got, "agents.other") {
+	if got := log.String(); !strings.Contains(got,
+		`agents.main.provider is \"nosuch\", which is not available yet: want one of offline`) ||
+		strings.Contains(got, "agents.other") {
 		t.Errorf("logged %s", got)
 	}
 }
@@ -117,18 +120,21 @@ func TestAWorkspaceApartFromDataAndConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for workspace, want := range map[string]string{
-		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file, dir + "/data/nats": "is inside " + dir + "/data, ",
-		dir + "/data": "contains " + dir + "/data, ",
+		dir: "contains " + dir + "/data, ", dir + "/config": "contains " + file,
+		dir + "/data/nats": "is inside " + dir + "/data, ",
+		dir + "/data":      "contains " + dir + "/data, ",
 	} {
 		_, err := system.Start(natstest.Context(t), system.Config{
-			Data: filepath.Join(dir, "data"), Workspace: workspace, ConfigFile: file, Provider: "offline", Log: slog.New(slog.DiscardHandler),
+			Data: filepath.Join(dir, "data"), Workspace: workspace, ConfigFile: file, Provider: "offline",
+			Log: slog.New(slog.DiscardHandler),
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", workspace, err, want)
 		}
 	}
 	_, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(t.TempDir(), "data"), Workspace: dir, ConfigFile: file, Provider: "offline", Log: slog.New(slog.DiscardHandler),
+		Data: filepath.Join(t.TempDir(), "data"), Workspace: dir, ConfigFile: file, Provider: "offline",
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if want := "contains " + token; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
@@ -144,7 +150,8 @@ func TestAFullDiskIsNamedAtTheStart(t *testing.T) {
 	_, err := system.Start(natstest.Context(t), system.Config{
 		Data: disk.Dir, Sync: "relaxed", Provider: "offline", Log: slog.New(slog.DiscardHandler),
 	})
-	if want := "the disk of " + disk.Dir + " is full: free space on it"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "the disk of " + disk.Dir + " is full: free space on it"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

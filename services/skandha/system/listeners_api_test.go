@@ -80,7 +80,8 @@ func (v visitor) client() *http.Client { return cmp.Or(v.browser, http.DefaultCl
 // post asks for the sessions.
 func (v visitor) post(t *testing.T, page string) (status int, body string) {
 	t.Helper()
-	q, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, page+"v1/rpc/listSessions", strings.NewReader("{}"))
+	q, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, page+"v1/rpc/listSessions",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,19 +151,23 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		visitor
 		posted, connected int // the status of its answer
 	}{
-		"the owner's token":                   {visitor{headers: []string{owner}}, 200, 101},
-		"another's token":                     {visitor{headers: []string{bot}}, 200, 101},
-		"a browser at the page":               {visitor{[]string{"Origin: " + self}, browser}, 200, 101},
-		"a configured page with a token":      {visitor{headers: []string{bot, "Origin: https://app.example.org"}}, 200, 101},
-		"nobody":                              {visitor{}, 401, 401},
-		"a wrong token":                       {visitor{headers: []string{"Authorization: Bearer wrong-0123456789abcdef"}}, 401, 401},
-		"an expired token":                    {visitor{headers: []string{"Authorization: Bearer " + oldToken}}, 401, 401},
-		"another page, in a browser let in":   {visitor{[]string{"Origin: https://evil.example"}, browser}, 403, 403},
-		"a configured page, in such a one":    {visitor{[]string{"Origin: https://app.example.org"}, browser}, 403, 403},
-		"a page at another port, likewise":    {visitor{[]string{"Origin: http://127.0.0.1:1"}, browser}, 403, 403},
-		"a sandboxed frame, likewise":         {visitor{[]string{"Origin: null"}, browser}, 403, 403},
-		"no page at all, likewise":            {visitor{browser: browser}, 403, 403},
-		"a name that was resolved to here":    {visitor{[]string{"Host: evil.example:" + port, "Origin: http://evil.example:" + port}, browser}, 421, 421},
+		"the owner's token":              {visitor{headers: []string{owner}}, 200, 101},
+		"another's token":                {visitor{headers: []string{bot}}, 200, 101},
+		"a browser at the page":          {visitor{[]string{"Origin: " + self}, browser}, 200, 101},
+		"a configured page with a token": {visitor{headers: []string{bot, "Origin: https://app.example.org"}}, 200, 101},
+		"nobody":                         {visitor{}, 401, 401},
+		"a wrong token": {
+			visitor{headers: []string{"Authorization: Bearer wrong-0123456789abcdef"}}, 401, 401,
+		},
+		"an expired token":                  {visitor{headers: []string{"Authorization: Bearer " + oldToken}}, 401, 401},
+		"another page, in a browser let in": {visitor{[]string{"Origin: https://evil.example"}, browser}, 403, 403},
+		"a configured page, in such a one":  {visitor{[]string{"Origin: https://app.example.org"}, browser}, 403, 403},
+		"a page at another port, likewise":  {visitor{[]string{"Origin: http://127.0.0.1:1"}, browser}, 403, 403},
+		"a sandboxed frame, likewise":       {visitor{[]string{"Origin: null"}, browser}, 403, 403},
+		"no page at all, likewise":          {visitor{browser: browser}, 403, 403},
+		"a name that was resolved to here": {
+			visitor{[]string{"Host: evil.example:" + port, "Origin: http://evil.example:" + port}, browser}, 421, 421,
+		},
 		"such a name, with a token":           {visitor{headers: []string{"Host: evil.example:" + port, owner}}, 421, 421},
 		"a right token beside a wrong origin": {visitor{headers: []string{owner, "Origin: https://evil.example"}}, 403, 403},
 	} {
@@ -191,7 +196,8 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		visitor
 		want int
 	}{
-		"the owner": {visitor{headers: []string{owner}}, 200}, "the owner's browser": {atPage, 200}, "whose token was removed": {visitor{headers: []string{bot}}, 401},
+		"the owner": {visitor{headers: []string{owner}}, 200}, "the owner's browser": {atPage, 200},
+		"whose token was removed": {visitor{headers: []string{bot}}, 401},
 	} {
 		if status, _ := c.post(t, page); status != c.want {
 			t.Errorf("after a restart %s is answered %d, want %d", about, status, c.want)
@@ -202,7 +208,9 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = begin(addr)
-	for about, v := range map[string]visitor{"the owner's old token": {headers: []string{owner}}, "a browser that it let in": atPage} {
+	for about, v := range map[string]visitor{
+		"the owner's old token": {headers: []string{owner}}, "a browser that it let in": atPage,
+	} {
 		if status, _ := v.post(t, page); status != 401 {
 			t.Errorf("after its replacement %s is answered %d", about, status)
 		}
@@ -216,7 +224,9 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	cookie := browser.Jar.Cookies(at)[0].Value
-	for i, secret := range []string{token, s.UIToken(), botToken, oldToken, "wrong-0123456789abcdef", code, cookie, join.User.Username()} {
+	for i, secret := range []string{
+		token, s.UIToken(), botToken, oldToken, "wrong-0123456789abcdef", code, cookie, join.User.Username(),
+	} {
 		if secret == "" || strings.Contains(log.String(), secret) {
 			t.Errorf("secret %d is empty or in the log", i)
 		}

@@ -55,7 +55,8 @@ listeners:
 		t.Fatal(err)
 	}
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: t.TempDir(), ConfigFile: file, Sync: "relaxed", Provider: "offline", Stdin: strings.NewReader("hello from standard input\n"), Log: natstest.Logger(t),
+		Data: t.TempDir(), ConfigFile: file, Sync: "relaxed", Provider: "offline",
+		Stdin: strings.NewReader("hello from standard input\n"), Log: natstest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,8 @@ func TestListenersThatAreWrongAreNamedAtTheStart(t *testing.T) {
 	if err := os.WriteFile(file, []byte("listeners:\n  webhook: {calls: {session: s}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := system.Start(natstest.Context(t), system.Config{Data: t.TempDir(), ConfigFile: file, Sync: "relaxed", Provider: "offline", Log: natstest.Logger(t)})
+	s, err := system.Start(natstest.Context(t),
+		system.Config{Data: t.TempDir(), ConfigFile: file, Sync: "relaxed", Provider: "offline", Log: natstest.Logger(t)})
 	if err == nil {
 		s.Stop()
 	}

@@ -37,7 +37,8 @@ func join(t *testing.T, s *system.System, m plugin.Manifest, subj string, answer
 	}
 	m.Instance = b.Instance()
 	g := &guest{t, b, caller, m}
-	if _, err := b.Conn().QueueSubscribe(subj, string(m.Name), func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
+	if _, err := b.Conn().QueueSubscribe(subj, string(m.Name),
+		func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
 		t.Fatal(err)
 	}
 	if l := g.tell(subject.Register, m); l.State != plugin.Active {
@@ -71,7 +72,8 @@ func (g *guest) listensAt(attempts int, subj, answer string) {
 		if e, err := event.Decode(m.Data); err != nil || e.DataAs(&p) != nil || p.Attempts != attempts {
 			return
 		}
-		if _, err := g.bus.Conn().QueueSubscribe(subj, string(g.m.Name), func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
+		if _, err := g.bus.Conn().QueueSubscribe(subj, string(g.m.Name),
+			func(q *nats.Msg) { _ = q.Respond([]byte(answer)) }); err != nil {
 			g.t.Error(err)
 		}
 	}); err != nil {
@@ -142,7 +144,8 @@ func TestAPluginJoinsARunningSystem(t *testing.T) {
 		}
 	}
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: config, Provider: "offline", OfflineRules: rules, Log: natstest.Logger(t),
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: config, Provider: "offline", OfflineRules: rules,
+		Log: natstest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +162,8 @@ func TestAPluginJoinsARunningSystem(t *testing.T) {
 		})
 	}
 	offered("weather:now", true)
-	if got := weather.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got, "rather grey") {
+	if got := weather.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got,
+		"rather grey") {
 		t.Fatalf("got %s", got)
 	}
 	// This plugin listens only after it was asked: the call certainly did not run
@@ -169,12 +173,16 @@ func TestAPluginJoinsARunningSystem(t *testing.T) {
 	}}, "elsewhere", "")
 	offered("ghost:x", true)
 	ghost.listensAt(2, "tool.ghost.ghost--x", `{"success":true,"data":"here after all"}`)
-	if got := ghost.says(subject.Ref{Agent: "main", Session: "s"}, "call ghost:x {}"); !strings.Contains(got, "here after all") {
+	if got := ghost.says(subject.Ref{Agent: "main", Session: "s"}, "call ghost:x {}"); !strings.Contains(got,
+		"here after all") {
 		t.Fatalf("got %s", got)
 	}
-	oracle := join(t, s, plugin.Manifest{Name: "oracle", Version: "1.0.0", Providers: []provider.Info{{Name: "oracle", Model: "m"}}},
-		"llm.oracle.generate", `{"response":{"is_final":true,"text_content":"beware the ides","usage":{"input_tokens":1,"output_tokens":3}}}`)
-	if got := oracle.says(subject.Ref{Agent: "seer", Session: "s"}, "what will be?"); !strings.Contains(got, "beware the ides") {
+	oracle := join(t, s,
+		plugin.Manifest{Name: "oracle", Version: "1.0.0", Providers: []provider.Info{{Name: "oracle", Model: "m"}}},
+		"llm.oracle.generate",
+		`{"response":{"is_final":true,"text_content":"beware the ides","usage":{"input_tokens":1,"output_tokens":3}}}`)
+	if got := oracle.says(subject.Ref{Agent: "seer", Session: "s"}, "what will be?"); !strings.Contains(got,
+		"beware the ides") {
 		t.Fatalf("got %s", got)
 	}
 	natstest.Eventually(t, "the leaving", func() bool {
@@ -182,7 +190,8 @@ func TestAPluginJoinsARunningSystem(t *testing.T) {
 	})
 	weather.bus.Close()
 	offered("weather:now", false)
-	if got := oracle.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got, "unknown_tool") {
+	if got := oracle.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got,
+		"unknown_tool") {
 		t.Fatalf("got %s", got)
 	}
 }

@@ -43,7 +43,8 @@ func lock(dir string) (*os.File, error) {
 	}
 	// A process that only checks ([Running]) holds the lock for a moment.
 	for try := 0; ; try++ {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil || !errors.Is(err, syscall.EWOULDBLOCK) || try == 10 {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil ||
+			!errors.Is(err, syscall.EWOULDBLOCK) || try == 10 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -17,7 +17,8 @@ import (
 
 func startOn(t *testing.T, dir string) *system.System {
 	t.Helper()
-	s, err := system.Start(natstest.Context(t), system.Config{Data: dir, Provider: "offline", Sync: "relaxed", Log: natstest.Logger(t)})
+	s, err := system.Start(natstest.Context(t),
+		system.Config{Data: dir, Provider: "offline", Sync: "relaxed", Log: natstest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +69,10 @@ func TestTheBusKeepsItsPortAndToken(t *testing.T) {
 func TestALockedDirectorySaysWhichProcessHasIt(t *testing.T) {
 	dir := t.TempDir()
 	startOn(t, dir)
-	_, err := system.Start(natstest.Context(t), system.Config{Data: dir, Provider: "offline", Sync: "relaxed", Log: natstest.Logger(t)})
-	if !errors.Is(err, system.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) || !strings.Contains(err.Error(), "skandha chat --data "+dir) {
+	_, err := system.Start(natstest.Context(t),
+		system.Config{Data: dir, Provider: "offline", Sync: "relaxed", Log: natstest.Logger(t)})
+	if !errors.Is(err, system.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) ||
+		!strings.Contains(err.Error(), "skandha chat --data "+dir) {
 		t.Errorf("%v, want the process and how to join", err)
 	}
 }

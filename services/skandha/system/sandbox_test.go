@@ -94,7 +94,8 @@ func TestWhatPythonHasWrittenIsThereInTheNextTurn(t *testing.T) {
 	flags := selection.Flags{Driver: selection.Bwrap, Dir: openDir(t)}
 	canIsolate(t, flags)
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: t.TempDir(), Sync: "relaxed", Provider: "offline", Sandbox: &system.Sandbox{Flags: flags}, Log: natstest.Logger(t),
+		Data: t.TempDir(), Sync: "relaxed", Provider: "offline", Sandbox: &system.Sandbox{Flags: flags},
+		Log: natstest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,14 +112,17 @@ func TestWhatPythonHasWrittenIsThereInTheNextTurn(t *testing.T) {
 	if p.items, err = c.Follow(ctx, p.ref); err != nil {
 		t.Fatal(err)
 	}
-	if r := p.say("compute the first 20 primes with Python and save them to primes.txt"); !strings.Contains(r.Answer, "2 3 5 7 11 13 17 19 23 29 31 37 41 43 47 53 59 61 67 71") {
+	if r := p.say("compute the first 20 primes with Python and save them to primes.txt"); !strings.Contains(r.Answer,
+		"2 3 5 7 11 13 17 19 23 29 31 37 41 43 47 53 59 61 67 71") {
 		t.Errorf("got %s", r.Answer)
 	}
-	if r := p.say("what is in primes.txt?"); !strings.Contains(r.Answer, "2 3 5 7 11") || !strings.Contains(r.Answer, "67 71") {
+	if r := p.say("what is in primes.txt?"); !strings.Contains(r.Answer, "2 3 5 7 11") ||
+		!strings.Contains(r.Answer, "67 71") {
 		t.Errorf("got %s", r.Answer)
 	}
 	p.await(c.Command(natstest.Context(t), p.ref, "reset"))
-	if r := p.say("what is in primes.txt?"); strings.Contains(r.Answer, "67 71") || strings.Contains(r.Answer, "new sandbox") {
+	if r := p.say("what is in primes.txt?"); strings.Contains(r.Answer, "67 71") ||
+		strings.Contains(r.Answer, "new sandbox") {
 		t.Errorf("after a reset: %s", r.Answer)
 	}
 	var st coreapi.Status

@@ -58,12 +58,13 @@ type Config struct {
 	Workspace                              string            // default Data/workspace
 	Files                                  filesystem.Limits // for the file tools
 	HTTPAllow                              []string          // hosts that http:request may reach
-	NotesPlugin                            string            // the storage plugin that keeps notes; default files in Workspace
-	Slots                                  int               // of provider, tool runner and sandbox, each; default 64
-	Sandbox                                *Sandbox          // for the code of models; nil: it is not run
-	UI                                     *UI               // the page for people; nil: none
-	Stdin                                  io.Reader         // for a listener of standard input; nil: it is used otherwise
-	Log                                    *slog.Logger
+	// the storage plugin that keeps notes; default files in Workspace
+	NotesPlugin string
+	Slots       int       // of provider, tool runner and sandbox, each; default 64
+	Sandbox     *Sandbox  // for the code of models; nil: it is not run
+	UI          *UI       // the page for people; nil: none
+	Stdin       io.Reader // for a listener of standard input; nil: it is used otherwise
+	Log         *slog.Logger
 }
 
 // System is a running system.
@@ -308,7 +309,8 @@ func (s *System) startRunner(ctx context.Context) error {
 
 func (s *System) providerConfig() provider.Config {
 	return provider.Config{
-		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules, Slots: s.cfg.Slots,
+		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules,
+		Slots:        s.cfg.Slots,
 		DrainTimeout: time.Second,
 	}
 }

@@ -122,7 +122,8 @@ func TestThePageOfASystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := os.ReadFile(s.UITokenFile()); err != nil || strings.TrimSpace(string(kept)) != s.UIToken() || s.UIToken() == "" {
+	if kept, err := os.ReadFile(s.UITokenFile()); err != nil || strings.TrimSpace(string(kept)) != s.UIToken() ||
+		s.UIToken() == "" {
 		t.Errorf("the token that was made is not the one that is kept: %v", err)
 	}
 	p := letIn(t, link)
@@ -132,14 +133,17 @@ func TestThePageOfASystem(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || status != http.StatusAccepted || got.Sequence == 0 {
 		t.Fatalf("an input is answered %d %s", status, body)
 	}
-	if await(events, "onInput", `"writer":"ui-owner"`) == "" || await(events, "onNewMessage", "4") == "" || await(events, "onTurnEnd", "") == "" {
+	if await(events, "onInput", `"writer":"ui-owner"`) == "" || await(events, "onNewMessage", "4") == "" ||
+		await(events, "onTurnEnd", "") == "" {
 		t.Error("the events do not tell the turn")
 	}
 	// All other transports use the same backend.
 	for path, body := range map[string]any{
-		"/v1/rpc/listSessions":  map[string]any{},
-		"/v1/rpc/getStatus":     map[string]any{},
-		"/v1/chat/completions":  map[string]any{"model": "main", "messages": []any{map[string]any{"role": "user", "content": "what is 3+3?"}}},
+		"/v1/rpc/listSessions": map[string]any{},
+		"/v1/rpc/getStatus":    map[string]any{},
+		"/v1/chat/completions": map[string]any{
+			"model": "main", "messages": []any{map[string]any{"role": "user", "content": "what is 3+3?"}},
+		},
 		"/v1/rpc/listArtifacts": map[string]any{"agent": "main", "session": "s"},
 		"/v1/agui/main": map[string]any{
 			"threadId": "t", "runId": "r", "state": nil, "tools": []any{}, "context": []any{}, "forwardedProps": nil,
@@ -187,7 +191,8 @@ func TestThePageOfASystem(t *testing.T) {
 
 func (p *surfer) dial(path string) *websocket.Conn {
 	p.t.Helper()
-	ws, res, err := websocket.Dial(natstest.Context(p.t), p.page+path, &websocket.DialOptions{HTTPClient: p.http, HTTPHeader: http.Header{"Origin": {p.page}}})
+	ws, res, err := websocket.Dial(natstest.Context(p.t), p.page+path,
+		&websocket.DialOptions{HTTPClient: p.http, HTTPHeader: http.Header{"Origin": {p.page}}})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -238,10 +243,14 @@ func TestThePageTakesAFreePortUnlessOneIsAskedFor(t *testing.T) {
 
 func TestWhoMayUseThePageStandsInTheConfiguration(t *testing.T) {
 	t.Setenv("SKANDHA_TEST_LOOKER", "looker-0123456789")
-	file := write(t, "agents: {main: {}}\nui:\n  tokens: [{name: looker, token: 'env:SKANDHA_TEST_LOOKER', rights: [see]}]\n")
+	file := write(t,
+		"agents: {main: {}}\nui:\n  tokens: [{name: looker, token: 'env:SKANDHA_TEST_LOOKER', rights: [see]}]\n")
 	s := startWithUI(t, system.Config{UI: &system.UI{Listen: "127.0.0.1:0"}, ConfigFile: file})
-	for path, want := range map[string]int{"/v1/rpc/listSessions": http.StatusOK, "/v1/agents/main/sessions/s/inputs": http.StatusForbidden} {
-		q, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, "http://"+s.UIAddr()+path, strings.NewReader(map[bool]string{true: `{}`, false: `{"input": "x"}`}[want == http.StatusOK]))
+	for path, want := range map[string]int{
+		"/v1/rpc/listSessions": http.StatusOK, "/v1/agents/main/sessions/s/inputs": http.StatusForbidden,
+	} {
+		q, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, "http://"+s.UIAddr()+path,
+			strings.NewReader(map[bool]string{true: `{}`, false: `{"input": "x"}`}[want == http.StatusOK]))
 		if err != nil {
 			t.Fatal(err)
 		}

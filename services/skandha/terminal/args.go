@@ -35,7 +35,8 @@ func fields(args json.RawMessage) ([]field, bool) {
 			return nil, false
 		}
 		f := field{name: name}
-		if d.Decode(&f.raw) != nil || slices.ContainsFunc(out, func(o field) bool { return strings.EqualFold(o.name, name) }) {
+		if d.Decode(&f.raw) != nil ||
+			slices.ContainsFunc(out, func(o field) bool { return strings.EqualFold(o.name, name) }) {
 			return nil, false
 		}
 		var text string
@@ -178,7 +179,9 @@ type edit struct {
 	shown                []string // the arguments that the diff represents
 }
 
-var oldAndNew = [][2]string{{"old", "new"}, {"old_text", "new_text"}, {"old_string", "new_string"}, {"old_str", "new_str"}, {"before", "after"}}
+var oldAndNew = [][2]string{
+	{"old", "new"}, {"old_text", "new_text"}, {"old_string", "new_string"}, {"old_str", "new_str"}, {"before", "after"},
+}
 
 var writes = regexp.MustCompile(`(^|:)(write|write_file|append_file)$`)
 

@@ -65,7 +65,9 @@ func (m *model) greet() {
 	c := m.cfg
 	m.print(func(width int) []string {
 		out := wrap(bold.of("Skandha")+" — "+safetext.Line(c.About), width, "", "")
-		out = append(out, wrap(dim.of(fmt.Sprintf("session %s · /help lists commands · Ctrl-C cancels, twice leaves · Ctrl-D leaves", c.Ref)), width, "", "")...)
+		out = append(out,
+			wrap(dim.of(fmt.Sprintf("session %s · /help lists commands · Ctrl-C cancels, twice leaves · Ctrl-D leaves",
+				c.Ref)), width, "", "")...)
 		for _, h := range c.Hints {
 			out = append(out, wrap(safetext.Line(h), width, "", "")...)
 		}

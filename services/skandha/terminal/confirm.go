@@ -241,7 +241,8 @@ func Decision(p event.ActConfirmed, who string) string {
 		text += ", and from now on in this session: " + grantText(*p.Always)
 	}
 	// Core repeats in the reason who refused.
-	if why, _ := strings.CutPrefix(p.Reason, "refused by "+string(p.By)); p.Outcome != event.Expired && strings.Trim(why, ": ") != "" {
+	if why, _ := strings.CutPrefix(p.Reason, "refused by "+string(p.By)); p.Outcome != event.Expired &&
+		strings.Trim(why, ": ") != "" {
 		text += ": " + safetext.Line(strings.TrimLeft(why, ": "))
 	}
 	return text
@@ -395,7 +396,8 @@ func (b *prompt) body(m *model, width, height int) (rows []string, whole bool) {
 		name = name[:1]
 		warn = warn[:min(len(warn), max(height-len(name)-min(len(args), 3), 1))]
 		if space := max(height-len(name)-len(warn), 1); len(args) > space {
-			args = append(args[:space-1:space-1], fit(yellow.of(fmt.Sprintf("… %d more lines; e shows them all", len(args)-space+1)), width))
+			args = append(args[:space-1:space-1],
+				fit(yellow.of(fmt.Sprintf("… %d more lines; e shows them all", len(args)-space+1)), width))
 		}
 	}
 	return slices.Concat(name, warn, args), over <= 0

@@ -94,7 +94,8 @@ func TestRequests(t *testing.T) {
 			r.sees("Enter refuses")
 			r.keys("enter")
 			r.asked(`answer c1 hash-c1 false ""`)
-			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Denied, By: "me", Source: Source, Reason: "refused by me"})
+			r.event("t5",
+				event.ActConfirmed{Call: "c1", Outcome: event.Denied, By: "me", Source: Source, Reason: "refused by me"})
 			r.reads("mail:send refused by you")
 			r.request("c2")
 			r.later(grace)
@@ -117,7 +118,8 @@ func TestRequests(t *testing.T) {
 		}},
 		{"always is one of what is offered", func(r *rig) {
 			r.begin()
-			r.request("c1", event.Grant{Tool: "mail:send", Args: map[string]string{"to": "bob"}}, event.Grant{Tool: "mail:send", Hash: "h"})
+			r.request("c1", event.Grant{Tool: "mail:send", Args: map[string]string{"to": "bob"}},
+				event.Grant{Tool: "mail:send", Hash: "h"})
 			r.later(grace)
 			r.keys("a")
 			r.sees("1 mail:send with to = bob", "2 exactly this call of mail:send")
@@ -135,7 +137,10 @@ func TestRequests(t *testing.T) {
 			r.request("c2")
 			r.later(grace)
 			r.sees("approval, 1 of 2")
-			r.event("t5", event.ActConfirmed{Call: "c1", Outcome: event.Approved, By: "ui-ann", Source: "web", Always: &event.Grant{Tool: "mail:send"}})
+			r.event("t5",
+				event.ActConfirmed{
+					Call: "c1", Outcome: event.Approved, By: "ui-ann", Source: "web", Always: &event.Grant{Tool: "mail:send"},
+				})
 			r.reads("mail:send approved by ui-ann in web, and from now on in this session: every\ncall of mail:send")
 			r.seesNot("y approve")
 			r.keys("y")
@@ -150,13 +155,18 @@ func TestRequests(t *testing.T) {
 			r.later(grace)
 			r.keys("y", "enter")
 			r.asked(`answer c1 hash-c1 true ""`)
-			r.event("", event.Audited{Principal: "me", Action: "confirmation", Call: "c1", Effect: event.EffectDeny, Reason: "too late"})
+			r.event("",
+				event.Audited{Principal: "me", Action: "confirmation", Call: "c1", Effect: event.EffectDeny, Reason: "too late"})
 			r.reads("Your answer was not accepted: too late")
 			r.sees("y approve")
 		}},
 		{"explaining shows everything that is hidden", func(r *rig) {
 			r.begin()
-			r.event("t5", event.ToolCallRequest{ToolName: "a\u200bb", ConfirmationID: "c1", Args: json.RawMessage(`{"x":"` + strings.Repeat("1\u202e", 500) + `"}`), ExpiresAt: r.now.Add(time.Minute)})
+			r.event("t5",
+				event.ToolCallRequest{
+					ToolName: "a\u200bb", ConfirmationID: "c1",
+					Args: json.RawMessage(`{"x":"` + strings.Repeat("1\u202e", 500) + `"}`), ExpiresAt: r.now.Add(time.Minute),
+				})
 			r.sees("a⟨U+200B⟩b", "more lines; e shows them all")
 			r.send(described{"c1", "its \x1b[2Jwords"})
 			r.reads("description: its �[2Jwords", "1⟨U+202E⟩1⟨U+202E⟩")
@@ -180,7 +190,8 @@ func TestRequests(t *testing.T) {
 			r.send(tea.WindowSizeMsg{Width: 40, Height: 12})
 			r.begin()
 			r.event("t5", event.ToolCallRequest{
-				ToolName: "sh", ConfirmationID: "c1", Hash: "h", Args: json.RawMessage(`{"cmd":"` + strings.Repeat("echo fine; ", 60) + `rm -rf x"}`),
+				ToolName: "sh", ConfirmationID: "c1", Hash: "h",
+				Args:      json.RawMessage(`{"cmd":"` + strings.Repeat("echo fine; ", 60) + `rm -rf x"}`),
 				ExpiresAt: r.now.Add(time.Minute), Always: []event.Grant{{Tool: "sh"}},
 			})
 			r.later(grace)
@@ -206,7 +217,8 @@ func TestRequests(t *testing.T) {
 			write := `{"path":"a","content":"` + strings.Replace(lines, "6", "six\u202e", 1) + `"}`
 			r.call("fs:read", `{"path":"a"}`, `{"content":"`+lines+`"}`)
 			r.edit("fs:write", write)
-			r.sees("compared with what was last read in this session:", "… 3 unchanged lines", "  5", "- 6", "+ six⟨U+202E⟩", "  7")
+			r.sees("compared with what was last read in this session:", "… 3 unchanged lines", "  5", "- 6",
+				"+ six⟨U+202E⟩", "  7")
 			r.later(grace)
 			r.keys("n", "enter")
 			<-r.did
@@ -239,11 +251,15 @@ func TestRequests(t *testing.T) {
 
 // edit has a request come for a call.
 func (r *rig) edit(name, args string) {
-	r.event("t5", event.ToolCallRequest{ToolName: name, Args: json.RawMessage(args), ConfirmationID: "c9", ExpiresAt: r.now.Add(time.Minute)})
+	r.event("t5",
+		event.ToolCallRequest{
+			ToolName: name, Args: json.RawMessage(args), ConfirmationID: "c9", ExpiresAt: r.now.Add(time.Minute),
+		})
 }
 
 // call has a call run.
 func (r *rig) call(name, args, result string) {
 	r.event("t5", event.ActRequested{Call: "c8", Tool: name, Args: json.RawMessage(args)})
-	r.event("t5", event.ActCompleted{Call: "c8", Tool: name, Result: tool.Result{Success: true, Data: json.RawMessage(result)}})
+	r.event("t5",
+		event.ActCompleted{Call: "c8", Tool: name, Result: tool.Result{Success: true, Data: json.RawMessage(result)}})
 }

@@ -13,8 +13,14 @@ func TestDiffReadsWell(t *testing.T) {
 		{"all is new", "", "a\nb\n", "+ a\n+ b"},
 		{"all is gone", "a\n", "", "- a"},
 		{"the end of the last line", "a", "a\n", "- a\n  (no newline at end)\n+ a"},
-		{"two places", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n", "- 1\n+ one\n  2\n  3\n… 3 unchanged lines\n  7\n  8\n- 9\n+ nine"},
-		{"one line is not left out", "1\n2\n3\n4\n5\n6\n7\n", "one\n2\n3\n4\n5\n6\nseven\n", "- 1\n+ one\n  2\n  3\n  4\n  5\n  6\n- 7\n+ seven"},
+		{
+			"two places", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n",
+			"- 1\n+ one\n  2\n  3\n… 3 unchanged lines\n  7\n  8\n- 9\n+ nine",
+		},
+		{
+			"one line is not left out", "1\n2\n3\n4\n5\n6\n7\n", "one\n2\n3\n4\n5\n6\nseven\n",
+			"- 1\n+ one\n  2\n  3\n  4\n  5\n  6\n- 7\n+ seven",
+		},
 		{"what is hidden", "a\n", "a\u202e\x1b[2J\n", "- a\n+ a⟨U+202E⟩⟨U+001B⟩[2J"},
 	} {
 		if got := plain(diffRows(c.before, c.after, 40)); got != c.want {

@@ -57,7 +57,10 @@ func TestWhatHappens(t *testing.T) {
 			r.sees(`sh {"cmd":"ls"} · 3 s`, "│ partline8 �[2J", "│ part")
 			r.seesNot("line1")
 			r.seesNot("other")
-			r.event("t5", event.ActCompleted{Call: "c1", Tool: "sh", DurationMS: 3100, Result: tool.Failure(tool.CodeTimeout, "too \x1bslow")})
+			r.event("t5",
+				event.ActCompleted{
+					Call: "c1", Tool: "sh", DurationMS: 3100, Result: tool.Failure(tool.CodeTimeout, "too \x1bslow"),
+				})
 			r.seesNot("sh {")
 			r.reads(`✗ sh {"cmd":"ls"} · 3.1 s`, "↳ timeout: too �slow")
 		}},
@@ -74,7 +77,8 @@ func TestWhatHappens(t *testing.T) {
 			r.typed("hello")
 			r.keys("enter")
 			r.asked(`say id1 "hello" terminal`)
-			r.event("", event.TurnFailed{Sequence: 9, InputID: "id1", Code: event.FailQueueFull, Reason: "256 inputs are already waiting"})
+			r.event("",
+				event.TurnFailed{Sequence: 9, InputID: "id1", Code: event.FailQueueFull, Reason: "256 inputs are already waiting"})
 			r.reads("› hello", "Failed (queue_full): 256 inputs are already waiting")
 			r.seesNot("sending")
 		}},
@@ -120,7 +124,10 @@ func TestWhatHappens(t *testing.T) {
 			r.typed("/halp")
 			r.keys("enter")
 			r.asked(`run id1 halp []`)
-			r.event("", event.TurnFailed{Sequence: 8, InputID: "id1", Code: event.FailUnknownCommand, Reason: "unknown command /halp; did you mean /help?"})
+			r.event("",
+				event.TurnFailed{
+					Sequence: 8, InputID: "id1", Code: event.FailUnknownCommand, Reason: "unknown command /halp; did you mean /help?",
+				})
 			r.reads("› /halp", "Unknown command /halp; did you mean /help?")
 			r.seesNot("sending")
 		}},
@@ -143,7 +150,8 @@ func TestWhatHappens(t *testing.T) {
 
 func TestAFailedTurnIsSentAgain(t *testing.T) {
 	fails := func(r *rig, id string) {
-		r.event("t7", event.Perceived{Sequence: 7, InputID: id, Writer: "me", Text: "/etc is full", Disposition: event.Started})
+		r.event("t7",
+			event.Perceived{Sequence: 7, InputID: id, Writer: "me", Text: "/etc is full", Disposition: event.Started})
 		r.event("t7", event.TurnFailed{Sequence: 7, InputID: id, Code: event.FailProvider, Reason: "it is on fire"})
 	}
 	play(t, []scenario{

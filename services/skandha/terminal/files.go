@@ -54,7 +54,8 @@ func (f *files) learn(p event.ActCompleted, args json.RawMessage) {
 			NextOffset json.RawMessage `json:"next_offset"`
 			Truncated  bool            `json:"truncated"`
 		}
-		if json.Unmarshal(p.Result.Data, &data) != nil || data.Content == nil || data.Offset != 0 || len(data.NextOffset) > 0 || data.Truncated {
+		if json.Unmarshal(p.Result.Data, &data) != nil || data.Content == nil || data.Offset != 0 ||
+			len(data.NextOffset) > 0 || data.Truncated {
 			return
 		}
 		now = content{*data.Content, "read"}

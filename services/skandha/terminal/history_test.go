@@ -11,7 +11,9 @@ import (
 func TestWhatWasTypedIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "history")
 	a := openHistory(file)
-	for _, text := range []string{"one", "two\nlines \"q\"", "two\nlines \"q\"", " secret", "  ", strings.Repeat("x", maxEntryBytes+1), "three"} {
+	for _, text := range []string{
+		"one", "two\nlines \"q\"", "two\nlines \"q\"", " secret", "  ", strings.Repeat("x", maxEntryBytes+1), "three",
+	} {
 		if err := a.add(text); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,8 @@ func TestWhatWasTypedIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	openHistory(file)
-	if again := openHistory(file); len(again.all) != maxEntries || again.all[maxEntries-1] != fmt.Sprint("line ", 2*maxEntries) {
+	if again := openHistory(file); len(again.all) != maxEntries ||
+		again.all[maxEntries-1] != fmt.Sprint("line ", 2*maxEntries) {
 		t.Fatalf("%d entries are left, the last %q", len(again.all), again.all[len(again.all)-1])
 	}
 }

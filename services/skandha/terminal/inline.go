@@ -72,7 +72,12 @@ var marks = []struct {
 	mark  string
 	style style
 }{
-	{"***", style{bold.on + italic.on, italic.off + bold.off}}, {"**", bold}, {"__", bold}, {"~~", strike}, {"*", italic}, {"_", italic},
+	{"***", style{bold.on + italic.on, italic.off + bold.off}},
+	{"**", bold},
+	{"__", bold},
+	{"~~", strike},
+	{"*", italic},
+	{"_", italic},
 }
 
 func emphasis(s string, wordBegins bool) (n int, out string, ok bool) {

@@ -109,7 +109,8 @@ const (
 
 func newModel(cfg Config) *model {
 	m := &model{
-		cfg: cfg, now: cfg.Now(), reach: bounded, mine: map[string]string{}, refused: map[string]bool{}, commands: map[uint64]string{}, state: event.StateWaiting,
+		cfg: cfg, now: cfg.Now(), reach: bounded, mine: map[string]string{}, refused: map[string]bool{},
+		commands: map[uint64]string{}, state: event.StateWaiting,
 	}
 	m.editor = newEditor(cfg.Commands, cfg.History)
 	return m

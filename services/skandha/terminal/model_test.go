@@ -29,7 +29,10 @@ func TestWhatIsTyped(t *testing.T) {
 			r.seesNot("sent")
 			r.reads("› hello")
 			r.sees("thinking · 0 s · Ctrl-C cancels")
-			r.event("t7", event.Recorded{Sequence: 7, InputID: "id1", DurationMS: 1500, Rounds: 2, Usage: provider.Usage{InputTokens: 3, OutputTokens: 4}})
+			r.event("t7",
+				event.Recorded{
+					Sequence: 7, InputID: "id1", DurationMS: 1500, Rounds: 2, Usage: provider.Usage{InputTokens: 3, OutputTokens: 4},
+				})
 			r.sees("1.5 s · 2 rounds · 0 calls · 7 tokens")
 		}},
 		{"what cannot be sent is said, and can be had back", func(r *rig) {
@@ -143,8 +146,14 @@ func TestTheLiveRegionFits(t *testing.T) {
 	r := newRig(t, nil)
 	r.begin()
 	for i := range 6 {
-		r.event("t5", event.ActRequested{Call: fmt.Sprint("c", i), Tool: "sh", Args: json.RawMessage(`{"x":"` + strings.Repeat("世", 100) + `"}`)})
-		r.event("", event.Perceived{Sequence: uint64(10 + i), Writer: "w", Text: strings.Repeat("long ", 100), Disposition: event.Queued})
+		r.event("t5",
+			event.ActRequested{
+				Call: fmt.Sprint("c", i), Tool: "sh", Args: json.RawMessage(`{"x":"` + strings.Repeat("世", 100) + `"}`),
+			})
+		r.event("",
+			event.Perceived{
+				Sequence: uint64(10 + i), Writer: "w", Text: strings.Repeat("long ", 100), Disposition: event.Queued,
+			})
 	}
 	r.delta(provider.Delta{Plan: "t5-p1", Attempt: "a", Text: strings.Repeat("words and\nlines ", 50)})
 	r.typed("/r")
@@ -175,11 +184,13 @@ func TestEarlierTurnsAreShownShortly(t *testing.T) {
 			{Writer: "me", Text: "mine", Answer: strings.Repeat("line\n\n", 20)},
 			{Writer: "ui-ann", Source: "web", Text: "hers", Answer: "limit_rounds: too many", Failed: true},
 		}
-		e := event.New(ref, "e", "test", event.Perceived{Sequence: 5, Writer: "ui-ann", Text: "now", Disposition: event.Started})
+		e := event.New(ref, "e", "test",
+			event.Perceived{Sequence: 5, Writer: "ui-ann", Text: "now", Disposition: event.Started})
 		e.Turn = "t5"
 		c.Backlog = []follow.Item{{Event: e}}
 	})
-	r.reads("earlier in this session:", "› mine", "… 34 more lines", "ui-ann in web › hers", "limit_rounds: too many", "ui-ann › now")
+	r.reads("earlier in this session:", "› mine", "… 34 more lines", "ui-ann in web › hers",
+		"limit_rounds: too many", "ui-ann › now")
 	r.sees("thinking")
 }
 
@@ -241,7 +252,10 @@ func TestTheRegionBecomesLowerWhenSomethingIsPrinted(t *testing.T) {
 }
 
 func TestTheArtifactsOfAResultAreThoseOfASandbox(t *testing.T) {
-	for data, want := range map[string]int{`{"artifacts":[{"path":"out/a.png","ref":"r","bytes":3}]}`: 1, `{"artifacts":[]}`: 0, `{"artifacts":"x"}`: 0, `[1]`: 0, ``: 0} {
+	for data, want := range map[string]int{
+		`{"artifacts":[{"path":"out/a.png","ref":"r","bytes":3}]}`: 1, `{"artifacts":[]}`: 0, `{"artifacts":"x"}`: 0,
+		`[1]`: 0, ``: 0,
+	} {
 		if got, leftOut := Artifacts([]byte(data)); len(got) != want || leftOut != nil {
 			t.Errorf("%s: %+v, %q left out", data, got, leftOut)
 		}

@@ -35,8 +35,12 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	r := &rig{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), did: make(chan string, 16)}
 	cfg := Config{
 		Client: r, Ref: ref, Writer: "me", About: "a test", History: t.TempDir() + "/history",
-		Commands: []Command{{Name: "help", Help: "list the commands"}, {Name: "replay", Args: "[n]", Help: "an account"}, {Name: "reset", Help: "forget"}},
-		Now:      func() time.Time { return r.now }, NewID: func() string { r.ids++; return fmt.Sprint("id", r.ids) },
+		Commands: []Command{
+			{Name: "help", Help: "list the commands"},
+			{Name: "replay", Args: "[n]", Help: "an account"},
+			{Name: "reset", Help: "forget"},
+		},
+		Now: func() time.Time { return r.now }, NewID: func() string { r.ids++; return fmt.Sprint("id", r.ids) },
 	}
 	if change != nil {
 		change(&cfg)
@@ -104,7 +108,8 @@ func (r *rig) begin() {
 func (r *rig) request(id string, grants ...event.Grant) {
 	r.event("t5", event.ToolCallRequest{
 		ToolName: "mail:send", Args: json.RawMessage(`{"to":"bob"}`), ConfirmationID: id, Hash: "hash-" + id,
-		ExpiresAt: r.now.Add(time.Minute), SecurityWarning: &hook.Warning{Level: hook.LevelCritical, Message: "it leaves"}, Always: grants,
+		ExpiresAt: r.now.Add(time.Minute), SecurityWarning: &hook.Warning{Level: hook.LevelCritical, Message: "it leaves"},
+		Always: grants,
 	})
 }
 

@@ -65,7 +65,8 @@ func (s *stream) draw(width int) {
 	s.dirty = false
 	s.rows = s.text.render()
 	if len(s.rows) == 0 && s.reasoning != "" {
-		rows := lines(strings.TrimSpace(safetext.Clean(s.reasoning)), style{dim.on + italic.on, italic.off + dim.off}, width, "")
+		rows := lines(strings.TrimSpace(safetext.Clean(s.reasoning)), style{dim.on + italic.on, italic.off + dim.off}, width,
+			"")
 		s.rows = rows[max(len(rows)-3, 0):]
 	}
 }

@@ -56,8 +56,10 @@ func result(p event.ActCompleted, c *call, width int) []string {
 	}
 	artifacts, leftOut := Artifacts(p.Result.Data)
 	for _, a := range artifacts {
-		out = append(out, wrap(fmt.Sprintf("%s, %d bytes: %s artifacts get %s", safetext.Line(a.Path), a.Bytes, buildinfo.Command(), safetext.Line(a.Ref)),
-			width, blue.of("  ⤓ "), "    ")...)
+		out = append(out,
+			wrap(fmt.Sprintf("%s, %d bytes: %s artifacts get %s", safetext.Line(a.Path), a.Bytes, buildinfo.Command(),
+				safetext.Line(a.Ref)),
+				width, blue.of("  ⤓ "), "    ")...)
 	}
 	for _, why := range leftOut {
 		out = append(out, wrap("not kept: "+safetext.Line(why), width, dim.of("  ↳ "), "    ")...)

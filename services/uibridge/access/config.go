@@ -47,9 +47,10 @@ type Config struct {
 	Origins []string      `yaml:"origins"` // of other pages that may use the bridge, each with its own token
 	Proxies []string      `yaml:"proxies"` // addresses or CIDRs trusted for X-Forwarded-For and X-Forwarded-Proto
 	Cookie  time.Duration `yaml:"cookie"`  // how long an unused browser stays logged in; default 168h
-	Owner   string        `yaml:"owner"`   // env:NAME, file:PATH or the token; default: generated, kept in the data directory
-	Tokens  []Token       `yaml:"tokens"`  // further tokens
-	Limits  Limits        `yaml:"limits"`
+	// env:NAME, file:PATH or the token; default: generated, kept in the data directory
+	Owner  string  `yaml:"owner"`
+	Tokens []Token `yaml:"tokens"` // further tokens
+	Limits Limits  `yaml:"limits"`
 }
 
 // Token configures an access token.
@@ -79,18 +80,21 @@ type Limits struct {
 	Inputs   float64 `yaml:"inputs"`   // per minute and token; default 240, a quarter of them at once
 	// Decisions are approvals, denials and cancels per minute and token. They do not count
 	// as requests or inputs. Default 240, a quarter of them at once.
-	Decisions      float64 `yaml:"decisions"`
-	Connections    int     `yaml:"connections"`     // open requests of one token, streams and WebSockets included; default 512
-	AllConnections int     `yaml:"all_connections"` // of all tokens together; default 2048
-	Anonymous      int     `yaml:"anonymous"`       // connections without a login; default 4096
-	Body           int64   `yaml:"body"`            // bytes of a request's body; default 8 MiB
+	Decisions float64 `yaml:"decisions"`
+	// open requests of one token, streams and WebSockets included; default 512
+	Connections    int   `yaml:"connections"`
+	AllConnections int   `yaml:"all_connections"` // of all tokens together; default 2048
+	Anonymous      int   `yaml:"anonymous"`       // connections without a login; default 4096
+	Body           int64 `yaml:"body"`            // bytes of a request's body; default 8 MiB
 }
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Requests: cmp.Or(l.Requests, DefaultRequests), Burst: cmp.Or(l.Burst, DefaultBurst), Inputs: cmp.Or(l.Inputs, DefaultInputs),
-		Decisions: cmp.Or(l.Decisions, DefaultDecisions), Connections: cmp.Or(l.Connections, DefaultConnections), AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
-		Anonymous: cmp.Or(l.Anonymous, DefaultAnonymous), Body: cmp.Or(l.Body, DefaultBody),
+		Requests: cmp.Or(l.Requests, DefaultRequests), Burst: cmp.Or(l.Burst, DefaultBurst),
+		Inputs:    cmp.Or(l.Inputs, DefaultInputs),
+		Decisions: cmp.Or(l.Decisions, DefaultDecisions), Connections: cmp.Or(l.Connections, DefaultConnections),
+		AllConnections: cmp.Or(l.AllConnections, DefaultAllConnections),
+		Anonymous:      cmp.Or(l.Anonymous, DefaultAnonymous), Body: cmp.Or(l.Body, DefaultBody),
 	}
 }
 

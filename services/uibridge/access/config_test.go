@@ -31,8 +31,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"want up to 61":             {Tokens: []access.Token{{Name: strings.Repeat("x", 62), Token: good.Token}}},
 		"tokens[1].name: duplicate": {Tokens: []access.Token{good, {Name: "a", Token: "b-0123456789abcdef"}}},
 		"tokens[0].token is":        {Tokens: []access.Token{{Name: "a"}}},
-		"tokens[0].rights":          {Tokens: []access.Token{{Name: "a", Token: good.Token, Rights: []contract.Right{"root"}}}},
-		"tokens[0].agents":          {Tokens: []access.Token{{Name: "a", Token: good.Token, Agents: []subject.Agent{"*"}}}},
+		"tokens[0].rights": {
+			Tokens: []access.Token{{Name: "a", Token: good.Token, Rights: []contract.Right{"root"}}},
+		},
+		"tokens[0].agents": {Tokens: []access.Token{{Name: "a", Token: good.Token, Agents: []subject.Agent{"*"}}}},
 		"owner: the environment variable SKANDHA_TEST_NONE": {Owner: "env:SKANDHA_TEST_NONE"},
 		"owner: want 16":           {Owner: "env:SKANDHA_TEST_WEAK"},
 		"tokens[0].token: want 16": {Owner: ownerToken, Tokens: []access.Token{{Name: "a", Token: "spaces are not allowed"}}},
@@ -48,7 +50,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			t.Errorf("the error quotes the secret: %v", err)
 		}
 	}
-	if _, err := access.New(access.Config{Owner: "file:" + writeFile(t, "token", ownerToken+"\n")}, access.Deps{}); err != nil {
+	if _, err := access.New(access.Config{Owner: "file:" + writeFile(t, "token", ownerToken+"\n")},
+		access.Deps{}); err != nil {
 		t.Error(err)
 	}
 	// Without an owner nobody can make one-time codes.

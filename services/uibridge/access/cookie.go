@@ -112,7 +112,9 @@ func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token) contrac
 	return a.setCookie(w, r, t, rand.Text(), browserKey)
 }
 
-func (a *Access) setCookie(w http.ResponseWriter, r *http.Request, t *token, login, browserKey string) contract.Principal {
+func (a *Access) setCookie(
+	w http.ResponseWriter, r *http.Request, t *token, login, browserKey string,
+) contract.Principal {
 	c := claims{Token: t.Name, Login: login, Expires: time.Now().Add(a.cfg.Cookie).Unix()}
 	p := loggedIn(t, c)
 	http.SetCookie(w, &http.Cookie{

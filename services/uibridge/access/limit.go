@@ -91,7 +91,10 @@ func (b budget) spend() *contract.Error {
 }
 
 func tooMany(message string, wait time.Duration) *contract.Error {
-	return &contract.Error{Code: contract.CodeRateLimited, Message: message, RetryAfterMS: int64(math.Ceil(float64(wait) / float64(time.Millisecond)))}
+	return &contract.Error{
+		Code: contract.CodeRateLimited, Message: message,
+		RetryAfterMS: int64(math.Ceil(float64(wait) / float64(time.Millisecond))),
+	}
 }
 
 // Limit returns the backend with the limits applied: each call counts as its method's
@@ -217,7 +220,8 @@ func (f *failures) blocked(addr netip.Addr) *contract.Error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l := f.of(addr, now); l.TokensAt(now) < 1 {
-		return tooMany("too many wrong tokens or codes from this address; wait, or use a token of 32 characters or more", failEvery)
+		return tooMany("too many wrong tokens or codes from this address; wait, or use a token of 32 characters or more",
+			failEvery)
 	}
 	return nil
 }

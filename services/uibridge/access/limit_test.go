@@ -34,7 +34,8 @@ func TestRequestsAreLimitedPerToken(t *testing.T) {
 		}
 		w := ask(botToken)
 		e := refusal(t, w)
-		if w.Code != 429 || w.Header().Get("Retry-After") != "1" || e.Code != contract.CodeRateLimited || e.RetryAfterMS != 500 {
+		if w.Code != 429 || w.Header().Get("Retry-After") != "1" || e.Code != contract.CodeRateLimited ||
+			e.RetryAfterMS != 500 {
 			t.Errorf("too many are answered %d, after %s s: %+v", w.Code, w.Header().Get("Retry-After"), e)
 		}
 		if w := ask(ownerToken); w.Code != 200 {
@@ -133,7 +134,8 @@ func TestShutdownEndsStreamsAndWaitsForTheRest(t *testing.T) {
 			t.Errorf("first %s", got)
 		}
 		synctest.Wait()
-		if w := r.ask(http.MethodGet, "/v1/x", "", bearer(botToken)); w.Code != 503 || refusal(t, w).Code != contract.CodeUnavailable {
+		if w := r.ask(http.MethodGet, "/v1/x", "", bearer(botToken)); w.Code != 503 ||
+			refusal(t, w).Code != contract.CodeUnavailable {
 			t.Errorf("a late one is answered %d", w.Code)
 		}
 		close(finish)
@@ -240,7 +242,8 @@ func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {
 			t.Errorf("what came through: %v", b.calls)
 		}
 		for about, p := range map[string]contract.Principal{
-			"nobody": {}, "a stranger": {Name: "x", Rights: contract.AllRights()}, "one whose time is over": {Name: "bot", Expires: time.Now()},
+			"nobody": {}, "a stranger": {Name: "x", Rights: contract.AllRights()},
+			"one whose time is over": {Name: "bot", Expires: time.Now()},
 		} {
 			if _, err := l.Submit(ctx, p, contract.Submission{}); code(err) != contract.CodeUnauthenticated {
 				t.Errorf("%s is answered %v", about, err)
@@ -316,7 +319,8 @@ func TestDecisionsAreLimitedApart(t *testing.T) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Errorf("a decision is answered %v", err)
 		}
-		if _, err := l.Cancel(t.Context(), p, contract.Cancellation{}); err == nil || !strings.Contains(err.Error(), "raise ui.limits.decisions") {
+		if _, err := l.Cancel(t.Context(), p, contract.Cancellation{}); err == nil ||
+			!strings.Contains(err.Error(), "raise ui.limits.decisions") {
 			t.Errorf("a third decision at once is answered %v", err)
 		}
 	})

@@ -20,7 +20,8 @@ import (
 
 func TestTokens(t *testing.T) {
 	cfg := usual()
-	cfg.Tokens = append(cfg.Tokens, access.Token{Name: "old", Token: "old-0123456789abcdef", Expires: access.Instant{Time: time.Now().Add(-time.Second)}})
+	cfg.Tokens = append(cfg.Tokens,
+		access.Token{Name: "old", Token: "old-0123456789abcdef", Expires: access.Instant{Time: time.Now().Add(-time.Second)}})
 	r := newRig(t, cfg, "")
 	for about, c := range map[string]struct {
 		values []string
@@ -43,7 +44,8 @@ func TestTokens(t *testing.T) {
 	} {
 		w := r.ask(http.MethodGet, "/v1/auth/me", "", with("Authorization", c.values...))
 		switch {
-		case c.want == "" && (w.Code != 401 || refusal(t, w).Code != contract.CodeUnauthenticated || w.Header().Get("WWW-Authenticate") == ""):
+		case c.want == "" &&
+			(w.Code != 401 || refusal(t, w).Code != contract.CodeUnauthenticated || w.Header().Get("WWW-Authenticate") == ""):
 			t.Errorf("%s: %d %s", about, w.Code, w.Body)
 		case c.want != "" && principal(t, w).Name != c.want:
 			t.Errorf("%s is %s", about, w.Body)
@@ -63,11 +65,14 @@ func TestRights(t *testing.T) {
 	cfg := access.Config{Owner: ownerToken, Tokens: []access.Token{
 		{Name: "usual", Token: "usual-0123456789"},
 		{Name: "looker", Token: "looker-0123456789", Rights: []contract.Right{contract.See}},
-		{Name: "talker", Token: "talker-0123456789", Rights: []contract.Right{contract.Talk}, Agents: []subject.Agent{"main"}},
+		{
+			Name: "talker", Token: "talker-0123456789", Rights: []contract.Right{contract.Talk}, Agents: []subject.Agent{"main"},
+		},
 	}}
 	r := newRig(t, cfg, "")
 	for token, want := range map[string]string{
-		ownerToken: "see talk approve administer", "usual-0123456789": "see talk approve", "looker-0123456789": "see", "talker-0123456789": "talk",
+		ownerToken: "see talk approve administer", "usual-0123456789": "see talk approve", "looker-0123456789": "see",
+		"talker-0123456789": "talk",
 	} {
 		p := principal(t, r.ask(http.MethodGet, "/v1/auth/me", "", bearer(token)))
 		var got []string
@@ -132,7 +137,8 @@ func TestTheOwnersTokenIsMadeOnceAndKept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, access.TokenFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := access.New(access.Config{}, access.Deps{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "remove the file") {
+	if _, err := access.New(access.Config{}, access.Deps{DataDir: dir}); err == nil ||
+		!strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("an empty file: %v", err)
 	}
 }
@@ -140,7 +146,8 @@ func TestTheOwnersTokenIsMadeOnceAndKept(t *testing.T) {
 func TestCookies(t *testing.T) {
 	r := newRig(t, usual(), "")
 	c := r.logIn(botToken)
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || c.Name != "skandha-7070" || c.MaxAge < 7*24*3600-60 || c.MaxAge > 7*24*3600 {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure ||
+		c.Name != "skandha-7070" || c.MaxAge < 7*24*3600-60 || c.MaxAge > 7*24*3600 {
 		t.Errorf("the cookie is %+v", c)
 	}
 	if strings.Contains(c.Value, botToken) {
@@ -202,13 +209,16 @@ func TestCookiesBehindAProxyWithTLSAreSecure(t *testing.T) {
 			scheme, name = "https://", "__Host-skandha-"
 		}
 		r := newRig(t, c.cfg, "")
-		at := []func(*http.Request){host(c.host), with("X-Forwarded-Proto", c.proto), with("Origin", scheme+strings.ToLower(c.host))}
+		at := []func(*http.Request){
+			host(c.host), with("X-Forwarded-Proto", c.proto), with("Origin", scheme+strings.ToLower(c.host)),
+		}
 		w := r.ask(http.MethodPost, "/v1/auth/token", `{"token": "`+botToken+`"}`, at...)
 		if w.Code != http.StatusOK {
 			t.Errorf("%s: logging in is answered %d %s", about, w.Code, w.Body)
 			continue
 		}
-		if r.jar, r.key = w.Result().Cookies(), w.Header().Get(access.KeyHeader); r.jar[0].Secure != c.secure || !strings.HasPrefix(r.jar[0].Name, name) {
+		if r.jar, r.key = w.Result().Cookies(), w.Header().Get(access.KeyHeader); r.jar[0].Secure != c.secure ||
+			!strings.HasPrefix(r.jar[0].Name, name) {
 			t.Errorf("%s: the cookie is %+v", about, r.jar[0])
 		}
 		if w := r.ask(http.MethodPost, "/v1/x", "{}", at...); w.Code != http.StatusOK {
@@ -291,9 +301,12 @@ func TestATamperedCookieIsNone(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	values := []string{
-		"", ".", "x", payload, payload + ".", "." + signature, payload + "." + signature + "." + signature, good + "x", good + " ", "x" + good,
-		claim("t", "owner") + "." + signature, claim("e", time.Now().Add(1e6*time.Hour).Unix()) + "." + signature, claim("l", "other") + "." + signature,
-		claim("t", "nobody") + "." + signature, base64.RawURLEncoding.EncodeToString([]byte("null")) + "." + signature, strings.Repeat("x", 4000),
+		"", ".", "x", payload, payload + ".", "." + signature, payload + "." + signature + "." + signature, good + "x",
+		good + " ", "x" + good,
+		claim("t", "owner") + "." + signature, claim("e", time.Now().Add(1e6*time.Hour).Unix()) + "." + signature,
+		claim("l", "other") + "." + signature,
+		claim("t", "nobody") + "." + signature, base64.RawURLEncoding.EncodeToString([]byte("null")) + "." + signature,
+		strings.Repeat("x", 4000),
 	}
 	for i := range good { // a bit of anything
 		b := []byte(good)
@@ -451,12 +464,15 @@ func addressesOfStrangers(t *testing.T) {
 		var got []int
 		for i := range 12 {
 			spoofed := string(rune('a'+i)) + ", 203.0.113." + string(rune('1'+i%9)) + ", 198.51.100.7"
-			got = append(got, r.ask(http.MethodGet, "/v1/x", "", bearer("wrong-0123456789abcdef"), from("192.0.2.1:1"), with("X-Forwarded-For", spoofed)).Code)
+			got = append(got,
+				r.ask(http.MethodGet, "/v1/x", "", bearer("wrong-0123456789abcdef"), from("192.0.2.1:1"),
+					with("X-Forwarded-For", spoofed)).Code)
 		}
 		if !slices.Equal(got[10:], []int{429, 429}) {
 			t.Errorf("%s: twelve wrong tokens are answered %v", about, got)
 		}
-		other := r.ask(http.MethodGet, "/v1/x", "", bearer("wrong-0123456789abcdef"), from("192.0.2.1:1"), with("X-Forwarded-For", "198.51.100.8")).Code
+		other := r.ask(http.MethodGet, "/v1/x", "", bearer("wrong-0123456789abcdef"), from("192.0.2.1:1"),
+			with("X-Forwarded-For", "198.51.100.8")).Code
 		if want := map[bool]int{true: 401, false: 429}[proxies != nil]; other != want {
 			t.Errorf("%s: another client is answered %d, want %d", about, other, want)
 		}
@@ -467,7 +483,8 @@ func TestLoginBodiesAreStrict(t *testing.T) {
 	r := newRig(t, usual(), "")
 	for body, want := range map[string]int{
 		`{"token": "` + botToken + `"}`: 200, `{"token": "wrong"}`: 401, `{}`: 401, `{"token": null}`: 401,
-		`[]`: 400, `{"token": 1}`: 400, `{"token": "x", "y": 1}`: 400, `{"token": "` + botToken + `"}{}`: 400, `nonsense`: 400,
+		`[]`: 400, `{"token": 1}`: 400, `{"token": "x", "y": 1}`: 400, `{"token": "` + botToken + `"}{}`: 400,
+		`nonsense`: 400,
 	} {
 		if w := r.ask(http.MethodPost, "/v1/auth/token", body); w.Code != want {
 			t.Errorf("%s is answered %d %s, want %d", body, w.Code, w.Body, want)

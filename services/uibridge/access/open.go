@@ -38,7 +38,9 @@ func newOpen(l Limits) *open {
 // enter registers a request. Its context ends when the principal expires, and when end or
 // Shutdown ends it. Decisions have a separate limit: they are accepted even if other
 // requests of the token use all its connections.
-func (o *open) enter(ctx context.Context, p contract.Principal, reads bool, use Use) (_ context.Context, leave func(), err *contract.Error) {
+func (o *open) enter(
+	ctx context.Context, p contract.Principal, reads bool, use Use,
+) (_ context.Context, leave func(), err *contract.Error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -57,7 +59,8 @@ func (o *open) enter(ctx context.Context, p contract.Principal, reads bool, use 
 	// Not a deadline, which would be passed on in requests to other services.
 	stop := func() bool { return true }
 	if !p.Expires.IsZero() {
-		stop = time.AfterFunc(time.Until(p.Expires), func() { end(unauthenticated("the token or login has expired; log in again")) }).Stop
+		stop = time.AfterFunc(time.Until(p.Expires),
+			func() { end(unauthenticated("the token or login has expired; log in again")) }).Stop
 	}
 	return ctx, func() {
 		stop()

@@ -43,7 +43,8 @@ func (a *Access) shape(r *http.Request) *refusal {
 	if ref := a.origin(r); ref != nil {
 		return ref
 	}
-	if !safe(r.Method) && (r.ContentLength != 0 || len(r.TransferEncoding) > 0) && !isJSON(r.Header.Values("Content-Type")) {
+	if !safe(r.Method) && (r.ContentLength != 0 || len(r.TransferEncoding) > 0) &&
+		!isJSON(r.Header.Values("Content-Type")) {
 		return refuse(http.StatusUnsupportedMediaType, "content_type", "Content-Type", "want application/json")
 	}
 	return nil
@@ -113,7 +114,8 @@ func (a *Access) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 // ones that libraries send are harmless, because they have no meaning here.
 func allowedHeaders(asked string) string {
 	const usual = "Authorization, Content-Type, Last-Event-ID"
-	if asked == "" || len(asked) > 1024 || strings.Trim(asked, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") != "" {
+	if asked == "" || len(asked) > 1024 ||
+		strings.Trim(asked, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") != "" {
 		return usual
 	}
 	return asked
@@ -137,7 +139,10 @@ func isJSON(types []string) bool {
 }
 
 // secretNames are query parameters that carry secrets in other systems.
-var secretNames = []string{"token", "access_token", "auth_token", "id_token", "api_key", "apikey", "api-key", "auth", "authorization", "bearer", "code", "password", "secret"}
+var secretNames = []string{
+	"token", "access_token", "auth_token", "id_token", "api_key", "apikey", "api-key", "auth", "authorization", "bearer",
+	"code", "password", "secret",
+}
 
 // secretInQuery returns the name of the first parameter in secretNames, or "".
 func secretInQuery(query string) string {
@@ -216,11 +221,13 @@ func (a *Access) described(r *http.Request) []any {
 
 var (
 	methods = []string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions,
 	}
 	// pathWords are the fixed parts of the bridge's paths.
 	pathWords = []string{
-		"v1", "auth", "token", "code", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations", "cancels", "commands",
+		"v1", "auth", "token", "code", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
+		"cancels", "commands",
 		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets",
 	}
 )

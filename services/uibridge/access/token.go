@@ -34,7 +34,8 @@ type token struct {
 }
 
 func newToken(p contract.Principal, text string) (token, error) {
-	if len(text) < minToken || len(text) > 512 || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != "" {
+	if len(text) < minToken || len(text) > 512 ||
+		strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != "" {
 		return token{}, fmt.Errorf("want %d characters or more of A-Z a-z 0-9 - . _ ~", minToken)
 	}
 	key, err := hkdf.Key(sha256.New, []byte(text), nil, "skandha ui cookie v1 "+p.Name, sha256.Size)
@@ -101,7 +102,9 @@ func (c Config) configured(owner string) (all []token, err error) {
 		if conf.Token == "" {
 			continue // an error of Validate
 		}
-		p := contract.Principal{Name: conf.Name, Writer: writerOf(conf.Name), Rights: conf.Rights, Agents: conf.Agents, Expires: conf.Expires.Time}
+		p := contract.Principal{
+			Name: conf.Name, Writer: writerOf(conf.Name), Rights: conf.Rights, Agents: conf.Agents, Expires: conf.Expires.Time,
+		}
 		if len(p.Rights) == 0 {
 			p.Rights = []contract.Right{contract.See, contract.Talk, contract.Approve}
 		}

@@ -185,8 +185,9 @@ func texts(events []wire) (ids []string, text map[string]string) {
 
 func input(thread, run, text string, more ...map[string]any) map[string]any {
 	in := map[string]any{
-		"threadId": thread, "runId": run, "state": map[string]any{}, "tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{},
-		"messages": []any{map[string]any{"id": "m1", "role": "user", "content": text}},
+		"threadId": thread, "runId": run, "state": map[string]any{}, "tools": []any{}, "context": []any{},
+		"forwardedProps": map[string]any{},
+		"messages":       []any{map[string]any{"id": "m1", "role": "user", "content": text}},
 	}
 	for _, m := range more {
 		for k, v := range m {

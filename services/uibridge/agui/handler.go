@@ -54,7 +54,9 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 
 // Counters returns the metrics: open runs, runs that were begun, and failed requests.
 func (d *Handler) Counters() map[string]int64 {
-	return map[string]int64{"agui_open": d.open.Load(), "agui_runs_total": d.runs.Load(), "agui_failed_total": d.failed.Load()}
+	return map[string]int64{
+		"agui_open": d.open.Load(), "agui_runs_total": d.runs.Load(), "agui_failed_total": d.failed.Load(),
+	}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -184,7 +186,8 @@ func (r *run) start(ctx context.Context) (*turn.Turn, error) {
 				t.Attached.Pending[0].ConfirmationID + " with resume",
 		}
 	}
-	if err := t.Submit(ctx, contract.Submission{Text: text, ID: r.in.RunID, Mode: r.in.props.Mode, Source: "agui"}); err != nil {
+	if err := t.Submit(ctx,
+		contract.Submission{Text: text, ID: r.in.RunID, Mode: r.in.props.Mode, Source: "agui"}); err != nil {
 		t.Close()
 		return nil, err
 	}

@@ -24,7 +24,9 @@ func about() contract.About {
 }
 
 func delta(plan, attempt string, n int, text, reasoning string) contract.Delta {
-	return contract.Delta{About: about(), Delta: provider.Delta{Plan: plan, Attempt: attempt, N: n, Text: text, Reasoning: reasoning}}
+	return contract.Delta{
+		About: about(), Delta: provider.Delta{Plan: plan, Attempt: attempt, N: n, Text: text, Reasoning: reasoning},
+	}
 }
 
 // script sends one turn by hand, after its input has arrived.
@@ -68,11 +70,14 @@ func completed(plan, text string, steps ...event.Step) contract.PlanCompleted {
 }
 
 func recorded(answer string) contract.TurnEnd {
-	return contract.TurnEnd{About: about(), Recorded: &event.Recorded{Sequence: 1, Answer: answer, Usage: provider.Usage{InputTokens: 3}}}
+	return contract.TurnEnd{
+		About: about(), Recorded: &event.Recorded{Sequence: 1, Answer: answer, Usage: provider.Usage{InputTokens: 3}},
+	}
 }
 
 func TestReasoningIsTold(t *testing.T) {
-	events := script(t, requested("p1", "a", 1), delta("p1", "a", 0, "", "hm"), delta("p1", "a", 1, "", "m"), delta("p1", "a", 2, "Yes", ""), completed("p1", "Yes."), recorded("Yes."))
+	events := script(t, requested("p1", "a", 1), delta("p1", "a", 0, "", "hm"), delta("p1", "a", 1, "", "m"),
+		delta("p1", "a", 2, "Yes", ""), completed("p1", "Yes."), recorded("Yes."))
 	want := "RUN_STARTED STATE_SNAPSHOT STEP_STARTED REASONING_START REASONING_MESSAGE_START REASONING_MESSAGE_CONTENT REASONING_MESSAGE_CONTENT REASONING_MESSAGE_END REASONING_END " +
 		"TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END STEP_FINISHED RUN_FINISHED"
 	if got := strings.Join(types(events), " "); got != want {
@@ -87,8 +92,13 @@ func TestReasoningIsTold(t *testing.T) {
 // are listed.
 func TestATextThatIsWrittenAnewIsAnotherMessage(t *testing.T) {
 	for name, steps := range map[string][]any{
-		"another attempt":  {requested("p1", "a", 1), delta("p1", "a", 0, "Wrong", ""), requested("p1", "b", 1), delta("p1", "a", 1, " late", ""), delta("p1", "b", 0, "Rig", ""), completed("p1", "Right"), recorded("Right")},
-		"a hook's changes": {requested("p1", "a", 1), delta("p1", "a", 0, "Wrong", ""), completed("p1", "Right"), recorded("Right")},
+		"another attempt": {
+			requested("p1", "a", 1), delta("p1", "a", 0, "Wrong", ""), requested("p1", "b", 1), delta("p1", "a", 1, " late", ""),
+			delta("p1", "b", 0, "Rig", ""), completed("p1", "Right"), recorded("Right"),
+		},
+		"a hook's changes": {
+			requested("p1", "a", 1), delta("p1", "a", 0, "Wrong", ""), completed("p1", "Right"), recorded("Right"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := script(t, steps...)
@@ -113,7 +123,8 @@ func TestATextThatIsWrittenAnewIsAnotherMessage(t *testing.T) {
 
 // The message contains whatever was lost of the deltas.
 func TestLostDeltasAreMadeUpFor(t *testing.T) {
-	events := script(t, delta("p1", "a", 0, "One ", ""), requested("p1", "a", 1), delta("p1", "a", 2, "three ", ""), completed("p1", "One two three four"), recorded("One two three four"))
+	events := script(t, delta("p1", "a", 0, "One ", ""), requested("p1", "a", 1), delta("p1", "a", 2, "three ", ""),
+		completed("p1", "One two three four"), recorded("One two three four"))
 	ids, text := texts(events)
 	if len(ids) != 1 || text[ids[0]] != "One two three four" {
 		t.Errorf("texts are %v %v", ids, text)
@@ -163,7 +174,8 @@ func TestAnyOrderIsLegal(t *testing.T) {
 				}
 			}
 			for _, i := range rnd.Perm(len(calls)) {
-				steps = append(steps, contract.ToolResult{About: about(), Call: calls[i].Call, ToolName: "x", Result: tool.Result{Success: true}})
+				steps = append(steps,
+					contract.ToolResult{About: about(), Call: calls[i].Call, ToolName: "x", Result: tool.Result{Success: true}})
 			}
 		}
 		answer := steps[len(steps)-1].(contract.PlanCompleted).Text
@@ -185,23 +197,33 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 		in    map[string]any
 		field string
 	}{
-		"no thread":        {input("", "r", "x"), "threadId"},
-		"no run":           {input("t", "", "x"), "runId"},
-		"a long run":       {input("t", strings.Repeat("x", 200), "x"), "runId"},
-		"no messages":      {input("t", "r", "", map[string]any{"messages": []any{}}), "messages"},
-		"nothing said":     {input("t", "r", " "), "messages[0].content"},
-		"the agent's own":  {input("t", "r", "", message("assistant", "x")), "messages[0].role"},
-		"a picture":        {input("t", "r", "", message("user", []any{map[string]any{"type": "image"}})), "messages[0].content"},
-		"a number":         {input("t", "r", "", message("user", 1)), "messages[0].content"},
-		"a wrong type":     {input("t", "r", "", map[string]any{"context": 1}), "context"},
-		"unknown props":    {input("t", "r", "x", map[string]any{"forwardedProps": map[string]any{"skandha": map[string]any{"x": 1}}}), "forwardedProps.skandha"},
+		"no thread":       {input("", "r", "x"), "threadId"},
+		"no run":          {input("t", "", "x"), "runId"},
+		"a long run":      {input("t", strings.Repeat("x", 200), "x"), "runId"},
+		"no messages":     {input("t", "r", "", map[string]any{"messages": []any{}}), "messages"},
+		"nothing said":    {input("t", "r", " "), "messages[0].content"},
+		"the agent's own": {input("t", "r", "", message("assistant", "x")), "messages[0].role"},
+		"a picture": {
+			input("t", "r", "", message("user", []any{map[string]any{"type": "image"}})), "messages[0].content",
+		},
+		"a number":     {input("t", "r", "", message("user", 1)), "messages[0].content"},
+		"a wrong type": {input("t", "r", "", map[string]any{"context": 1}), "context"},
+		"unknown props": {
+			input("t", "r", "x", map[string]any{"forwardedProps": map[string]any{"skandha": map[string]any{"x": 1}}}),
+			"forwardedProps.skandha",
+		},
 		"a resume of none": {input("t", "r", "", resume("", "resolved", nil)), "resume[0].interruptId"},
 		"a status":         {input("t", "r", "", resume("c", "maybe", nil)), "resume[0].status"},
 		"no answer":        {input("t", "r", "", resume("c", "resolved", map[string]any{})), "resume[0].payload"},
-		"other arguments":  {input("t", "r", "", resume("c", "resolved", map[string]any{"approved": true, "editedArgs": map[string]any{}})), "resume.payload"},
-		"two answers":      {input("t", "r", "", resume("c", "resolved", map[string]any{"approved": false, "Approved": true})), "resume.payload"},
-		"not asked":        {input("t", "r", "", resume("c", "cancelled", nil)), "resume[0].interruptId"},
-		"too much":         {input("t", "r", strings.Repeat("x", 5000)), "body"},
+		"other arguments": {
+			input("t", "r", "", resume("c", "resolved", map[string]any{"approved": true, "editedArgs": map[string]any{}})),
+			"resume.payload",
+		},
+		"two answers": {
+			input("t", "r", "", resume("c", "resolved", map[string]any{"approved": false, "Approved": true})), "resume.payload",
+		},
+		"not asked": {input("t", "r", "", resume("c", "cancelled", nil)), "resume[0].interruptId"},
+		"too much":  {input("t", "r", strings.Repeat("x", 5000)), "body"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := *c
@@ -218,7 +240,11 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 
 func TestToolsOfTheClientAreRefused(t *testing.T) {
 	b := transporttest.New()
-	last := newClient(t, b, agui.Config{}).ask(ctx(t), input("t", "r", "x", map[string]any{"tools": []any{map[string]any{"name": "x", "description": "y", "parameters": map[string]any{}}}})).last()
+	last := newClient(t, b, agui.Config{}).ask(ctx(t),
+		input("t", "r", "x",
+			map[string]any{
+				"tools": []any{map[string]any{"name": "x", "description": "y", "parameters": map[string]any{}}},
+			})).last()
 	if last.Type != "RUN_ERROR" || last.Code != "unsupported_tools" || len(b.Log()) > 0 {
 		t.Errorf("got %+v, %v", last, b.Log())
 	}
@@ -238,7 +264,8 @@ func TestWhatReachesTheAgent(t *testing.T) {
 	s := c.ask(ctx(t), in)
 	s.until("RUN_STARTED")
 	want := []any{contract.Submission{
-		Ref: subject.Ref{Agent: "main", Session: "agui-a-20thread"}, Text: "now\n\n<context>\npage: 42\n</context>", ID: "run", Mode: event.ModeInterrupt, Source: "agui",
+		Ref: subject.Ref{Agent: "main", Session: "agui-a-20thread"}, Text: "now\n\n<context>\npage: 42\n</context>",
+		ID: "run", Mode: event.ModeInterrupt, Source: "agui",
 	}}
 	if got := b.Log(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
@@ -248,7 +275,8 @@ func TestWhatReachesTheAgent(t *testing.T) {
 func TestTheClientsStateStaysBesideOurs(t *testing.T) {
 	c := newClient(t, transporttest.New(), agui.Config{})
 	s := c.ask(ctx(t), input("t", "r", "x", map[string]any{"state": map[string]any{"mine": 1}}))
-	if got := string(s.until("STATE_SNAPSHOT").Snapshot); !strings.Contains(got, `"mine":1`) || !strings.Contains(got, `"session":"t"`) {
+	if got := string(s.until("STATE_SNAPSHOT").Snapshot); !strings.Contains(got, `"mine":1`) ||
+		!strings.Contains(got, `"session":"t"`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -277,7 +305,9 @@ func TestRightsAreNeeded(t *testing.T) {
 		"nobody":        {contract.Principal{}, http.StatusUnauthorized},
 		"one who talks": {transporttest.Principal(contract.Talk), http.StatusForbidden},
 		"one who looks": {transporttest.Principal(contract.See), http.StatusForbidden},
-		"another agent": {contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden},
+		"another agent": {
+			contract.Principal{Name: "x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}}, http.StatusForbidden,
+		},
 	} {
 		c.server.As(x.p)
 		if s := c.ask(ctx(t), input("t", "r", "x")); s.Code != x.code {
@@ -291,7 +321,11 @@ func TestOnlyJSONByPost(t *testing.T) {
 	for _, x := range []struct {
 		method, kind string
 		want         int
-	}{{http.MethodGet, "application/json", 405}, {http.MethodPost, "text/plain", 415}, {http.MethodPost, "application/json", 400}} {
+	}{
+		{http.MethodGet, "application/json", 405},
+		{http.MethodPost, "text/plain", 415},
+		{http.MethodPost, "application/json", 400},
+	} {
 		r, err := http.NewRequestWithContext(ctx(t), x.method, c.url, bytes.NewReader([]byte("{")))
 		if err != nil {
 			t.Fatal(err)
@@ -310,7 +344,9 @@ func TestOnlyJSONByPost(t *testing.T) {
 
 // The check of the order detects faults.
 func TestOrderCheckFindsWhatIsIllegal(t *testing.T) {
-	start, end := wire{Type: "RUN_STARTED", ThreadID: "t", RunID: "r", Timestamp: 1}, wire{Type: "RUN_FINISHED", ThreadID: "t", RunID: "r", Timestamp: 1}
+	start, end := wire{Type: "RUN_STARTED", ThreadID: "t", RunID: "r", Timestamp: 1}, wire{
+		Type: "RUN_FINISHED", ThreadID: "t", RunID: "r", Timestamp: 1,
+	}
 	end.Outcome.Type = "success"
 	text := json.RawMessage(`"x"`)
 	for name, middle := range map[string][]wire{
@@ -345,7 +381,8 @@ func TestOrderCheckFindsWhatIsIllegal(t *testing.T) {
 func TestThreadsAndSessions(t *testing.T) {
 	seen := map[subject.Session]string{}
 	for _, thread := range []string{
-		"main-1", "0b0e8a9c-1111-4222-8333-123456789abc", "a b", "a-20b", "agui-a-20b", "agui-x", "aguih-x", "a/b", "..", "*", ">", "ü", strings.Repeat("x", 64),
+		"main-1", "0b0e8a9c-1111-4222-8333-123456789abc", "a b", "a-20b", "agui-a-20b", "agui-x", "aguih-x", "a/b", "..", "*",
+		">", "ü", strings.Repeat("x", 64),
 		strings.Repeat("x", 65), strings.Repeat("x", 66), strings.Repeat("ü", 30), "\x00", " ", "a.b.c",
 	} {
 		s := agui.SessionOf(thread)

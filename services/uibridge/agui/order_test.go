@@ -19,7 +19,10 @@ type order struct {
 
 func newOrder() *order {
 	m := func() map[string]bool { return map[string]bool{} }
-	return &order{first: true, steps: m(), messages: m(), calls: m(), reasonings: m(), reasoning: m(), ended: m(), results: m(), ids: m()}
+	return &order{
+		first: true, steps: m(), messages: m(), calls: m(), reasonings: m(), reasoning: m(), ended: m(), results: m(),
+		ids: m(),
+	}
 }
 
 func (o *order) fault(format string, args ...any) {

@@ -79,7 +79,8 @@ func TestARunIsTakenOnce(t *testing.T) {
 			t.Errorf("got %+v, first %+v", again, first)
 		}
 	}
-	if other := c.ask(ctx(t), input("once", "r2", "hello")).last(); other.Result.Turn == first.Result.Turn || other.Result.Text != "echo: hello" {
+	if other := c.ask(ctx(t), input("once", "r2", "hello")).last(); other.Result.Turn == first.Result.Turn ||
+		other.Result.Text != "echo: hello" {
 		t.Errorf("another run is %+v", other)
 	}
 }
@@ -92,7 +93,8 @@ func TestSomebodyIsAsked(t *testing.T) {
 	for name, answer := range map[string]func(*testing.T, contract.ToolCallRequest){
 		"elsewhere": func(t *testing.T, q contract.ToolCallRequest) {
 			_, err := b.Confirm(ctx(t), transporttest.Principal(), contract.Answer{
-				Ref: subject.Ref{Agent: "main", Session: q.Session}, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true, Source: "web",
+				Ref: subject.Ref{Agent: "main", Session: q.Session}, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true,
+				Source: "web",
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -101,7 +103,8 @@ func TestSomebodyIsAsked(t *testing.T) {
 		"by resume": func(t *testing.T, q contract.ToolCallRequest) {
 			c := *c
 			c.t = t
-			s := c.ask(ctx(t), input(string(q.Session), "r2", "", open(), resume(q.ConfirmationID, "resolved", map[string]any{"approved": true})))
+			s := c.ask(ctx(t),
+				input(string(q.Session), "r2", "", open(), resume(q.ConfirmationID, "resolved", map[string]any{"approved": true})))
 			if last := s.last(); last.Type != "RUN_FINISHED" || last.RunID != "r2" {
 				t.Errorf("the run that answers ended with %+v, %+v", last, s.Error)
 			}
@@ -112,7 +115,8 @@ func TestSomebodyIsAsked(t *testing.T) {
 			c.t = t
 			s := c.ask(ctx(t), input("asked-"+strings.ReplaceAll(name, " ", "-"), "r1", asked, open()))
 			var q contract.ToolCallRequest
-			if err := json.Unmarshal(s.until(agui.CustomConfirmation).Value, &q); err != nil || q.Hash == "" || q.ToolName != turntest.Asked {
+			if err := json.Unmarshal(s.until(agui.CustomConfirmation).Value, &q); err != nil || q.Hash == "" ||
+				q.ToolName != turntest.Asked {
 				t.Fatalf("asked %+v, %v", q, err)
 			}
 			answer(t, q)
@@ -133,11 +137,13 @@ func TestRunsAreInterrupted(t *testing.T) {
 		thread := fmt.Sprint("interrupted-", approved)
 		first := c.ask(ctx(t), input(thread, "r1", asked))
 		last := first.last()
-		if last.Outcome.Type != "interrupt" || len(last.Outcome.Interrupts) != 1 || last.Outcome.Interrupts[0].Reason != "tool_call" {
+		if last.Outcome.Type != "interrupt" || len(last.Outcome.Interrupts) != 1 ||
+			last.Outcome.Interrupts[0].Reason != "tool_call" {
 			t.Fatalf("got %+v", last)
 		}
 		id := last.Outcome.Interrupts[0].ToolCallID
-		if s := c.ask(ctx(t), input(thread, "r9", "something else")); s.Code != http.StatusConflict || s.Error.Field != "resume" {
+		if s := c.ask(ctx(t), input(thread, "r9", "something else")); s.Code != http.StatusConflict ||
+			s.Error.Field != "resume" {
 			t.Errorf("a run beside what is asked: %d %+v", s.Code, s.Error)
 		}
 		second := c.ask(ctx(t), input(thread, "r2", "", resume(id, "resolved", map[string]any{"approved": approved})))
@@ -149,13 +155,17 @@ func TestRunsAreInterrupted(t *testing.T) {
 			}
 			events = append(events, e)
 		}
-		if i := slices.IndexFunc(events, func(e wire) bool { return e.Type == "TOOL_CALL_RESULT" && e.ToolCallID == id }); i < 0 || slices.Contains(types(events[:i]), "TOOL_CALL_START") {
+		if i := slices.IndexFunc(events,
+			func(e wire) bool { return e.Type == "TOOL_CALL_RESULT" && e.ToolCallID == id }); i < 0 ||
+			slices.Contains(types(events[:i]), "TOOL_CALL_START") {
 			t.Errorf("the resumed run does not tell the result of what was called before: %s", second.types())
 		}
 		if end := events[len(events)-1]; end.Outcome.Type != "success" {
 			t.Errorf("got %+v", end)
 		}
-		if s := c.ask(ctx(t), input(thread, "r3", "", resume(id, "resolved", map[string]any{"approved": approved}))); s.Code != http.StatusConflict {
+		if s := c.ask(ctx(t),
+			input(thread, "r3", "",
+				resume(id, "resolved", map[string]any{"approved": approved}))); s.Code != http.StatusConflict {
 			t.Errorf("an answer to what is asked no more: %d %+v", s.Code, s.Error)
 		}
 		if done := c.ask(ctx(t), input(thread, "r1", asked)).last(); done.Outcome.Type != "success" {
@@ -174,12 +184,18 @@ func TestWhoWasNotShownMustSayTheHash(t *testing.T) {
 	}
 	elsewhere := newClient(t, b, agui.Config{})
 	yes := map[string]any{"approved": true}
-	if s := elsewhere.ask(ctx(t), input("shown", "r2", "", open(), resume(q.ConfirmationID, "resolved", yes))); s.Code != http.StatusBadRequest || s.Error.Field != "resume[0].payload.hash" {
+	if s := elsewhere.ask(ctx(t),
+		input("shown", "r2", "", open(), resume(q.ConfirmationID, "resolved", yes))); s.Code != http.StatusBadRequest ||
+		s.Error.Field != "resume[0].payload.hash" {
 		t.Errorf("without a hash: %d %+v", s.Code, s.Error)
 	}
-	wrong := elsewhere.ask(ctx(t), input("shown", "r3", "", resume(q.ConfirmationID, "resolved", map[string]any{"approved": true, "hash": "wrong"})))
+	wrong := elsewhere.ask(ctx(t),
+		input("shown", "r3", "", resume(q.ConfirmationID, "resolved", map[string]any{"approved": true, "hash": "wrong"})))
 	wrong.until(agui.CustomAudit)
-	if s := elsewhere.ask(ctx(t), input("shown", "r4", "", resume(q.ConfirmationID, "resolved", map[string]any{"approved": true, "hash": q.Hash}))); s.last().Type != "RUN_FINISHED" {
+	if s := elsewhere.ask(ctx(t),
+		input("shown", "r4", "",
+			resume(q.ConfirmationID, "resolved",
+				map[string]any{"approved": true, "hash": q.Hash}))); s.last().Type != "RUN_FINISHED" {
 		t.Errorf("with the hash: %s", s.types())
 	}
 	if last := s.last(); last.Type != "RUN_FINISHED" {
@@ -203,7 +219,8 @@ func TestTheTurnGoesOnWithoutItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer feed.Close()
-	if _, err := b.Confirm(ctx(t), transporttest.Principal(), contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}); err != nil {
+	if _, err := b.Confirm(ctx(t), transporttest.Principal(),
+		contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -227,7 +244,8 @@ func TestACancelledRunSaysSo(t *testing.T) {
 	s := c.ask(ctx(t), input("cancelled", "r1", "hang"))
 	s.until("STEP_STARTED")
 	s.untilKept()
-	if _, err := b.Cancel(ctx(t), transporttest.Principal(), contract.Cancellation{Ref: subject.Ref{Agent: "main", Session: "cancelled"}, InputID: "r1"}); err != nil {
+	if _, err := b.Cancel(ctx(t), transporttest.Principal(),
+		contract.Cancellation{Ref: subject.Ref{Agent: "main", Session: "cancelled"}, InputID: "r1"}); err != nil {
 		t.Fatal(err)
 	}
 	if last := s.last(); last.Type != "RUN_ERROR" || last.Code != string(event.FailCancelled) {

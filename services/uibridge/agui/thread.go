@@ -25,7 +25,8 @@ func SessionOf(thread string) subject.Session {
 		return subject.Session(s)
 	}
 	sum := sha256.Sum256([]byte(thread))
-	return subject.Session(hashed + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])))
+	return subject.Session(hashed +
+		strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])))
 }
 
 // ThreadOf returns the thread of a session; false if its name was hashed.

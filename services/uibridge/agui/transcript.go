@@ -91,7 +91,9 @@ func interruptOf(q contract.ToolCallRequest) Interrupt {
 		Message: "Allow the call of " + q.ToolName + "?",
 		ResponseSchema: map[string]any{
 			"type": "object", "required": []string{"approved"},
-			"properties": map[string]any{"approved": map[string]string{"type": "boolean"}, "reason": map[string]string{"type": "string"}},
+			"properties": map[string]any{
+				"approved": map[string]string{"type": "boolean"}, "reason": map[string]string{"type": "string"},
+			},
 		},
 		Metadata: map[string]any{"skandha": q},
 	}

@@ -84,12 +84,15 @@ func (t *translator) translate(v any) {
 		t.pending = append(t.pending, *v)
 		t.emit(Event{Type: Custom, Name: CustomConfirmation, Value: v})
 	case *contract.ConfirmationResolved:
-		t.pending = slices.DeleteFunc(t.pending, func(q contract.ToolCallRequest) bool { return q.ConfirmationID == v.ConfirmationID })
+		t.pending = slices.DeleteFunc(t.pending,
+			func(q contract.ToolCallRequest) bool { return q.ConfirmationID == v.ConfirmationID })
 		t.emit(Event{Type: Custom, Name: CustomConfirmationResolved, Value: v})
 	case *contract.ToolResult:
 		t.result(v)
 	case *contract.ToolOutput:
-		t.emit(Event{Type: Custom, Name: CustomToolOutput, Value: map[string]any{"call": v.Call, "stream": v.Stream, "text": v.Text}})
+		t.emit(Event{
+			Type: Custom, Name: CustomToolOutput, Value: map[string]any{"call": v.Call, "stream": v.Stream, "text": v.Text},
+		})
 	case *contract.Audit:
 		if v.Action == "confirmation" {
 			t.emit(Event{Type: Custom, Name: CustomAudit, Value: v})
@@ -277,7 +280,9 @@ func (t *translator) closeAll() {
 func (t *translator) end(v *contract.TurnEnd) {
 	t.closeAll()
 	if f := v.Failed; f != nil {
-		t.emit(Event{Type: RunError, Message: cmp.Or(f.Reason, string(f.Code)), Code: string(f.Code), Usage: usageOf(f.Usage)})
+		t.emit(Event{
+			Type: RunError, Message: cmp.Or(f.Reason, string(f.Code)), Code: string(f.Code), Usage: usageOf(f.Usage),
+		})
 		return
 	}
 	r := v.Recorded
@@ -286,7 +291,8 @@ func (t *translator) end(v *contract.TurnEnd) {
 		return
 	}
 	t.emit(Event{
-		Type: RunFinished, ThreadID: t.thread, RunID: t.run, Result: &Result{Text: r.Answer, Turn: v.Turn, Sequence: r.Sequence},
+		Type: RunFinished, ThreadID: t.thread, RunID: t.run,
+		Result:  &Result{Text: r.Answer, Turn: v.Turn, Sequence: r.Sequence},
 		Outcome: &Outcome{Type: "success"}, Usage: usageOf(r.Usage),
 	})
 }

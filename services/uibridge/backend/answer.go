@@ -44,7 +44,8 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	defer feed.Close()
 	r := receipt(a.Ref)
 	r.Sequence, err = b.client.As(p.Writer).Answer(ctx, a.Ref, event.Confirmation{
-		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source, Always: a.Always,
+		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source,
+		Always: a.Always,
 	})
 	if err != nil {
 		return r, b.refusal("storing an answer", err)
@@ -77,7 +78,8 @@ func (b *Backend) judged(ctx context.Context, feed contract.Feed, id string, r *
 			counted = true
 		case contract.OnAudit:
 			var v contract.Audit
-			if json.Unmarshal(n.Params, &v) != nil || v.Action != event.ActionConfirmation || v.Effect == event.EffectAllow || v.Cause != cause {
+			if json.Unmarshal(n.Params, &v) != nil || v.Action != event.ActionConfirmation || v.Effect == event.EffectAllow ||
+				v.Cause != cause {
 				continue
 			}
 			r.Reason = v.Reason
@@ -135,7 +137,8 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 		return contract.Receipt{}, contract.Invalid("sequence",
 			"sequence and inputId both name an input; send only one")
 	}
-	if err := first(checkText("inputId", c.InputID, event.MaxInputIDBytes), checkText("reason", c.Reason, maxReasonBytes)); err != nil {
+	if err := first(checkText("inputId", c.InputID, event.MaxInputIDBytes),
+		checkText("reason", c.Reason, maxReasonBytes)); err != nil {
 		return contract.Receipt{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
@@ -156,6 +159,7 @@ func (b *Backend) Cancel(ctx context.Context, p contract.Principal, c contract.C
 		r.Turn = event.TurnID(c.Sequence)
 	}
 	var err error
-	r.Sequence, err = b.client.As(p.Writer).Stop(ctx, c.Ref, event.Cancel{Sequence: c.Sequence, InputID: c.InputID, Reason: c.Reason})
+	r.Sequence, err = b.client.As(p.Writer).Stop(ctx, c.Ref,
+		event.Cancel{Sequence: c.Sequence, InputID: c.InputID, Reason: c.Reason})
 	return r, b.refusal("storing a cancel", err)
 }

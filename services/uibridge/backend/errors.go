@@ -68,7 +68,9 @@ func errorFor(doing string, err error) *contract.Error {
 				"a retry with the same id is safe",
 		}
 	}
-	return &contract.Error{Code: contract.CodeUnavailable, Message: fmt.Sprintf("%s failed: the bus or core does not answer; try again", doing)}
+	return &contract.Error{
+		Code: contract.CodeUnavailable, Message: fmt.Sprintf("%s failed: the bus or core does not answer; try again", doing),
+	}
 }
 
 func tooLarge(field string, has, most int) error {

@@ -31,7 +31,11 @@ func TestWhatCoresSayRefusesInputs(t *testing.T) {
 		text   string
 	}{
 		{bus.Beacon{Backlog: 7, Limit: 7}, contract.CodeOverloaded, http.StatusTooManyRequests, "7 inputs wait"},
-		{bus.Beacon{Storage: &bus.StorageFault{Reason: "it is tired"}}, contract.CodeUnavailable, http.StatusServiceUnavailable, "the bus cannot store: it is tired; the message was not stored"},
+		{
+			bus.Beacon{Storage: &bus.StorageFault{Reason: "it is tired"}},
+			contract.CodeUnavailable,
+			http.StatusServiceUnavailable, "the bus cannot store: it is tired; the message was not stored",
+		},
 	} {
 		var e *contract.Error
 		natstest.Eventually(t, c.text, func() bool { // the system's own core overrides it once a second

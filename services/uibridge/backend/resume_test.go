@@ -22,7 +22,8 @@ func (r *rig) twoTurns(ref subject.Ref) *feed {
 	r.say(ref, `call file_system:write_file {"path":"a.txt","content":"x"}`)
 	f.await(contract.OnToolCallRequest, 1)
 	q := last[contract.ToolCallRequest](f, contract.OnToolCallRequest)
-	if _, err := r.Confirm(natstest.Context(r.t), r.ann, contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}); err != nil {
+	if _, err := r.Confirm(natstest.Context(r.t), r.ann,
+		contract.Answer{Ref: ref, ConfirmationID: q.ConfirmationID, Hash: q.Hash, Approved: true}); err != nil {
 		r.t.Fatal(err)
 	}
 	f.await(contract.OnReadyForInput, 1)
@@ -209,7 +210,8 @@ func TestTheBusRestarts(t *testing.T) {
 func following() (n int) {
 	all := make([]byte, 16<<20)
 	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
-		if strings.Contains(stack, "skandha.dev/services/uibridge/hub.") || strings.Contains(stack, "skandha.dev/services/internal/follow.") {
+		if strings.Contains(stack, "skandha.dev/services/uibridge/hub.") ||
+			strings.Contains(stack, "skandha.dev/services/internal/follow.") {
 			n++
 		}
 	}
@@ -226,7 +228,8 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range 10 {
 		ref := session(fmt.Sprintf("leak%d", i))
 		for j := range 4 {
-			f, err := r.Attach(ctx, r.ann, contract.Attachment{Ref: ref, HTML: j%2 == 0, Commits: j > 1, After: []string{"", "0"}[j%2]})
+			f, err := r.Attach(ctx, r.ann,
+				contract.Attachment{Ref: ref, HTML: j%2 == 0, Commits: j > 1, After: []string{"", "0"}[j%2]})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +253,8 @@ func TestNothingIsLeft(t *testing.T) {
 	natstest.Eventually(t, "all sessions are let go", func() bool { return r.Stats() == hub.Stats{} })
 	natstest.Eventually(t, "no goroutine is left", func() bool { return following() <= before })
 	r.Close()
-	if _, err := r.Attach(natstest.Context(t), r.ann, contract.Attachment{Ref: session("late")}); contract.ErrorOf(err).Code != contract.CodeUnavailable {
+	if _, err := r.Attach(natstest.Context(t), r.ann,
+		contract.Attachment{Ref: session("late")}); contract.ErrorOf(err).Code != contract.CodeUnavailable {
 		t.Errorf("a bridge that has ended says %v", err)
 	}
 }

@@ -46,7 +46,8 @@ func startSystem(t *testing.T) *system.System {
 	}
 	sys, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512,
-		ConfigFile: write("config.yaml", []byte(policy)), Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
+		ConfigFile: write("config.yaml", []byte(policy)), Provider: "offline",
+		OfflineRules: write("rules.yaml", offline.TestRules),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,8 @@ func TestCommandsThatConcernEveryAgent(t *testing.T) {
 	limited := r.ann
 	limited.Agents = []subject.Agent{"main"}
 	for text, want := range map[string]contract.Code{
-		"/plugins": contract.CodeForbidden, "/PLUGINS x": contract.CodeForbidden, "/metrics": contract.CodeForbidden, "/tools": "", "/help": "",
+		"/plugins": contract.CodeForbidden, "/PLUGINS x": contract.CodeForbidden, "/metrics": contract.CodeForbidden,
+		"/tools": "", "/help": "",
 	} {
 		_, err := r.Submit(natstest.Context(t), limited, contract.Submission{Ref: session("limited"), Text: text})
 		if code, _ := refused(err); code != want {
@@ -94,7 +95,8 @@ func TestAFeedExpires(t *testing.T) {
 	for life := 200 * time.Millisecond; f == nil; life *= 2 { // until it is long enough for attaching
 		p.Expires = time.Now().Add(life)
 		var err error
-		if f, err = r.Attach(natstest.Context(t), p, contract.Attachment{Ref: session("expires")}); err != nil && time.Now().Before(p.Expires) {
+		if f, err = r.Attach(natstest.Context(t), p, contract.Attachment{Ref: session("expires")}); err != nil &&
+			time.Now().Before(p.Expires) {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +114,8 @@ func TestAFeedExpires(t *testing.T) {
 func TestAnAnswerToNobodysQuestion(t *testing.T) {
 	r := start(t, hub.Config{})
 	ref := session("no-history")
-	_, err := r.Confirm(natstest.Context(t), r.ann, contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true})
+	_, err := r.Confirm(natstest.Context(t), r.ann,
+		contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true})
 	if code, field := refused(err); code != contract.CodeNotFound || field != "session" {
 		t.Errorf("it is answered with %v", err)
 	}
@@ -147,17 +150,44 @@ func TestFields(t *testing.T) {
 		{"a long id", say(contract.Submission{Ref: ref, Text: "x", ID: long}), contract.CodeTooLarge, "id"},
 		{"a long source", say(contract.Submission{Ref: ref, Text: "x", Source: long}), contract.CodeTooLarge, "source"},
 		{"an unknown mode", say(contract.Submission{Ref: ref, Text: "x", Mode: "now"}), contract.CodeInvalid, "mode"},
-		{"many words", say(contract.Submission{Ref: ref, Text: "/help" + strings.Repeat(" x", 65)}), contract.CodeInvalid, "input"},
+		{
+			"many words", say(contract.Submission{Ref: ref, Text: "/help" + strings.Repeat(" x", 65)}), contract.CodeInvalid,
+			"input",
+		},
 		{"no agent", say(contract.Submission{Ref: subject.Ref{Session: "x"}, Text: "x"}), contract.CodeInvalid, "agent"},
-		{"a bad session", say(contract.Submission{Ref: subject.Ref{Agent: "main", Session: "a.b"}, Text: "x"}), contract.CodeInvalid, "session"},
-		{"an unknown agent", say(contract.Submission{Ref: subject.Ref{Agent: "nobody", Session: "x"}, Text: "x"}), contract.CodeNotFound, "agent"},
+		{
+			"a bad session", say(contract.Submission{Ref: subject.Ref{Agent: "main", Session: "a.b"}, Text: "x"}),
+			contract.CodeInvalid, "session",
+		},
+		{
+			"an unknown agent", say(contract.Submission{Ref: subject.Ref{Agent: "nobody", Session: "x"}, Text: "x"}),
+			contract.CodeNotFound, "agent",
+		},
 		{"no confirmation", confirm(contract.Answer{Ref: ref, Hash: "h"}), contract.CodeInvalid, "confirmationId"},
 		{"no hash", confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Approved: true}), contract.CodeInvalid, "hash"},
-		{"a long reason", confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Reason: long}), contract.CodeTooLarge, "reason"},
-		{"always without approval", confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Always: &event.Grant{Tool: "x"}}), contract.CodeInvalid, "always"},
-		{"always nothing", confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true, Always: &event.Grant{}}), contract.CodeInvalid, "always"},
-		{"a large grant", confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true, Always: &event.Grant{Tool: long}}), contract.CodeTooLarge, "always"},
-		{"two names of a turn", cancel(contract.Cancellation{Ref: ref, Sequence: 1, InputID: "i"}), contract.CodeInvalid, "sequence"},
+		{
+			"a long reason", confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Reason: long}),
+			contract.CodeTooLarge, "reason",
+		},
+		{
+			"always without approval",
+			confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Always: &event.Grant{Tool: "x"}}),
+			contract.CodeInvalid, "always",
+		},
+		{
+			"always nothing",
+			confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true, Always: &event.Grant{}}),
+			contract.CodeInvalid, "always",
+		},
+		{
+			"a large grant",
+			confirm(contract.Answer{Ref: ref, ConfirmationID: "c", Hash: "h", Approved: true, Always: &event.Grant{Tool: long}}),
+			contract.CodeTooLarge, "always",
+		},
+		{
+			"two names of a turn", cancel(contract.Cancellation{Ref: ref, Sequence: 1, InputID: "i"}), contract.CodeInvalid,
+			"sequence",
+		},
 		{"nothing runs", cancel(contract.Cancellation{Ref: ref}), contract.CodeConflict, ""},
 	} {
 		if code, field := refused(c.call()); code != c.code || field != c.field {
@@ -184,7 +214,8 @@ func TestTheSameInputTwice(t *testing.T) {
 		t.Errorf("got %+v and %+v, %v", a, b, err)
 	}
 	f.await(contract.OnReadyForInput, 1)
-	if e := last[contract.TurnEnd](f, contract.OnTurnEnd); e.Turn != a.Turn || e.Recorded.Sequence != a.Sequence || e.Recorded.InputID != "mine" {
+	if e := last[contract.TurnEnd](f, contract.OnTurnEnd); e.Turn != a.Turn || e.Recorded.Sequence != a.Sequence ||
+		e.Recorded.InputID != "mine" {
 		t.Errorf("got %+v, want the end of %+v", e, a)
 	}
 }
@@ -205,7 +236,8 @@ func TestCommands(t *testing.T) {
 		got := r.say(ref, c.text)
 		f.await(contract.OnTurnEnd, i+1)
 		e := last[contract.TurnEnd](f, contract.OnTurnEnd)
-		if e.Recorded == nil || e.Recorded.Sequence != got.Sequence || e.Recorded.Command != c.command || (got.Turn == "") != (c.command != "") {
+		if e.Recorded == nil || e.Recorded.Sequence != got.Sequence || e.Recorded.Command != c.command ||
+			(got.Turn == "") != (c.command != "") {
 			t.Errorf("%q: got %+v, receipt %+v", c.text, e.Recorded, got)
 		}
 		if m := last[contract.Message](f, contract.OnNewMessage); !strings.Contains(m.Content, c.says) {
@@ -224,7 +256,8 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stored event.Command
-	if err := json.Unmarshal(m.Data, &stored); err != nil || stored.Name != "no_such" || strings.Join(stored.Args, "|") != "thing|at|all" {
+	if err := json.Unmarshal(m.Data, &stored); err != nil || stored.Name != "no_such" ||
+		strings.Join(stored.Args, "|") != "thing|at|all" {
 		t.Errorf("stored %+v, %v", stored, err)
 	}
 }
@@ -249,7 +282,8 @@ func TestCancel(t *testing.T) {
 				t.Fatalf("got %+v, %v", got, err)
 			}
 			f.await(contract.OnTurnEnd, 1)
-			if e := last[contract.TurnEnd](f, contract.OnTurnEnd); e.Failed == nil || e.Failed.Code != event.FailCancelled || e.Failed.Sequence != in.Sequence {
+			if e := last[contract.TurnEnd](f, contract.OnTurnEnd); e.Failed == nil || e.Failed.Code != event.FailCancelled ||
+				e.Failed.Sequence != in.Sequence {
 				t.Errorf("ended with %+v", e)
 			}
 		})
@@ -287,7 +321,8 @@ func TestTheFirstAnswerWins(t *testing.T) {
 	if n := f.count(contract.OnConfirmationResolved); n != 1 {
 		t.Errorf("the request is resolved %d times", n)
 	}
-	if c := last[contract.ConfirmationResolved](f, contract.OnConfirmationResolved); c.By != bob.Writer || c.Outcome != event.Denied || !strings.HasSuffix(c.Reason, "no") {
+	if c := last[contract.ConfirmationResolved](f, contract.OnConfirmationResolved); c.By != bob.Writer ||
+		c.Outcome != event.Denied || !strings.HasSuffix(c.Reason, "no") {
 		t.Errorf("resolved %+v", c)
 	}
 }
@@ -324,7 +359,9 @@ func TestMethods(t *testing.T) {
 	if got, err := r.Methods()["listNothing"].Call(natstest.Context(t), r.ann, nil); err != nil || got != "nothing" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	for about, bad := range map[string]contract.Method{"again": m, "no call": {Name: "x", Right: contract.See}, "no right": {Name: "x", Call: m.Call}} {
+	for about, bad := range map[string]contract.Method{
+		"again": m, "no call": {Name: "x", Right: contract.See}, "no right": {Name: "x", Call: m.Call},
+	} {
 		func() {
 			defer func() {
 				if recover() == nil {

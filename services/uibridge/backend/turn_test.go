@@ -18,13 +18,15 @@ func TestATurn(t *testing.T) {
 	ann := r.attach(contract.Attachment{Ref: ref, HTML: true, Commits: true})
 	bob := r.attach(contract.Attachment{Ref: ref})
 	ann.await(contract.OnAttached, 1)
-	if a := last[contract.Attached](ann, contract.OnAttached); a.After != "0" || a.State != event.StateWaiting || len(a.Pending) > 0 {
+	if a := last[contract.Attached](ann, contract.OnAttached); a.After != "0" || a.State != event.StateWaiting ||
+		len(a.Pending) > 0 {
 		t.Errorf("a session without a commit begins with %+v", a)
 	}
 	in := r.say(ref, `comment I will **write** it. :: file_system:write_file {"path":"a.txt","content":"x"}`)
 	ann.await(contract.OnToolCallRequest, 1)
 	q := last[contract.ToolCallRequest](ann, contract.OnToolCallRequest)
-	if q.ToolName != "file_system:write_file" || !strings.Contains(string(q.Args), `"path":"a.txt"`) || q.Hash == "" || q.SecurityWarning == nil {
+	if q.ToolName != "file_system:write_file" || !strings.Contains(string(q.Args), `"path":"a.txt"`) || q.Hash == "" ||
+		q.SecurityWarning == nil {
 		t.Errorf("asked %+v", q)
 	}
 
@@ -47,14 +49,17 @@ func TestATurn(t *testing.T) {
 	for _, f := range []*feed{ann, bob, late} {
 		f.await(contract.OnReadyForInput, 1)
 	}
-	if c := last[contract.ConfirmationResolved](bob, contract.OnConfirmationResolved); c.By != r.ann.Writer || c.Outcome != event.Approved {
+	if c := last[contract.ConfirmationResolved](bob, contract.OnConfirmationResolved); c.By != r.ann.Writer ||
+		c.Outcome != event.Approved {
 		t.Errorf("resolved %+v", c)
 	}
 	end := last[contract.TurnEnd](bob, contract.OnTurnEnd)
-	if end.Recorded == nil || end.Recorded.Sequence != in.Sequence || end.Turn != in.Turn || len(end.Recorded.Actions) != 1 || !end.Recorded.Actions[0].Success {
+	if end.Recorded == nil || end.Recorded.Sequence != in.Sequence || end.Turn != in.Turn ||
+		len(end.Recorded.Actions) != 1 || !end.Recorded.Actions[0].Success {
 		t.Errorf("ended with %+v, want the record of %+v", end, in)
 	}
-	if i := last[contract.Input](bob, contract.OnInput); i.Sequence != in.Sequence || i.InputID != in.ID || i.Writer != r.ann.Writer || i.Source != "test" {
+	if i := last[contract.Input](bob, contract.OnInput); i.Sequence != in.Sequence || i.InputID != in.ID ||
+		i.Writer != r.ann.Writer || i.Source != "test" {
 		t.Errorf("input %+v", i)
 	}
 	if s := string(find(ann, contract.OnPlanCompleted).Params); !strings.Contains(s, `\u003cstrong\u003ewrite`) {
@@ -63,7 +68,8 @@ func TestATurn(t *testing.T) {
 	if s := string(find(ann, contract.OnNewMessage).Params); !strings.Contains(s, `"html":"`) {
 		t.Errorf("the answer is not rendered: %s", s)
 	}
-	if s := string(find(bob, contract.OnNewMessage).Params); strings.Contains(s, `"html"`) || bob.count(contract.OnCommit) > 0 {
+	if s := string(find(bob, contract.OnNewMessage).Params); strings.Contains(s, `"html"`) ||
+		bob.count(contract.OnCommit) > 0 {
 		t.Errorf("HTML or commits for somebody who wants none: %s", s)
 	}
 	checkCommits(t, ann)

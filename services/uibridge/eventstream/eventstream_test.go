@@ -25,7 +25,8 @@ func TestEvents(t *testing.T) {
 	if got, want := r.Body.String(), "data: {\"a\":1}\n\ndata: two\ndata: lines\n\ndata: \n\n: still here\n\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := r.Header().Get("Content-Type"); got != "text/event-stream" || r.Header().Get("X-Content-Type-Options") != "nosniff" {
+	if got := r.Header().Get("Content-Type"); got != "text/event-stream" ||
+		r.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers are %v", r.Header())
 	}
 }

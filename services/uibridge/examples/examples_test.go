@@ -11,7 +11,10 @@ import (
 )
 
 func env(l *transporttest.Live) []string {
-	return []string{"SKANDHA_UI=" + l.URL, "SKANDHA_UI_TOKEN=" + l.Token, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LANG=C.UTF-8"}
+	return []string{
+		"SKANDHA_UI=" + l.URL, "SKANDHA_UI_TOKEN=" + l.Token, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
+		"LANG=C.UTF-8",
+	}
 }
 
 func TestChatInPython(t *testing.T) {

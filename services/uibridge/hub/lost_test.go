@@ -59,7 +59,8 @@ func TestALogRestoredFromAnOlderCopyEndsFeeds(t *testing.T) {
 	}, dir)
 	f := w.attach(contract.Attachment{After: "0"})
 	w.said("two", "three")
-	if got, err := read(natstest.Context(t), f, w.ids[len(w.ids)-1]); err != nil || !slices.Equal(got, rest(w.ids, "0", false)) {
+	if got, err := read(natstest.Context(t), f, w.ids[len(w.ids)-1]); err != nil ||
+		!slices.Equal(got, rest(w.ids, "0", false)) {
 		t.Fatalf("%v, got %v", err, got)
 	}
 	w.move(srv, func() {}, older)
@@ -89,7 +90,8 @@ func TestANewSessionGoesOnInAReplacedLog(t *testing.T) {
 	f := w.attach(contract.Attachment{})
 	w.replaceLog()
 	w.said("one")
-	if got, err := read(natstest.Context(t), f, w.ids[len(w.ids)-1]); err != nil || !slices.Equal(got, rest(w.ids, "0", false)) {
+	if got, err := read(natstest.Context(t), f, w.ids[len(w.ids)-1]); err != nil ||
+		!slices.Equal(got, rest(w.ids, "0", false)) {
 		t.Fatalf("%v, got %v", err, got)
 	}
 }
@@ -107,7 +109,8 @@ func TestADamagedSessionCanBeRead(t *testing.T) {
 	if got := decode[contract.Attached](t, next(t, f)); got.State != event.StateLocked {
 		t.Errorf("its state is %s", got.State)
 	}
-	if got, err := read(natstest.Context(t), f, w.ids[len(w.ids)-1]); err != nil || !slices.Equal(got, rest(w.ids, "0", false)) {
+	if got, err := read(natstest.Context(t), f, w.ids[len(w.ids)-1]); err != nil ||
+		!slices.Equal(got, rest(w.ids, "0", false)) {
 		t.Errorf("%v, got %v", err, got)
 	}
 }

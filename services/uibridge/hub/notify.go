@@ -74,7 +74,9 @@ func paramsOf(ref subject.Ref, i follow.Item) (method string, params any, err er
 func commit(about contract.About, i follow.Item) contract.Commit {
 	h := i.Whole.Header
 	about.Time = h.Now
-	c := contract.Commit{About: about, Commit: i.Commit, Trigger: h.Trigger, Hooks: h.Hooks, Events: make([]event.Event, len(i.Whole.Events))}
+	c := contract.Commit{
+		About: about, Commit: i.Commit, Trigger: h.Trigger, Hooks: h.Hooks, Events: make([]event.Event, len(i.Whole.Events)),
+	}
 	for n, e := range i.Whole.Events {
 		if e.Type == event.TypeCheckpoint {
 			e.Data = withoutState(e)
@@ -127,7 +129,8 @@ var shapers = map[event.Type]shaper{
 	event.TypePlanCompleted: shaping(contract.OnPlanCompleted, planCompleted),
 	event.TypeActRequested: shaping(contract.OnToolCall, func(a contract.About, p event.ActRequested) any {
 		return contract.ToolCall{
-			About: a, Call: p.Call, ToolName: p.Tool, Args: p.Args, Runner: p.Runner, Attempts: p.Attempts, ApprovedBy: p.ApprovedBy,
+			About: a, Call: p.Call, ToolName: p.Tool, Args: p.Args, Runner: p.Runner, Attempts: p.Attempts,
+			ApprovedBy: p.ApprovedBy,
 		}
 	}),
 	event.TypeActConfirmed: shaping(contract.OnConfirmationResolved, func(a contract.About, p event.ActConfirmed) any {
@@ -136,7 +139,9 @@ var shapers = map[event.Type]shaper{
 		}
 	}),
 	event.TypeActCompleted: shaping(contract.OnToolResult, func(a contract.About, p event.ActCompleted) any {
-		return contract.ToolResult{About: a, Call: p.Call, ToolName: p.Tool, Result: p.Result, DurationMS: p.DurationMS, Note: p.Note}
+		return contract.ToolResult{
+			About: a, Call: p.Call, ToolName: p.Tool, Result: p.Result, DurationMS: p.DurationMS, Note: p.Note,
+		}
 	}),
 	event.TypeAudited: shaping(contract.OnAudit, func(a contract.About, p event.Audited) any {
 		return contract.Audit{About: a, Audited: p}
@@ -166,7 +171,9 @@ var shapers = map[event.Type]shaper{
 }
 
 func planCompleted(a contract.About, p event.PlanCompleted) any {
-	out := contract.PlanCompleted{About: a, Plan: p.Plan, Steps: p.Steps, Usage: p.Spent, Error: p.Error, DurationMS: p.DurationMS}
+	out := contract.PlanCompleted{
+		About: a, Plan: p.Plan, Steps: p.Steps, Usage: p.Spent, Error: p.Error, DurationMS: p.DurationMS,
+	}
 	if r := p.Response; r != nil {
 		out.Text, out.Usage = r.TextContent, r.Usage
 	}

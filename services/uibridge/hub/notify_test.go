@@ -34,24 +34,31 @@ var payloads = []struct {
 		contract.OnInput, `"sequence":3,"input_id":"i","writer":"ui-ann","source":"web","text":"hi","disposition":"started"`,
 	},
 	{
-		event.PlanRequested{Plan: "t3-p1", Round: 1, Attempt: "a", Attempts: 1, Provider: "p", Chain: "secret of core", Tools: []string{"x:y"}},
+		event.PlanRequested{
+			Plan: "t3-p1", Round: 1, Attempt: "a", Attempts: 1, Provider: "p", Chain: "secret of core", Tools: []string{"x:y"},
+		},
 		contract.OnPlanRequested, `"plan":"t3-p1","round":1,"attempt":"a","attempts":1,"provider":"p"`,
 	},
 	{
 		event.PlanCompleted{
-			Plan: "t3-p1", Response: &provider.Response{TextContent: "yes", Usage: provider.Usage{InputTokens: 1, OutputTokens: 2}},
-			Steps: []event.Step{{Call: "c", CallID: "1", Tool: "x:y", Args: json.RawMessage(`{}`)}}, DurationMS: 5,
+			Plan:     "t3-p1",
+			Response: &provider.Response{TextContent: "yes", Usage: provider.Usage{InputTokens: 1, OutputTokens: 2}},
+			Steps:    []event.Step{{Call: "c", CallID: "1", Tool: "x:y", Args: json.RawMessage(`{}`)}}, DurationMS: 5,
 		},
 		contract.OnPlanCompleted,
 		`"plan":"t3-p1","text":"yes","steps":[{"call":"c","call_id":"1","tool":"x:y","args":{}}],"usage":{"input_tokens":1,"output_tokens":2},"duration_ms":5`,
 	},
 	{
-		event.PlanCompleted{Plan: "t3-p1", Error: &provider.Error{Code: provider.ErrAuth, Message: "no"}, Spent: provider.Usage{InputTokens: 7}},
+		event.PlanCompleted{
+			Plan: "t3-p1", Error: &provider.Error{Code: provider.ErrAuth, Message: "no"}, Spent: provider.Usage{InputTokens: 7},
+		},
 		contract.OnPlanCompleted,
 		`"plan":"t3-p1","usage":{"input_tokens":7,"output_tokens":0},"error":{"code":"auth","message":"no","retryable":false}`,
 	},
 	{
-		event.ActRequested{Call: "c", Tool: "x:y", Args: json.RawMessage(`{"a":1}`), Hash: "h", Attempts: 2, Runner: "r", ApprovedBy: "ui-ann"},
+		event.ActRequested{
+			Call: "c", Tool: "x:y", Args: json.RawMessage(`{"a":1}`), Hash: "h", Attempts: 2, Runner: "r", ApprovedBy: "ui-ann",
+		},
 		contract.OnToolCall, `"call":"c","toolName":"x:y","args":{"a":1},"runner":"r","attempts":2,"approvedBy":"ui-ann"`,
 	},
 	{
@@ -67,7 +74,10 @@ var payloads = []struct {
 		contract.OnToolResult, `"call":"c","toolName":"x:y","result":{"success":true,"data":"r"},"duration_ms":4,"note":"n"`,
 	},
 	{
-		event.Audited{Principal: "ui-ann", Action: "tool.call", Resource: "x:y", Call: "c", Hash: "h", Effect: event.EffectDeny, Reason: "no", Rule: "policy[0]"},
+		event.Audited{
+			Principal: "ui-ann", Action: "tool.call", Resource: "x:y", Call: "c", Hash: "h", Effect: event.EffectDeny,
+			Reason: "no", Rule: "policy[0]",
+		},
 		contract.OnAudit,
 		`"principal":"ui-ann","action":"tool.call","resource":"x:y","call":"c","hash":"h","effect":"deny","reason":"no","rule":"policy[0]"`,
 	},
@@ -82,11 +92,16 @@ var payloads = []struct {
 	},
 	{event.SessionLocked{Reason: "too much"}, contract.OnSessionLocked, `"reason":"too much"`},
 	{event.SessionReset{By: "ui-ann"}, contract.OnSessionReset, `"by":"ui-ann"`},
-	{event.UIMessage{Content: "**yes**", Format: event.Markdown}, contract.OnNewMessage, `"content":"**yes**","format":"markdown"`},
+	{
+		event.UIMessage{Content: "**yes**", Format: event.Markdown},
+		contract.OnNewMessage,
+		`"content":"**yes**","format":"markdown"`,
+	},
 	{
 		event.ToolCallRequest{
 			ToolName: "x:y", Args: json.RawMessage(`{"b":2}`), ConfirmationID: "c", Hash: "h", ExpiresAt: when,
-			SecurityWarning: &hook.Warning{Level: hook.LevelWarn, Message: "look"}, Always: []event.Grant{{Tool: "x:y", Hash: "h"}},
+			SecurityWarning: &hook.Warning{Level: hook.LevelWarn, Message: "look"},
+			Always:          []event.Grant{{Tool: "x:y", Hash: "h"}},
 		},
 		contract.OnToolCallRequest,
 		`"toolName":"x:y","args":{"b":2},"confirmationId":"c","security_warning":{"level":"warn","message":"look"},` +
@@ -186,7 +201,8 @@ func TestACommitIsToldWithoutCheckpoint(t *testing.T) {
 	if err := json.Unmarshal(got[0].Params, &back); err != nil {
 		t.Fatal(err)
 	}
-	if len(back.Events) != len(c.Events) || back.Commit != 7 || back.Trigger != c.Header.Trigger || !reflect.DeepEqual(back.Hooks, c.Header.Hooks) {
+	if len(back.Events) != len(c.Events) || back.Commit != 7 || back.Trigger != c.Header.Trigger ||
+		!reflect.DeepEqual(back.Hooks, c.Header.Hooks) {
 		t.Errorf("got %+v", back)
 	}
 	if s := string(got[0].Params); strings.Contains(s, "big") || !strings.Contains(s, `{"reason":"every 100"}`) {

@@ -17,7 +17,8 @@ func TestAnOutageIsTold(t *testing.T) {
 	w := newWorld(t, hub.Config{Outage: time.Millisecond}, nil)
 	w.said("before")
 	feeds := map[string]contract.Feed{
-		"one": w.attach(contract.Attachment{}), "one with commits": w.attach(contract.Attachment{Commits: true}), "one from the beginning": w.attach(contract.Attachment{After: "0"}),
+		"one": w.attach(contract.Attachment{}), "one with commits": w.attach(contract.Attachment{Commits: true}),
+		"one from the beginning": w.attach(contract.Attachment{After: "0"}),
 	}
 	elsewhere, err := w.Attach(natstest.Context(t), contract.Attachment{Ref: other})
 	if err != nil {
@@ -81,7 +82,8 @@ func TestAStorageFaultIsTold(t *testing.T) {
 	if err := w.client.Bus.Conn().Flush(); err != nil { // the beacon subscription is active
 		t.Fatal(err)
 	}
-	if err := w.bus.PublishBeacon(natstest.Context(t), bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}}); err != nil {
+	if err := w.bus.PublishBeacon(natstest.Context(t),
+		bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device"}}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "the bus cannot store: no space left on device"

@@ -58,9 +58,10 @@ func newWorldAt(t *testing.T, srv *natsserver.Server, cfg hub.Config, md hub.Mar
 	w.bus = natstest.Dial(t, bus.Config{InProcess: w.near, Token: srv.Token()})
 	natstest.EnsureStreams(t, w.bus)
 	w.answers(bus.CodeNotFound)
-	core, err := w.bus.Respond(subject.Service(coreapi.ServiceName, coreapi.VerbSession), coreapi.ServiceName, coreapi.ServiceName, func(q *bus.Request) {
-		_ = q.ReplyError(bus.Errorf(*w.answer.Load(), "of the test"))
-	})
+	core, err := w.bus.Respond(subject.Service(coreapi.ServiceName, coreapi.VerbSession), coreapi.ServiceName,
+		coreapi.ServiceName, func(q *bus.Request) {
+			_ = q.ReplyError(bus.Errorf(*w.answer.Load(), "of the test"))
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,8 @@ func newWorldAt(t *testing.T, srv *natsserver.Server, cfg hub.Config, md hub.Mar
 	if err := w.bus.Conn().Flush(); err != nil { // the client asks over another connection
 		t.Fatal(err)
 	}
-	if w.client, err = client.New(natstest.Dial(t, bus.Config{InProcess: w.link, Token: srv.Token()}), "uibridge", natstest.Logger(t)); err != nil {
+	if w.client, err = client.New(natstest.Dial(t, bus.Config{InProcess: w.link, Token: srv.Token()}), "uibridge",
+		natstest.Logger(t)); err != nil {
 		t.Fatal(err)
 	}
 	w.Hub = hub.New(cfg, hub.Deps{Client: w.client, Log: natstest.Logger(t), Markdown: md})
@@ -137,7 +139,8 @@ func newHub(w *world) *hub.Hub {
 func (w *world) commit(payloads ...event.Payload) (seq uint64, live func(index int)) {
 	w.t.Helper()
 	c := event.Commit{Ref: ref, Header: event.Header{
-		CommitID: fmt.Sprintf("c%d.%d", w.log, w.prev), Prev: w.prev, Now: time.Now().UTC(), Trigger: event.Trigger{Kind: event.ByProgress},
+		CommitID: fmt.Sprintf("c%d.%d", w.log, w.prev), Prev: w.prev, Now: time.Now().UTC(),
+		Trigger: event.Trigger{Kind: event.ByProgress},
 	}}
 	for i, p := range payloads {
 		e := event.New(ref, fmt.Sprintf("e%d.%d.%d", w.log, w.prev, i), event.Source, p)

@@ -48,7 +48,8 @@ func (i *inspector) listArtifacts(ctx context.Context, p contract.Principal, q s
 	out := make([]ArtifactInfo, 0, min(len(all), maxArtifacts))
 	for _, a := range all[:min(len(all), maxArtifacts)] {
 		name := strings.TrimPrefix(a.Name, prefix)
-		out = append(out, ArtifactInfo{Name: name, Ref: a.Name, Bytes: a.Bytes, Stored: a.Stored, URL: ArtifactURL(ref, name)})
+		out = append(out,
+			ArtifactInfo{Name: name, Ref: a.Name, Bytes: a.Bytes, Stored: a.Stored, URL: ArtifactURL(ref, name)})
 	}
 	return out, nil
 }

@@ -53,7 +53,10 @@ func TestOnlyPicturesAreShown(t *testing.T) {
 		{"JPEG", "\xff\xd8\xff\xe0...", "image/jpeg", true},
 		{"GIF", "GIF89a...", "image/gif", true},
 		{"WebP", "RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp", true},
-		{"SVG", `<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>`, "application/octet-stream", false},
+		{
+			"SVG", `<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>`,
+			"application/octet-stream", false,
+		},
 		{"bare SVG", `<svg onload=alert(1)>`, "application/octet-stream", false},
 		{"HTML", "<!doctype html><script>alert(1)</script>", "application/octet-stream", false},
 		{"HTML that hides", "\n\n  <!-- --><html>", "application/octet-stream", false},

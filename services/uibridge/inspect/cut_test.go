@@ -19,17 +19,21 @@ func TestADetailSaysWhatOfItIsCut(t *testing.T) {
 	}
 	asked := asks("t1", 1, 1)
 	asked.Notes = slices.Repeat([]string{"be brief"}, maxListed+1)
-	bare, grown, after := wants(c0, "file:write"), wants(c1, "file:write"), wants(c2, "file:write", slices.Repeat([]string{c0}, maxListed+1)...)
+	bare, grown, after := wants(c0, "file:write"), wants(c1, "file:write"), wants(c2, "file:write",
+		slices.Repeat([]string{c0}, maxListed+1)...)
 	bare.Args = large // before references were resolved
 	more := gives(c1, "file:write", 1)
 	more.Args = large
 	tl := Build(1, []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asked),
-		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, strings.Repeat("x", maxDetailBytes+1), bare, grown, after), gives(c0, "file:write", 1), more),
+		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, strings.Repeat("x", maxDetailBytes+1), bare, grown, after),
+			gives(c0, "file:write", 1), more),
 		commit(4, 200, reply(c0), nil, "t1", done(c0, "file:write")),
 		commit(5, 300, reply(c1), nil, "t1", done(c1, "file:write")),
 	}, at(400))
-	for id, want := range map[string][]string{"sense": nil, "t1-p1": {"notes", "text"}, c0: nil, c1: {"args"}, c2: {"depends_on"}} {
+	for id, want := range map[string][]string{
+		"sense": nil, "t1-p1": {"notes", "text"}, c0: nil, c1: {"args"}, c2: {"depends_on"},
+	} {
 		i := slices.IndexFunc(tl.Spans, func(s Span) bool { return s.ID == id })
 		if i < 0 {
 			t.Fatalf("there is no span %s:\n%s", id, draw(tl))

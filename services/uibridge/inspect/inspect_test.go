@@ -27,10 +27,12 @@ func TestWhatHappenedCanBeSeen(t *testing.T) {
 	w.say(kitchen, "hello")
 
 	page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Limit: 3})
-	if len(page.Turns) != 3 || page.Turns[0].Outcome != "answered" || page.Turns[0].Text != "hello" || page.Turns[1].Outcome != "provider_failed" || page.Turns[1].Rounds != 1 {
+	if len(page.Turns) != 3 || page.Turns[0].Outcome != "answered" || page.Turns[0].Text != "hello" ||
+		page.Turns[1].Outcome != "provider_failed" || page.Turns[1].Rounds != 1 {
 		t.Fatalf("got %+v", page)
 	}
-	if r := page.Turns[2]; r.Sequence != approved || r.Rounds != 2 || r.Calls != 1 || r.Writer != "ui-ada" || r.Started.IsZero() {
+	if r := page.Turns[2]; r.Sequence != approved || r.Rounds != 2 || r.Calls != 1 || r.Writer != "ui-ada" ||
+		r.Started.IsZero() {
 		t.Errorf("got %+v", r)
 	}
 	page = call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Before: page.Next})
@@ -48,20 +50,24 @@ func TestWhatHappenedCanBeSeen(t *testing.T) {
 		}
 		return tl.Spans[i]
 	}
-	if s := find(refusedTurn, inspect.KindConfirm); s.Status != inspect.StatusDenied || s.Detail.By != "ui-ada" || !strings.Contains(s.Detail.Reason, "as the test says") {
+	if s := find(refusedTurn, inspect.KindConfirm); s.Status != inspect.StatusDenied || s.Detail.By != "ui-ada" ||
+		!strings.Contains(s.Detail.Reason, "as the test says") {
 		t.Errorf("refused: %+v", s)
 	}
 	turn := "t" + jsonText(approved)
 	if s := find(turn, inspect.KindConfirm); s.Status != inspect.StatusOK || s.Detail.Outcome != event.Approved {
 		t.Errorf("approved: %+v", s)
 	}
-	if s := find(turn, inspect.KindStep); s.Name != "time:now" || s.Status != inspect.StatusOK || s.Detail.ApprovedBy != "ui-ada" || len(s.Detail.Result) == 0 {
+	if s := find(turn, inspect.KindStep); s.Name != "time:now" || s.Status != inspect.StatusOK ||
+		s.Detail.ApprovedBy != "ui-ada" || len(s.Detail.Result) == 0 {
 		t.Errorf("the step: %+v", s)
 	}
-	if s := find(turn, inspect.KindHook); s.Detail.Plugin != "guard" || s.Detail.Point != hook.BeforeAct || s.Lane != inspect.LaneHook {
+	if s := find(turn, inspect.KindHook); s.Detail.Plugin != "guard" || s.Detail.Point != hook.BeforeAct ||
+		s.Lane != inspect.LaneHook {
 		t.Errorf("the hook: %+v", s)
 	}
-	if s := find(turn, inspect.KindPolicy); s.Status != inspect.StatusAsked || !strings.Contains(s.Detail.Reason, "the time is precious") || s.Detail.Rule == "" {
+	if s := find(turn, inspect.KindPolicy); s.Status != inspect.StatusAsked ||
+		!strings.Contains(s.Detail.Reason, "the time is precious") || s.Detail.Rule == "" {
 		t.Errorf("the policy: %+v", s)
 	}
 }
@@ -84,9 +90,11 @@ func TestATurnThatGoesOnIsOpen(t *testing.T) {
 	turn := names{Agent: "main", Session: "kitchen", Turn: "t" + jsonText(seq)}
 	natstest.Eventually(t, "the model is asked", func() bool {
 		tl, err := try[inspect.Timeline](w, ada, "getTimeline", turn)
-		return err == nil && len(tl.Spans) > 1 && tl.Outcome == inspect.OutcomeRunning && tl.Spans[1].Kind == inspect.KindPlan && tl.Spans[1].Status == inspect.StatusOpen
+		return err == nil && len(tl.Spans) > 1 && tl.Outcome == inspect.OutcomeRunning &&
+			tl.Spans[1].Kind == inspect.KindPlan && tl.Spans[1].Status == inspect.StatusOpen
 	})
-	if rows := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen"}).Turns; len(rows) != 1 || rows[0].Outcome != inspect.OutcomeRunning || rows[0].Text != "hang" {
+	if rows := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen"}).Turns; len(rows) != 1 ||
+		rows[0].Outcome != inspect.OutcomeRunning || rows[0].Text != "hang" {
 		t.Errorf("got %+v", rows)
 	}
 	if err := w.client.Cancel(ctx, kitchen, seq, "enough"); err != nil {
@@ -94,7 +102,8 @@ func TestATurnThatGoesOnIsOpen(t *testing.T) {
 	}
 	natstest.Eventually(t, "the turn is cancelled", func() bool {
 		tl := call[inspect.Timeline](w, "getTimeline", turn)
-		return tl.Outcome == string(event.FailCancelled) && !slices.ContainsFunc(tl.Spans, func(s inspect.Span) bool { return s.Status == inspect.StatusOpen })
+		return tl.Outcome == string(event.FailCancelled) &&
+			!slices.ContainsFunc(tl.Spans, func(s inspect.Span) bool { return s.Status == inspect.StatusOpen })
 	})
 }
 
@@ -102,7 +111,8 @@ func TestWhatCoreSaysIsPassedOn(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")
 	w.say(kitchen, "hello")
-	if tools := call[[]coreapi.ToolInfo](w, "listTools", nil); !slices.ContainsFunc(tools, func(i coreapi.ToolInfo) bool { return i.Name == "time:now" && i.Live && i.SuccessRate == 0.5 }) {
+	if tools := call[[]coreapi.ToolInfo](w, "listTools", nil); !slices.ContainsFunc(tools,
+		func(i coreapi.ToolInfo) bool { return i.Name == "time:now" && i.Live && i.SuccessRate == 0.5 }) {
 		t.Errorf("tools: %+v", tools)
 	}
 	var known []coreapi.ToolInfo
@@ -110,24 +120,31 @@ func TestWhatCoreSaysIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	internal := func(i coreapi.ToolInfo) bool { return i.Internal }
-	if !slices.ContainsFunc(known, internal) || slices.ContainsFunc(call[[]coreapi.ToolInfo](w, "listTools", nil), internal) {
+	if !slices.ContainsFunc(known, internal) ||
+		slices.ContainsFunc(call[[]coreapi.ToolInfo](w, "listTools", nil), internal) {
 		t.Errorf("core has the tools %+v; those that are internal are not for UIs", known)
 	}
 	type pluginState struct{ Name, Version, State, Reason string }
-	if p := call[[]pluginState](w, "listPlugins", nil); len(p) != 1 || p[0] != (pluginState{"guard", "1.2.3", "active", ""}) {
+	if p := call[[]pluginState](w, "listPlugins", nil); len(p) != 1 ||
+		p[0] != (pluginState{"guard", "1.2.3", "active", ""}) {
 		t.Errorf("plugins: %+v", p)
 	}
-	if st := call[coreapi.Status](w, "getStatus", nil); len(st.Agents) != 3 || len(st.Executors) == 0 || st.Instance == "" {
+	if st := call[coreapi.Status](w, "getStatus", nil); len(st.Agents) != 3 || len(st.Executors) == 0 ||
+		st.Instance == "" {
 		t.Errorf("status: %+v", st)
 	}
-	if s := call[struct{ State struct{ Ref subject.Ref } }](w, "getSession", names{Agent: "main", Session: "kitchen"}); s.State.Ref != kitchen {
+	if s := call[struct{ State struct{ Ref subject.Ref } }](w, "getSession",
+		names{Agent: "main", Session: "kitchen"}); s.State.Ref != kitchen {
 		t.Errorf("session: %+v", s)
 	}
-	suspended := call[pluginState](w, "pluginAction", map[string]any{"op": "suspend", "plugin": "guard", "reason": "I want to see what happens"})
-	if suspended.State != "suspended" || !strings.Contains(suspended.Reason, "ui-ada") || !strings.Contains(suspended.Reason, "I want to see what happens") {
+	suspended := call[pluginState](w, "pluginAction",
+		map[string]any{"op": "suspend", "plugin": "guard", "reason": "I want to see what happens"})
+	if suspended.State != "suspended" || !strings.Contains(suspended.Reason, "ui-ada") ||
+		!strings.Contains(suspended.Reason, "I want to see what happens") {
 		t.Errorf("suspended: %+v", suspended)
 	}
-	if resumed := call[pluginState](w, "pluginAction", map[string]any{"op": "resume", "plugin": "guard"}); resumed.State == "suspended" {
+	if resumed := call[pluginState](w, "pluginAction",
+		map[string]any{"op": "resume", "plugin": "guard"}); resumed.State == "suspended" {
 		t.Errorf("resumed: %+v", resumed)
 	}
 }
@@ -147,10 +164,13 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 			}
 		}
 	}
-	bob := contract.Principal{Name: "bob", Writer: "ui-bob", Rights: []contract.Right{contract.See}, Agents: []subject.Agent{"main", "other"}}
+	bob := contract.Principal{
+		Name: "bob", Writer: "ui-bob", Rights: []contract.Right{contract.See}, Agents: []subject.Agent{"main", "other"},
+	}
 	natstest.Eventually(t, "the sessions are listed as they are now", func() bool { // or else they move between pages
 		rows := call[coreapi.SessionsPage](w, "listSessions", nil).Sessions
-		return len(rows) == len(all) && !slices.ContainsFunc(rows, func(r coreapi.SessionRow) bool { return r.Revision != all[r.Ref] })
+		return len(rows) == len(all) &&
+			!slices.ContainsFunc(rows, func(r coreapi.SessionRow) bool { return r.Revision != all[r.Ref] })
 	})
 	var seen []string
 	after := ""
@@ -179,12 +199,16 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 		t.Errorf("it sees of the system %+v", st)
 	}
 	tools, err := try[[]coreapi.ToolInfo](w, bob, "listTools", nil)
-	if err != nil || len(tools) == 0 || slices.ContainsFunc(tools, func(i coreapi.ToolInfo) bool { return i.Used != 0 || i.Succeeded != 0 || i.MeanLatencyMS != 0 }) {
+	if err != nil || len(tools) == 0 ||
+		slices.ContainsFunc(tools,
+			func(i coreapi.ToolInfo) bool { return i.Used != 0 || i.Succeeded != 0 || i.MeanLatencyMS != 0 }) {
 		t.Errorf("it sees the tools %+v, %v", tools, err)
 	}
 	boss := bob
 	boss.Rights = contract.AllRights()
-	for method, params := range map[string]any{"listPlugins": nil, "getHooks": nil, "pluginAction": map[string]any{"op": "suspend", "plugin": "guard"}} {
+	for method, params := range map[string]any{
+		"listPlugins": nil, "getHooks": nil, "pluginAction": map[string]any{"op": "suspend", "plugin": "guard"},
+	} {
 		if got := w.refused(boss, method, params); got != "forbidden" {
 			t.Errorf("%s: %s", method, got)
 		}
@@ -231,7 +255,8 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 		{"getSession", names{Agent: "main", Session: "nowhere"}, "not_found"},
 		{"listTurns", names{Agent: "main", Session: "kitchen", Limit: 1000}, "invalid_argument limit"},
 		{"listTurns", names{Agent: "main", Session: "kitchen", Before: "soon"}, "invalid_argument before"},
-		{"listTurns", names{Agent: "main", Session: "kitchen", Before: "1-9"}, "invalid_argument before"}, // an input, no commit
+		// an input, no commit
+		{"listTurns", names{Agent: "main", Session: "kitchen", Before: "1-9"}, "invalid_argument before"},
 		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "7"}, "invalid_argument turn"},
 		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "t0"}, "invalid_argument turn"},
 		{"getTimeline", names{Agent: "main", Session: "kitchen", Turn: "t-1"}, "invalid_argument turn"},
@@ -247,7 +272,8 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 			t.Errorf("%s %v: %s, want %s", c.method, c.params, got, c.want)
 		}
 	}
-	if page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "nowhere"}); len(page.Turns) != 0 || page.Turns == nil {
+	if page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "nowhere"}); len(page.Turns) != 0 ||
+		page.Turns == nil {
 		t.Errorf("a session that is not there: %+v", page)
 	}
 }

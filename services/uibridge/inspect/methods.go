@@ -65,7 +65,9 @@ type query[Q any] interface {
 
 // method decodes the parameters, limits the time and converts errors. It also checks the
 // right, so that a caller that forgets to check it reveals nothing.
-func method[Q, A any, P query[Q]](i *inspector, name string, right contract.Right, call func(context.Context, contract.Principal, Q) (A, error)) contract.Method {
+func method[Q, A any, P query[Q]](
+	i *inspector, name string, right contract.Right, call func(context.Context, contract.Principal, Q) (A, error),
+) contract.Method {
 	return contract.Method{Name: name, Right: right, Call: func(ctx context.Context, p contract.Principal, params json.RawMessage) (any, error) {
 		if err := p.Require(right, ""); err != nil {
 			return nil, err
@@ -110,7 +112,9 @@ func pass(i *inspector, verb string) func(context.Context, contract.Principal, n
 }
 
 // everywhere refuses a token that is limited to some agents: plugins serve all agents.
-func everywhere[Q, A any](call func(context.Context, contract.Principal, Q) (A, error)) func(context.Context, contract.Principal, Q) (A, error) {
+func everywhere[Q, A any](
+	call func(context.Context, contract.Principal, Q) (A, error),
+) func(context.Context, contract.Principal, Q) (A, error) {
 	return func(ctx context.Context, p contract.Principal, q Q) (a A, err error) {
 		if err := p.Everywhere(); err != nil {
 			return a, err
@@ -149,12 +153,16 @@ type sessionsQuery struct {
 }
 
 func (q *sessionsQuery) params() []request.Param {
-	return []request.Param{{Name: "agent", Into: &q.Agent}, {Name: "limit", Into: &q.Limit}, {Name: "after", Into: &q.After}}
+	return []request.Param{
+		{Name: "agent", Into: &q.Agent}, {Name: "limit", Into: &q.Limit}, {Name: "after", Into: &q.After},
+	}
 }
 
 // listSessions returns a page of the sessions that the principal may see, most recently
 // updated first. A page may be shorter than its limit; there are more if Next is set.
-func (i *inspector) listSessions(ctx context.Context, p contract.Principal, q sessionsQuery) (coreapi.SessionsPage, error) {
+func (i *inspector) listSessions(
+	ctx context.Context, p contract.Principal, q sessionsQuery,
+) (coreapi.SessionsPage, error) {
 	page := coreapi.SessionsPage{Sessions: []coreapi.SessionRow{}}
 	if q.Agent != "" {
 		if !subject.Valid(q.Agent) {
@@ -232,9 +240,11 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return hidden(t.Agent) })
 	st.Faults = slices.DeleteFunc(st.Faults, func(f coreapi.Fault) bool { return f.Agent != "" && hidden(f.Agent) })
 	if p.Everywhere() != nil { // the rest is about the token's agents, or concerns everybody
-		troubles := slices.DeleteFunc(st.Troubles, func(t coreapi.Trouble) bool { return t.Ref != subject.Ref{} && hidden(t.Agent) })
+		troubles := slices.DeleteFunc(st.Troubles,
+			func(t coreapi.Trouble) bool { return t.Ref != subject.Ref{} && hidden(t.Agent) })
 		st = coreapi.Status{
-			Instance: st.Instance, Version: st.Version, Agents: st.Agents, Counters: map[string]int64{}, View: coreapi.View{State: st.View.State},
+			Instance: st.Instance, Version: st.Version, Agents: st.Agents, Counters: map[string]int64{},
+			View:   coreapi.View{State: st.View.State},
 			Faults: st.Faults, Troubles: troubles, Guides: st.Guides,
 		}
 	}
@@ -251,7 +261,12 @@ type pluginAction struct {
 }
 
 func (q *pluginAction) params() []request.Param {
-	return []request.Param{{Name: "op", Into: &q.Op, Must: true}, {Name: "plugin", Into: &q.Plugin, Must: true}, {Name: "force", Into: &q.Force}, {Name: "reason", Into: &q.Reason}}
+	return []request.Param{
+		{Name: "op", Into: &q.Op, Must: true},
+		{Name: "plugin", Into: &q.Plugin, Must: true},
+		{Name: "force", Into: &q.Force},
+		{Name: "reason", Into: &q.Reason},
+	}
 }
 
 // maxReason limits the length of an operator's reason, in bytes.

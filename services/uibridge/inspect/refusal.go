@@ -33,7 +33,10 @@ func (i *inspector) refusal(doing string, err error) error {
 		return err
 	case bus.Retryable(err):
 		i.log.Warn("core or the bus does not answer", "doing", doing, "error", err)
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "core or the bus does not answer; try again in a moment", RetryAfterMS: 1000}
+		return &contract.Error{
+			Code: contract.CodeUnavailable, Message: "core or the bus does not answer; try again in a moment",
+			RetryAfterMS: 1000,
+		}
 	}
 	i.log.Error("request failed", "doing", doing, "error", err)
 	return err

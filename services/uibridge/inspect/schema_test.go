@@ -29,7 +29,8 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	turn.Turn = "t" + jsonText(seq)
 	params := map[string]any{
 		"listSessions": nil, "getSession": here, "listTools": nil, "listPlugins": nil, "getHooks": nil, "getStatus": nil,
-		"pluginAction": map[string]any{"op": "suspend", "plugin": "guard"}, "listTurns": here, "getTimeline": turn, "listArtifacts": here,
+		"pluginAction": map[string]any{"op": "suspend", "plugin": "guard"}, "listTurns": here, "getTimeline": turn,
+		"listArtifacts": here,
 	}
 	if have := slices.Sorted(maps.Keys(params)); !slices.Equal(have, slices.Sorted(maps.Keys(w.methods))) {
 		t.Fatalf("called are %v, not all of %v", have, slices.Sorted(maps.Keys(w.methods)))

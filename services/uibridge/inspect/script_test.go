@@ -25,7 +25,10 @@ func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecon
 
 // commit is decided at ms, and stored a millisecond later.
 func commit(seq uint64, ms int, t event.Trigger, hooks []hook.Verdict, turn string, payloads ...event.Payload) Stored {
-	c := event.Commit{Ref: here, Header: event.Header{CommitID: fmt.Sprintf("c%d", seq), Trigger: t, Cursor: t.Sequence, Now: at(ms), Hooks: hooks}}
+	c := event.Commit{
+		Ref:    here,
+		Header: event.Header{CommitID: fmt.Sprintf("c%d", seq), Trigger: t, Cursor: t.Sequence, Now: at(ms), Hooks: hooks},
+	}
 	for i, p := range payloads {
 		e := event.New(here, fmt.Sprintf("c%d.%d", seq, i+1), event.Source, p)
 		e.Turn, e.Time = turn, at(ms)
@@ -76,7 +79,9 @@ func asks(turn string, round, attempt int) event.PlanRequested {
 func answers(turn string, round int, text string, steps ...event.Step) event.PlanCompleted {
 	return event.PlanCompleted{
 		Plan: fmt.Sprintf("%s-p%d", turn, round), Attempt: "n1", Provider: "provider-1", Steps: steps, DurationMS: 90,
-		Response: &provider.Response{IsFinal: len(steps) == 0, TextContent: text, Model: "m", Usage: provider.Usage{InputTokens: 10, OutputTokens: 5}},
+		Response: &provider.Response{
+			IsFinal: len(steps) == 0, TextContent: text, Model: "m", Usage: provider.Usage{InputTokens: 10, OutputTokens: 5},
+		},
 	}
 }
 
@@ -85,11 +90,16 @@ func wants(call, name string, after ...string) event.Step {
 }
 
 func gives(call, name string, attempt int) event.ActRequested {
-	return event.ActRequested{Call: call, Tool: name, Args: json.RawMessage(`{"a":1}`), Hash: "h", Attempt: "x", Attempts: attempt, Runner: subject.Instance(fmt.Sprintf("runner-%d", attempt))}
+	return event.ActRequested{
+		Call: call, Tool: name, Args: json.RawMessage(`{"a":1}`), Hash: "h", Attempt: "x", Attempts: attempt,
+		Runner: subject.Instance(fmt.Sprintf("runner-%d", attempt)),
+	}
 }
 
 func done(call, name string) event.ActCompleted {
-	return event.ActCompleted{Call: call, Tool: name, Hash: "h", Attempt: "x", Runner: "runner-1", DurationMS: 7, Result: tool.OK("fine")}
+	return event.ActCompleted{
+		Call: call, Tool: name, Hash: "h", Attempt: "x", Runner: "runner-1", DurationMS: 7, Result: tool.OK("fine"),
+	}
 }
 
 func failed(call, name string, code tool.Code) event.ActCompleted {
@@ -97,7 +107,10 @@ func failed(call, name string, code tool.Code) event.ActCompleted {
 }
 
 func ended(seq uint64) event.Recorded {
-	return event.Recorded{Sequence: seq, Input: "do it", Answer: "done", Rounds: 1, Usage: provider.Usage{InputTokens: 10, OutputTokens: 5}, DurationMS: 100}
+	return event.Recorded{
+		Sequence: seq, Input: "do it", Answer: "done", Rounds: 1, Usage: provider.Usage{InputTokens: 10, OutputTokens: 5},
+		DurationMS: 100,
+	}
 }
 
 func broken(seq uint64, code event.FailCode) event.TurnFailed {

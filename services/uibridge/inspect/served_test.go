@@ -17,8 +17,10 @@ func TestArtifactsAreServedWithCare(t *testing.T) {
 	ctx := natstest.Context(t)
 	png := []byte("\x89PNG\r\n\x1a\n and so on")
 	for name, data := range map[string][]byte{
-		"main/kitchen/t1-p1-c0/x/a plot.png": png, "main/kitchen/page.html": []byte("<!doctype html><script>alert(1)</script>"), "main/kitchen/../odd": []byte("odd"),
-		"main/kitchen2/no": []byte("another session's"), "other/kitchen/no": []byte("another agent's"),
+		"main/kitchen/t1-p1-c0/x/a plot.png": png,
+		"main/kitchen/page.html":             []byte("<!doctype html><script>alert(1)</script>"),
+		"main/kitchen/../odd":                []byte("odd"),
+		"main/kitchen2/no":                   []byte("another session's"), "other/kitchen/no": []byte("another agent's"),
 	} {
 		if err := w.client.Bus.PutArtifact(ctx, name, data); err != nil {
 			t.Fatal(err)
@@ -40,22 +42,28 @@ func TestArtifactsAreServedWithCare(t *testing.T) {
 	}
 	for _, a := range list {
 		res := get(ada, http.MethodGet, a.URL)
-		if res.Code != http.StatusOK || res.Header().Get("X-Content-Type-Options") != "nosniff" || res.Header().Get("Content-Security-Policy") != "sandbox; default-src 'none'" || res.Header().Get("ETag") == "" {
+		if res.Code != http.StatusOK || res.Header().Get("X-Content-Type-Options") != "nosniff" ||
+			res.Header().Get("Content-Security-Policy") != "sandbox; default-src 'none'" || res.Header().Get("ETag") == "" {
 			t.Errorf("%s at %s: %d %v", a.Name, a.URL, res.Code, res.Header())
 		}
 		shown := strings.HasSuffix(a.Name, ".png")
-		if d := res.Header().Get("Content-Disposition"); strings.HasPrefix(d, "inline") != shown || res.Header().Get("Content-Type") == "image/png" != shown {
+		if d := res.Header().Get("Content-Disposition"); strings.HasPrefix(d, "inline") != shown ||
+			res.Header().Get("Content-Type") == "image/png" != shown {
 			t.Errorf("%s: %s, %s", a.Name, d, res.Header().Get("Content-Type"))
 		}
-		if again := get(ada, http.MethodGet, a.URL, "If-None-Match", res.Header().Get("ETag")); again.Code != http.StatusNotModified {
+		if again := get(ada, http.MethodGet, a.URL, "If-None-Match",
+			res.Header().Get("ETag")); again.Code != http.StatusNotModified {
 			t.Errorf("%s again: %d", a.Name, again.Code)
 		}
 	}
 	const base = "/v1/agents/main/sessions/kitchen/artifacts/"
-	if part := get(ada, http.MethodGet, base+"t1-p1-c0/x/a%20plot.png", "Range", "bytes=1-3").Body.String(); part != "PNG" {
+	if part := get(ada, http.MethodGet, base+"t1-p1-c0/x/a%20plot.png", "Range",
+		"bytes=1-3").Body.String(); part != "PNG" {
 		t.Errorf("a range: %q", part)
 	}
-	if d := get(ada, http.MethodGet, base+"t1-p1-c0/x/a%20plot.png?download").Header().Get("Content-Disposition"); d != `attachment; filename="a plot.png"` {
+	if d := get(ada, http.MethodGet,
+		base+
+			"t1-p1-c0/x/a%20plot.png?download").Header().Get("Content-Disposition"); d != `attachment; filename="a plot.png"` {
 		t.Errorf("a download: %s", d)
 	}
 	bob := contract.Principal{Name: "bob", Rights: []contract.Right{contract.See}, Agents: []subject.Agent{"other"}}

@@ -66,7 +66,8 @@ type turnsQuery struct {
 }
 
 func (q *turnsQuery) params() []request.Param {
-	return append(q.sessionQuery.params(), request.Param{Name: "limit", Into: &q.Limit}, request.Param{Name: "before", Into: &q.Before})
+	return append(q.sessionQuery.params(), request.Param{Name: "limit", Into: &q.Limit},
+		request.Param{Name: "before", Into: &q.Before})
 }
 
 // listTurns reads the log backwards, commit by commit, until the page is full.
@@ -82,7 +83,8 @@ func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turns
 	w := &walk{limit: limit, rows: map[uint64]*turnRow{}}
 	var at uint64
 	if q.Before != "" {
-		if _, err := fmt.Sscanf(q.Before, "%d-%d", &at, &w.below); err != nil || at == 0 || w.below == 0 || q.Before != cursor(at, w.below) {
+		if _, err := fmt.Sscanf(q.Before, "%d-%d", &at, &w.below); err != nil || at == 0 || w.below == 0 ||
+			q.Before != cursor(at, w.below) {
 			return TurnsPage{}, contract.Invalid("before", "invalid cursor; use `next` from the previous page")
 		}
 	}
@@ -177,7 +179,8 @@ func (w *walk) take(c Stored) bool {
 		w.event(c, e)
 	}
 	t := c.Header.Trigger
-	if r := w.rows[t.Sequence]; r != nil && t.Sequence > 0 && (t.Kind == event.ByPoison || t.Cause == subject.Input || t.Cause == subject.Command) {
+	if r := w.rows[t.Sequence]; r != nil && t.Sequence > 0 &&
+		(t.Kind == event.ByPoison || t.Cause == subject.Input || t.Cause == subject.Command) {
 		r.Started, r.After = c.Header.Now, fmt.Sprintf("%d.h", c.Sequence)
 		if r.Writer == "" {
 			r.Writer = t.Writer

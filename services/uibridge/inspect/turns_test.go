@@ -36,7 +36,9 @@ func pages(t *testing.T, commits []Stored, limit int) (lines []string) {
 			t.Fatalf("a page of %d turns, where %d were asked for", len(page.Turns), limit)
 		}
 		for _, r := range page.Turns {
-			lines = append(lines, fmt.Sprintf("%s %s %q by %s, %d ms, %d rounds, %d calls, %d tokens", r.Turn, r.Outcome, r.Text, r.Writer, r.DurationMS, r.Rounds, r.Calls, r.Tokens))
+			lines = append(lines,
+				fmt.Sprintf("%s %s %q by %s, %d ms, %d rounds, %d calls, %d tokens", r.Turn, r.Outcome, r.Text, r.Writer,
+					r.DurationMS, r.Rounds, r.Calls, r.Tokens))
 		}
 		if page.Next == "" {
 			return lines
@@ -55,15 +57,23 @@ func TestTurnsAreListedBackwards(t *testing.T) {
 	const c0 = "t11-p1-c0"
 	commits := []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
-		commit(4, 10, said(3), nil, "t1", heard(3, event.Queued)),                                                                  // waits for t1
-		commit(6, 20, because(5, subject.Command, "ui-bob"), nil, "t1", event.Recorded{Sequence: 5, Command: "help"}),              // while t1 goes on
-		commit(8, 30, said(7), nil, "t1", heard(7, event.Queued)),                                                                  // waits, and is cancelled
-		commit(10, 40, because(9, subject.Cancel, "ui-ada"), nil, "", broken(7, event.FailCancelled)),                              // t7
-		commit(12, 50, said(11), nil, "t1", heard(11, event.Queued)),                                                               // waits
-		commit(13, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "one"), ended(1), heard(3, event.FromQueue), asks("t3", 1, 1)), // t1 ends, t3 begins
+		// waits for t1
+		commit(4, 10, said(3), nil, "t1", heard(3, event.Queued)),
+		// while t1 goes on
+		commit(6, 20, because(5, subject.Command, "ui-bob"), nil, "t1", event.Recorded{Sequence: 5, Command: "help"}),
+		// waits, and is cancelled
+		commit(8, 30, said(7), nil, "t1", heard(7, event.Queued)),
+		// t7
+		commit(10, 40, because(9, subject.Cancel, "ui-ada"), nil, "", broken(7, event.FailCancelled)),
+		// waits
+		commit(12, 50, said(11), nil, "t1", heard(11, event.Queued)),
+		commit(13, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "one"), ended(1), heard(3, event.FromQueue),
+			asks("t3", 1, 1)), // t1 ends, t3 begins
 		commit(15, 110, said(14), nil, "t3", broken(14, event.FailMalformed)),
-		commit(16, 200, reply("t3-p1"), nil, "t3", answers("t3", 1, "two"), ended(3), heard(11, event.FromQueue), asks("t11", 1, 1)),
-		commit(17, 300, reply("t11-p1"), nil, "t11", answers("t11", 1, "", wants(c0, "clock:now")), gives(c0, "clock:now", 1)),
+		commit(16, 200, reply("t3-p1"), nil, "t3", answers("t3", 1, "two"), ended(3), heard(11, event.FromQueue),
+			asks("t11", 1, 1)),
+		commit(17, 300, reply("t11-p1"), nil, "t11", answers("t11", 1, "", wants(c0, "clock:now")),
+			gives(c0, "clock:now", 1)),
 		commit(18, 350, reply(c0), nil, "t11", done(c0, "clock:now"), asks("t11", 2, 1)),
 		commit(20, 360, said(19), nil, "t11", heard(19, event.Queued)),
 	}
@@ -90,10 +100,12 @@ func TestATurnThatFailedHasItsFigures(t *testing.T) {
 	end.Usage = provider.Usage{InputTokens: 100, OutputTokens: 20}
 	got := pages(t, []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
-		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "", wants(c0, "clock:now")), failed(c0, "clock:now", tool.CodeDenied), asks("t1", 2, 1)),
+		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "", wants(c0, "clock:now")),
+			failed(c0, "clock:now", tool.CodeDenied), asks("t1", 2, 1)),
 		commit(4, 200, reply("t1-p2"), nil, "t1", answers("t1", 2, "x"), end),
 	}, 5)
-	if want := []string{`t1 limit_tokens "do it" by ui-ada, 200 ms, 2 rounds, 1 calls, 120 tokens`}; !slices.Equal(got, want) {
+	if want := []string{`t1 limit_tokens "do it" by ui-ada, 200 ms, 2 rounds, 1 calls, 120 tokens`}; !slices.Equal(got,
+		want) {
 		t.Errorf("got %q", got)
 	}
 }

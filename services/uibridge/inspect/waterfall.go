@@ -313,7 +313,9 @@ func (b *builder) bound() []*span {
 	if over <= 0 {
 		return b.all
 	}
-	for _, kinds := range [][]Kind{{KindHook}, {KindPolicy, KindWait, KindAttempt}, {KindRun, KindConfirm}, {KindStep}, {KindPlan}} {
+	for _, kinds := range [][]Kind{
+		{KindHook}, {KindPolicy, KindWait, KindAttempt}, {KindRun, KindConfirm}, {KindStep}, {KindPlan},
+	} {
 		if over <= 0 {
 			break
 		}

@@ -20,9 +20,15 @@ func TestATurnAsAWaterfall(t *testing.T) {
 	const c0, c1 = "t1-p1-c0", "t1-p1-c1"
 	begin := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
 	calls := func(steps ...event.Step) event.PlanCompleted { return answers("t1", 1, "", steps...) }
-	asking := event.ToolCallRequest{ToolName: "http:request", Args: json.RawMessage(`{"a":1}`), ConfirmationID: c0, Hash: "h", ExpiresAt: at(9000), SecurityWarning: &hook.Warning{Level: hook.LevelCritical, Message: "it leaves this machine"}}
+	asking := event.ToolCallRequest{
+		ToolName: "http:request", Args: json.RawMessage(`{"a":1}`), ConfirmationID: c0, Hash: "h", ExpiresAt: at(9000),
+		SecurityWarning: &hook.Warning{Level: hook.LevelCritical, Message: "it leaves this machine"},
+	}
 	audit := func(e event.Effect) event.Audited {
-		return event.Audited{Principal: "ui-ada", Action: "tool.call", Resource: "http:request", Call: c0, Hash: "h", Effect: e, Reason: "it leaves this machine", Rule: "risk"}
+		return event.Audited{
+			Principal: "ui-ada", Action: "tool.call", Resource: "http:request", Call: c0, Hash: "h", Effect: e,
+			Reason: "it leaves this machine", Rule: "risk",
+		}
 	}
 	for _, c := range []struct {
 		name    string
@@ -39,16 +45,23 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			`},
 		{"plugins are asked everywhere", []Stored{
 			commit(2, 0, said(1), []hook.Verdict{
-				verdict(hook.BeforeSense, "a", "", hook.Continue, 200), verdict(hook.AfterSense, "a", "", hook.Continue, 100), verdict(hook.AfterSense, "b", "", hook.Replace, 300),
+				verdict(hook.BeforeSense, "a", "", hook.Continue, 200), verdict(hook.AfterSense, "a", "", hook.Continue, 100),
+				verdict(hook.AfterSense, "b", "", hook.Replace, 300),
 				verdict(hook.BeforePlan, "a", "", hook.Continue, 50),
 			}, "t1", heard(1, event.Started), asks("t1", 1, 1)),
 			commit(3, 100, reply("t1-p1"), []hook.Verdict{
-				verdict(hook.AfterPlan, "a", "", hook.Continue, 400), verdict(hook.BeforeAct, "a", c0, hook.Continue, 100), verdict(hook.BeforeAct, "b", c0, hook.Confirm, 100),
+				verdict(hook.AfterPlan, "a", "", hook.Continue, 400), verdict(hook.BeforeAct, "a", c0, hook.Continue, 100),
+				verdict(hook.BeforeAct, "b", c0, hook.Confirm, 100),
 			}, "t1", calls(wants(c0, "http:request")), audit(event.EffectConfirm), asking),
-			commit(5, 1000, because(4, subject.Confirmation, "ui-ada"), nil, "t1", event.ActConfirmed{Call: c0, Outcome: event.Approved, By: "ui-ada"}, gives(c0, "http:request", 1)),
-			commit(6, 1100, reply(c0), []hook.Verdict{verdict(hook.AfterAct, "a", c0, hook.Continue, 1000), verdict(hook.BeforePlan, "a", "", hook.Continue, 500)}, "t1", done(c0, "http:request"), asks("t1", 2, 1)),
+			commit(5, 1000, because(4, subject.Confirmation, "ui-ada"), nil, "t1",
+				event.ActConfirmed{Call: c0, Outcome: event.Approved, By: "ui-ada"}, gives(c0, "http:request", 1)),
+			commit(6, 1100, reply(c0),
+				[]hook.Verdict{
+					verdict(hook.AfterAct, "a", c0, hook.Continue, 1000), verdict(hook.BeforePlan, "a", "", hook.Continue, 500),
+				}, "t1", done(c0, "http:request"), asks("t1", 2, 1)),
 			commit(7, 1200, reply("t1-p2"), []hook.Verdict{
-				verdict(hook.BeforeReflect, "a", "", hook.Replace, 2000), verdict(hook.AfterReflect, "a", "", hook.Continue, 100), verdict(hook.AfterReflect, "b", "", hook.Continue, 900),
+				verdict(hook.BeforeReflect, "a", "", hook.Replace, 2000), verdict(hook.AfterReflect, "a", "", hook.Continue, 100),
+				verdict(hook.AfterReflect, "b", "", hook.Continue, 900),
 			}, "t1", answers("t1", 2, "hi"), ended(1)),
 		}, 0, `
 			t1 answered 1202 ms
@@ -77,7 +90,9 @@ func TestATurnAsAWaterfall(t *testing.T) {
 		{"a person refuses", []Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request")), audit(event.EffectConfirm), asking),
-			commit(5, 2000, because(4, subject.Confirmation, "ui-ada"), nil, "t1", event.ActConfirmed{Call: c0, Outcome: event.Denied, By: "ui-ada", Reason: "no"}, failed(c0, "http:request", tool.CodeDenied), asks("t1", 2, 1)),
+			commit(5, 2000, because(4, subject.Confirmation, "ui-ada"), nil, "t1",
+				event.ActConfirmed{Call: c0, Outcome: event.Denied, By: "ui-ada", Reason: "no"},
+				failed(c0, "http:request", tool.CodeDenied), asks("t1", 2, 1)),
 			commit(6, 2100, reply("t1-p2"), nil, "t1", answers("t1", 2, "a pity"), ended(1)),
 		}, 0, `
 			t1 answered 2101 ms
@@ -93,8 +108,14 @@ func TestATurnAsAWaterfall(t *testing.T) {
 		{"nobody answers, after an answer that did not fit", []Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request")), asking),
-			commit(5, 500, because(4, subject.Confirmation, "ui-eve"), nil, "t1", event.Audited{Principal: "ui-eve", Action: "confirmation", Call: c0, Effect: event.EffectDeny, Reason: "its hash is not that of what was shown"}),
-			commit(7, 9000, because(6, subject.Timer, "core"), nil, "t1", event.ActConfirmed{Call: c0, Outcome: event.Expired, By: "core"}, failed(c0, "http:request", tool.CodeExpired), asks("t1", 2, 1)),
+			commit(5, 500, because(4, subject.Confirmation, "ui-eve"), nil, "t1",
+				event.Audited{
+					Principal: "ui-eve", Action: "confirmation", Call: c0, Effect: event.EffectDeny,
+					Reason: "its hash is not that of what was shown",
+				}),
+			commit(7, 9000, because(6, subject.Timer, "core"), nil, "t1",
+				event.ActConfirmed{Call: c0, Outcome: event.Expired, By: "core"}, failed(c0, "http:request", tool.CodeExpired),
+				asks("t1", 2, 1)),
 		}, 9500, `
 			t1 running 9500 ms
 			sense/sense "sense" 0+1 ok
@@ -106,7 +127,13 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			`},
 		{"a hook denies", []Stored{
 			begin,
-			commit(3, 100, reply("t1-p1"), []hook.Verdict{{Point: hook.BeforeAct, Plugin: "guard", Step: c0, Verb: hook.DenyVerb, LatencyUS: 1200, Error: "no answer within 2s"}}, "t1",
+			commit(3, 100, reply("t1-p1"),
+				[]hook.Verdict{
+					{
+						Point: hook.BeforeAct, Plugin: "guard", Step: c0, Verb: hook.DenyVerb, LatencyUS: 1200,
+						Error: "no answer within 2s",
+					},
+				}, "t1",
 				calls(wants(c0, "shell:run")), failed(c0, "shell:run", tool.CodeDenied), asks("t1", 2, 1)),
 			commit(4, 200, reply("t1-p2"), nil, "t1", answers("t1", 2, "a pity"), ended(1)),
 		}, 0, `
@@ -121,10 +148,13 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			`},
 		{"steps side by side, one after another, and one that is skipped", []Stored{
 			begin,
-			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "clock:now"), wants(c1, "file:read"), wants("t1-p1-c2", "file:write", c0), wants("t1-p1-c3", "file:send", c1)),
+			commit(3, 100, reply("t1-p1"), nil, "t1",
+				calls(wants(c0, "clock:now"), wants(c1, "file:read"), wants("t1-p1-c2", "file:write", c0),
+					wants("t1-p1-c3", "file:send", c1)),
 				gives(c0, "clock:now", 1), gives(c1, "file:read", 1)),
 			commit(4, 150, reply(c0), nil, "t1", done(c0, "clock:now"), gives("t1-p1-c2", "file:write", 1)),
-			commit(5, 160, reply(c1), nil, "t1", failed(c1, "file:read", tool.CodeFailed), failed("t1-p1-c3", "file:send", tool.CodeSkipped)),
+			commit(5, 160, reply(c1), nil, "t1", failed(c1, "file:read", tool.CodeFailed),
+				failed("t1-p1-c3", "file:send", tool.CodeSkipped)),
 			commit(6, 170, reply("t1-p1-c2"), nil, "t1", done("t1-p1-c2", "file:write"), asks("t1", 2, 1)),
 			commit(7, 200, reply("t1-p2"), nil, "t1", answers("t1", 2, "ok"), ended(1)),
 		}, 0, `
@@ -145,7 +175,11 @@ func TestATurnAsAWaterfall(t *testing.T) {
 		{"a plan with its own steps", []Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "plan:execute"),
-				event.Step{Call: c0 + "-s0", CallID: "a", Parent: c0, Tool: "clock:now", Args: json.RawMessage(`{}`)}, event.Step{Call: c0 + "-s1", CallID: "b", Parent: c0, Tool: "file:write", Args: json.RawMessage(`{}`), DependsOn: []string{c0 + "-s0"}}),
+				event.Step{Call: c0 + "-s0", CallID: "a", Parent: c0, Tool: "clock:now", Args: json.RawMessage(`{}`)},
+				event.Step{
+					Call: c0 + "-s1", CallID: "b", Parent: c0, Tool: "file:write", Args: json.RawMessage(`{}`),
+					DependsOn: []string{c0 + "-s0"},
+				}),
 				gives(c0+"-s0", "clock:now", 1)),
 			commit(4, 150, reply(c0+"-s0"), nil, "t1", done(c0+"-s0", "clock:now"), gives(c0+"-s1", "file:write", 1)),
 			commit(5, 200, reply(c0+"-s1"), nil, "t1", done(c0+"-s1", "file:write"), done(c0, "plan:execute"), asks("t1", 2, 1)),
@@ -164,10 +198,12 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", asks("t1", 1, 2)),
 			commit(4, 300, reply("t1-p1"), nil, "t1", calls(wants(c0, "clock:now")), gives(c0, "clock:now", 1)),
-			commit(5, 5300, reply(c0), nil, "t1", func() event.ActRequested { g := gives(c0, "clock:now", 2); g.Uncertain = true; return g }()),
+			commit(5, 5300, reply(c0), nil, "t1",
+				func() event.ActRequested { g := gives(c0, "clock:now", 2); g.Uncertain = true; return g }()),
 			commit(6, 5400, reply(c0), nil, "t1", failed(c0, "clock:now", tool.CodeOutcomeUnknown), asks("t1", 2, 1)),
 			commit(7, 5500, reply("t1-p2"), nil, "t1",
-				event.PlanCompleted{Plan: "t1-p2", Error: &provider.Error{Code: provider.ErrUnavailable, Message: "down"}}, broken(1, event.FailProvider)),
+				event.PlanCompleted{Plan: "t1-p2", Error: &provider.Error{Code: provider.ErrUnavailable, Message: "down"}},
+				broken(1, event.FailProvider)),
 		}, 0, `
 			t1 provider_failed 5500 ms
 			sense/sense "sense" 0+1 ok
@@ -182,9 +218,12 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			`},
 		{"cancelled while a tool runs and another waits for a person", []Stored{
 			begin,
-			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request"), wants(c1, "shell:run")), asking, gives(c1, "shell:run", 1)),
-			commit(5, 400, because(4, subject.Cancel, "ui-ada"), []hook.Verdict{verdict(hook.OnError, "log", "", hook.Continue, 300)}, "t1",
-				failed(c0, "http:request", tool.CodeCancelled), failed(c1, "shell:run", tool.CodeOutcomeUnknown), broken(1, event.FailCancelled)),
+			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request"), wants(c1, "shell:run")), asking,
+				gives(c1, "shell:run", 1)),
+			commit(5, 400, because(4, subject.Cancel, "ui-ada"),
+				[]hook.Verdict{verdict(hook.OnError, "log", "", hook.Continue, 300)}, "t1",
+				failed(c0, "http:request", tool.CodeCancelled), failed(c1, "shell:run", tool.CodeOutcomeUnknown),
+				broken(1, event.FailCancelled)),
 		}, 0, `
 			t1 cancelled 401 ms
 			sense/sense "sense" 0+1 ok
@@ -197,7 +236,10 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			`},
 		{"interrupted while the model thinks, by an input whose turn begins in the same commit", []Stored{
 			begin,
-			commit(4, 50, said(3), []hook.Verdict{verdict(hook.BeforeSense, "a", "", hook.Continue, 100), verdict(hook.BeforePlan, "a", "", hook.Continue, 100)}, "t1",
+			commit(4, 50, said(3),
+				[]hook.Verdict{
+					verdict(hook.BeforeSense, "a", "", hook.Continue, 100), verdict(hook.BeforePlan, "a", "", hook.Continue, 100),
+				}, "t1",
 				broken(1, event.FailInterrupted), heard(3, event.Started), asks("t3", 1, 1)),
 		}, 0, `
 			t1 interrupted 50 ms
@@ -211,7 +253,10 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			plan/plan "plan, round 1" 1+69 open
 			`},
 		{"dropped by a hook", []Stored{
-			commit(2, 0, said(1), []hook.Verdict{verdict(hook.BeforeSense, "spam", "", hook.DenyVerb, 500), verdict(hook.OnError, "log", "", hook.Continue, 100)}, "", broken(1, event.FailDenied)),
+			commit(2, 0, said(1),
+				[]hook.Verdict{
+					verdict(hook.BeforeSense, "spam", "", hook.DenyVerb, 500), verdict(hook.OnError, "log", "", hook.Continue, 100),
+				}, "", broken(1, event.FailDenied)),
 		}, 0, `
 			t1 denied 1 ms
 			sense/sense "sense" 0+0.9 denied
@@ -220,7 +265,8 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/end "failed: denied" 1+0 denied
 			`},
 		{"a slash command", []Stored{
-			commit(2, 0, because(1, subject.Command, "ui-ada"), nil, "", heard(1, event.EndedAtOnce), event.Recorded{Sequence: 1, Command: "help", Answer: "…"}),
+			commit(2, 0, because(1, subject.Command, "ui-ada"), nil, "", heard(1, event.EndedAtOnce),
+				event.Recorded{Sequence: 1, Command: "help", Answer: "…"}),
 		}, 0, `
 			t1 command 1 ms
 			sense/sense "sense" 0+1 ok
@@ -264,8 +310,13 @@ func checkShape(t *testing.T, tl Timeline) {
 func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	commits := []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
-		commit(4, 50, said(3), []hook.Verdict{verdict(hook.AfterSense, "a", "", hook.Continue, 400)}, "t1", heard(3, event.Queued)),
-		commit(5, 100, reply("t1-p1"), []hook.Verdict{verdict(hook.AfterPlan, "a", "", hook.Continue, 100), verdict(hook.BeforeReflect, "a", "", hook.Continue, 100), verdict(hook.BeforePlan, "a", "", hook.Continue, 100)}, "t1",
+		commit(4, 50, said(3), []hook.Verdict{verdict(hook.AfterSense, "a", "", hook.Continue, 400)}, "t1",
+			heard(3, event.Queued)),
+		commit(5, 100, reply("t1-p1"),
+			[]hook.Verdict{
+				verdict(hook.AfterPlan, "a", "", hook.Continue, 100), verdict(hook.BeforeReflect, "a", "", hook.Continue, 100),
+				verdict(hook.BeforePlan, "a", "", hook.Continue, 100),
+			}, "t1",
 			answers("t1", 1, "one"), ended(1), heard(3, event.FromQueue), asks("t3", 1, 1)),
 		commit(6, 200, reply("t3-p1"), nil, "t3", answers("t3", 1, "two"), ended(3)),
 	}
@@ -290,7 +341,8 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if got := Build(3, commits[:2], at(80)); got.Outcome != OutcomeQueued || got.Spans[len(got.Spans)-1].Status != StatusOpen {
+	if got := Build(3, commits[:2], at(80)); got.Outcome != OutcomeQueued ||
+		got.Spans[len(got.Spans)-1].Status != StatusOpen {
 		t.Errorf("got\n%s", draw(got))
 	}
 }
@@ -300,7 +352,8 @@ func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
 func TestWithinAMillisecondTheOrderStays(t *testing.T) {
 	first := commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))
 	first.At = start.Add(1300 * time.Microsecond)
-	second := commit(3, 1, reply("t1-p1"), nil, "t1", answers("t1", 1, "", wants("t1-p1-c0", "clock:now")), gives("t1-p1-c0", "clock:now", 1))
+	second := commit(3, 1, reply("t1-p1"), nil, "t1", answers("t1", 1, "", wants("t1-p1-c0", "clock:now")),
+		gives("t1-p1-c0", "clock:now", 1))
 	second.At = start.Add(1900 * time.Microsecond)
 	third := commit(4, 1, reply("t1-p1-c0"), nil, "t1", done("t1-p1-c0", "clock:now"), asks("t1", 2, 1))
 	third.At = start.Add(2500 * time.Microsecond)
@@ -321,10 +374,19 @@ func TestADetailSaysWhatIsKnown(t *testing.T) {
 	tl := Build(1, []Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
 		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "let me see", wants(call, "http:request")),
-			event.Audited{Principal: "ui-ada", Action: "tool.call", Resource: "http:request", Call: call, Effect: event.EffectConfirm, Reason: "risky", Rule: "policy[3]"},
-			event.ToolCallRequest{ToolName: "http:request", Args: json.RawMessage(`{"a":2}`), ConfirmationID: call, Hash: "h2", ExpiresAt: at(900), SecurityWarning: &hook.Warning{Level: hook.LevelWarn, Message: "sure?"}}),
+			event.Audited{
+				Principal: "ui-ada", Action: "tool.call", Resource: "http:request", Call: call, Effect: event.EffectConfirm,
+				Reason: "risky", Rule: "policy[3]",
+			},
+			event.ToolCallRequest{
+				ToolName: "http:request", Args: json.RawMessage(`{"a":2}`), ConfirmationID: call, Hash: "h2", ExpiresAt: at(900),
+				SecurityWarning: &hook.Warning{Level: hook.LevelWarn, Message: "sure?"},
+			}),
 		commit(5, 200, because(4, subject.Confirmation, "ui-ada"), nil, "t1",
-			event.ActConfirmed{Call: call, Outcome: event.Approved, By: "ui-ada", Source: "browser", Reason: "fine", Always: &event.Grant{Tool: "http:request"}},
+			event.ActConfirmed{
+				Call: call, Outcome: event.Approved, By: "ui-ada", Source: "browser", Reason: "fine",
+				Always: &event.Grant{Tool: "http:request"},
+			},
 			func() event.ActRequested {
 				g := gives(call, "http:request", 1)
 				g.ApprovedBy = "ui-ada"
@@ -343,16 +405,21 @@ func TestADetailSaysWhatIsKnown(t *testing.T) {
 		}
 		return tl.Spans[i].Detail
 	}
-	if d := span(KindPlan); d.Model != "m" || d.Usage.InputTokens != 10 || d.Text != "let me see" || d.Provider != "provider-1" || d.Calls != 1 || d.Offered != 2 || d.Round != 1 || d.WorkedMS != 90 || d.Commit != 2 || d.Ended != 3 {
+	if d := span(KindPlan); d.Model != "m" || d.Usage.InputTokens != 10 || d.Text != "let me see" ||
+		d.Provider != "provider-1" || d.Calls != 1 || d.Offered != 2 || d.Round != 1 || d.WorkedMS != 90 || d.Commit != 2 ||
+		d.Ended != 3 {
 		t.Errorf("plan: %+v", d)
 	}
-	if d := span(KindPolicy); d.Rule != "policy[3]" || d.Effect != event.EffectConfirm || d.Principal != "ui-ada" || d.Reason != "risky" {
+	if d := span(KindPolicy); d.Rule != "policy[3]" || d.Effect != event.EffectConfirm || d.Principal != "ui-ada" ||
+		d.Reason != "risky" {
 		t.Errorf("policy: %+v", d)
 	}
-	if d := span(KindConfirm); d.By != "ui-ada" || d.Source != "browser" || d.Reason != "fine" || d.Grant == nil || d.Warning.Message != "sure?" || string(d.Args) != `{"a":2}` || d.Outcome != event.Approved || d.ExpiresAt.IsZero() {
+	if d := span(KindConfirm); d.By != "ui-ada" || d.Source != "browser" || d.Reason != "fine" || d.Grant == nil ||
+		d.Warning.Message != "sure?" || string(d.Args) != `{"a":2}` || d.Outcome != event.Approved || d.ExpiresAt.IsZero() {
 		t.Errorf("confirm: %+v", d)
 	}
-	if d := span(KindStep); d.Code != "timeout" || d.Error == "" || d.Note != "do something else" || d.ApprovedBy != "ui-ada" || d.Runner != "runner-1" || d.WorkedMS != 88 || d.Attempts != 1 {
+	if d := span(KindStep); d.Code != "timeout" || d.Error == "" || d.Note != "do something else" ||
+		d.ApprovedBy != "ui-ada" || d.Runner != "runner-1" || d.WorkedMS != 88 || d.Attempts != 1 {
 		t.Errorf("step: %+v", d)
 	}
 	if tl.Text != "do it" || tl.Writer != "ui-ada" || tl.Source != "web" || !tl.Started.Equal(start) || tl.Session != "s" {
@@ -377,7 +444,10 @@ func TestALongTurnIsCut(t *testing.T) {
 		given := gives(call, "file:write", 1)
 		given.Args = large
 		commits = append(commits,
-			commit(uint64(4*i), 10*i, reply(fmt.Sprintf("t1-p%d", i)), []hook.Verdict{verdict(hook.BeforeAct, "a", call, hook.Continue, 10), verdict(hook.BeforeAct, "b", call, hook.Continue, 10)}, "t1",
+			commit(uint64(4*i), 10*i, reply(fmt.Sprintf("t1-p%d", i)),
+				[]hook.Verdict{
+					verdict(hook.BeforeAct, "a", call, hook.Continue, 10), verdict(hook.BeforeAct, "b", call, hook.Continue, 10),
+				}, "t1",
 				answers("t1", i, "", step), given),
 			commit(uint64(4*i+1), 10*i+5, reply(call), nil, "t1", result, asks("t1", i+1, 1)))
 	}
@@ -397,7 +467,9 @@ func TestALongTurnIsCut(t *testing.T) {
 	if !strings.Contains(strings.Join(tl.Cut, "; "), "(hook) are left out") {
 		t.Errorf("it does not say what is left out: %q", tl.Cut)
 	}
-	if i := slices.IndexFunc(tl.Spans, func(s Span) bool { return s.Kind == KindStep }); !slices.Contains(tl.Spans[i].Detail.Cut, "args") || !slices.Contains(tl.Spans[i].Detail.Cut, "result") {
+	if i := slices.IndexFunc(tl.Spans,
+		func(s Span) bool { return s.Kind == KindStep }); !slices.Contains(tl.Spans[i].Detail.Cut, "args") ||
+		!slices.Contains(tl.Spans[i].Detail.Cut, "result") {
 		t.Errorf("it does not say what is cut: %+v", tl.Spans[i].Detail.Cut)
 	}
 	if len(b) > 3<<20 {
@@ -407,8 +479,10 @@ func TestALongTurnIsCut(t *testing.T) {
 
 // The same commits give the same timeline, and unreadable events are skipped.
 func TestBuildIsPureAndDoesNotFallOver(t *testing.T) {
-	c := commit(2, 0, said(1), []hook.Verdict{verdict(hook.BeforeAct, "a", "nobody", hook.Continue, -5)}, "t1", heard(1, event.Started), asks("t1", 1, 1),
-		done("t9-p9-c9", "x"), gives("t9-p9-c9", "x", 1), event.ActConfirmed{Call: "t9-p9-c9"}, answers("t1", 7, "of no round"))
+	c := commit(2, 0, said(1), []hook.Verdict{verdict(hook.BeforeAct, "a", "nobody", hook.Continue, -5)}, "t1",
+		heard(1, event.Started), asks("t1", 1, 1),
+		done("t9-p9-c9", "x"), gives("t9-p9-c9", "x", 1), event.ActConfirmed{Call: "t9-p9-c9"},
+		answers("t1", 7, "of no round"))
 	for i := range c.Events {
 		one := c
 		one.Events = slices.Clone(c.Events)

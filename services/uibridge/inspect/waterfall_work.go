@@ -33,7 +33,8 @@ func (b *builder) planRequested(p event.PlanRequested) {
 		pl.attempt.Detail.Error = "its answer was invalid or missing; another attempt was made"
 	}
 	pl.n++
-	pl.attempt = b.open(fmt.Sprintf("%s/a%d", p.Plan, pl.n), p.Plan, LanePlan, KindAttempt, fmt.Sprintf("attempt %d, %s", p.Attempts, p.Provider), at)
+	pl.attempt = b.open(fmt.Sprintf("%s/a%d", p.Plan, pl.n), p.Plan, LanePlan, KindAttempt,
+		fmt.Sprintf("attempt %d, %s", p.Attempts, p.Provider), at)
 	for _, d := range []*Detail{&pl.Detail, &pl.attempt.Detail} {
 		d.Attempt, d.Attempts, d.Provider = p.Attempt, p.Attempts, p.Provider
 	}
@@ -146,7 +147,8 @@ func (b *builder) audited(p event.Audited) {
 	if st == "" {
 		st = StatusOK
 	}
-	s := b.mark(fmt.Sprintf("s%d.%d", b.c.Sequence, len(b.all)), parent, LaneConfirm, KindPolicy, "policy: "+string(p.Effect), at, st)
+	s := b.mark(fmt.Sprintf("s%d.%d", b.c.Sequence, len(b.all)), parent, LaneConfirm, KindPolicy,
+		"policy: "+string(p.Effect), at, st)
 	d := &s.Detail
 	d.Principal, d.Action, d.Tool, d.Call, d.Hash, d.Effect = p.Principal, p.Action, p.Resource, p.Call, p.Hash, p.Effect
 	d.Rule, d.Reason, d.Grant, d.Obligations = p.Rule, clip(p.Reason, 1000), p.Grant, p.Obligations
@@ -206,7 +208,8 @@ func (b *builder) actRequested(p event.ActRequested) {
 		b.moved(s, why)
 	}
 	s.runs++
-	s.run = b.open(fmt.Sprintf("%s/a%d", s.ID, s.runs), s.ID, LaneAct, KindRun, fmt.Sprintf("attempt %d, %s", p.Attempts, p.Runner), b.m.stored)
+	s.run = b.open(fmt.Sprintf("%s/a%d", s.ID, s.runs), s.ID, LaneAct, KindRun,
+		fmt.Sprintf("attempt %d, %s", p.Attempts, p.Runner), b.m.stored)
 	b.args(&s.run.Detail, p.Args)
 	s.Detail.argsOf(&s.run.Detail)
 	for _, d := range []*Detail{&s.Detail, &s.run.Detail} {
@@ -306,7 +309,8 @@ func (b *builder) turnFailed(p event.TurnFailed) {
 	end := b.mark("end", "", LaneReflect, KindEnd, "failed: "+string(p.Code), at, st)
 	b.owned[endKey(b.seq)] = end
 	d := &end.Detail
-	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), clip(p.Reason, 1000), len(p.Actions), usage(p.Usage), p.DurationMS
+	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), clip(p.Reason,
+		1000), len(p.Actions), usage(p.Usage), p.DurationMS
 	b.rest(at, StatusCancelled)
 }
 

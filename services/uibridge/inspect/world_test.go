@@ -52,7 +52,8 @@ func newWorld(t *testing.T) *world {
 	}
 	ctx := natstest.Context(t)
 	s, err := system.Start(ctx, system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: filepath.Join(dir, "config.yaml"), Provider: "offline", OfflineRules: filepath.Join(dir, "rules.yaml"), Log: natstest.Logger(t),
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: filepath.Join(dir, "config.yaml"), Provider: "offline",
+		OfflineRules: filepath.Join(dir, "rules.yaml"), Log: natstest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)

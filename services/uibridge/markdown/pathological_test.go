@@ -8,18 +8,33 @@ import (
 // pathological are texts that have made readers of Markdown slow, by their size in
 // bytes, more or less. Many are those of cmark's and goldmark's own tests.
 var pathological = map[string]func(n int) string{
-	"strong within emphasis":        func(n int) string { return strings.Repeat("*a **a ", n/14) + "b" + strings.Repeat(" a** a*", n/14) },
-	"many closers":                  func(n int) string { return strings.Repeat("a_ ", n/3) },
-	"many openers":                  func(n int) string { return strings.Repeat("_a ", n/3) },
-	"one long row of stars":         func(n int) string { return strings.Repeat("*", n) },
-	"stars around a letter":         func(n int) string { return strings.Repeat("*", n/2) + "a" + strings.Repeat("*", n/2) },
-	"openers of both kinds":         func(n int) string { return strings.Repeat("*_a ", n/4) },
-	"link closers":                  func(n int) string { return strings.Repeat("a]", n/2) },
-	"link openers":                  func(n int) string { return strings.Repeat("[a", n/2) },
-	"link openers and stars":        func(n int) string { return strings.Repeat("[ a_", n/4) },
-	"nested brackets":               func(n int) string { return strings.Repeat("[", n/2) + "a" + strings.Repeat("]", n/2) },
-	"nested links":                  func(n int) string { return strings.Repeat("[", n/4) + "a" + strings.Repeat("](b)", n/5) },
-	"pictures in pictures":          func(n int) string { return strings.Repeat("![", n/4) + "a" + strings.Repeat("](b)", n/5) },
+	"strong within emphasis": func(n int) string {
+		return strings.Repeat("*a **a ", n/14) + "b" +
+			strings.Repeat(" a** a*", n/14)
+	},
+	"many closers":          func(n int) string { return strings.Repeat("a_ ", n/3) },
+	"many openers":          func(n int) string { return strings.Repeat("_a ", n/3) },
+	"one long row of stars": func(n int) string { return strings.Repeat("*", n) },
+	"stars around a letter": func(n int) string {
+		return strings.Repeat("*", n/2) + "a" +
+			strings.Repeat("*", n/2)
+	},
+	"openers of both kinds":  func(n int) string { return strings.Repeat("*_a ", n/4) },
+	"link closers":           func(n int) string { return strings.Repeat("a]", n/2) },
+	"link openers":           func(n int) string { return strings.Repeat("[a", n/2) },
+	"link openers and stars": func(n int) string { return strings.Repeat("[ a_", n/4) },
+	"nested brackets": func(n int) string {
+		return strings.Repeat("[", n/2) + "a" +
+			strings.Repeat("]", n/2)
+	},
+	"nested links": func(n int) string {
+		return strings.Repeat("[", n/4) + "a" +
+			strings.Repeat("](b)", n/5)
+	},
+	"pictures in pictures": func(n int) string {
+		return strings.Repeat("![", n/4) + "a" +
+			strings.Repeat("](b)", n/5)
+	},
 	"unclosed links":                func(n int) string { return strings.Repeat("[a](b", n/5) },
 	"unclosed links in brackets":    func(n int) string { return strings.Repeat("[a](<b", n/6) },
 	"parentheses in a link":         func(n int) string { return "[a](" + strings.Repeat("(", n) },
@@ -48,7 +63,10 @@ var pathological = map[string]func(n int) string{
 	"a list of nothing":             func(n int) string { return strings.Repeat("-\n", n/2) },
 	"a list and blank lines":        func(n int) string { return "- a\n" + strings.Repeat("\n", n) + "b" },
 	"a loose list":                  func(n int) string { return strings.Repeat("- a\n\n", n/5) },
-	"a wide table":                  func(n int) string { return strings.Repeat("|a", n/4) + "\n" + strings.Repeat("|-", n/4) + "\n" },
+	"a wide table": func(n int) string {
+		return strings.Repeat("|a", n/4) + "\n" +
+			strings.Repeat("|-", n/4) + "\n"
+	},
 	"a wide table of short rows": func(n int) string {
 		return "|" + strings.Repeat("a|", n/8) + "\n|" + strings.Repeat("-|", n/8) + "\n" + strings.Repeat("a\n", n/4)
 	},
@@ -62,25 +80,34 @@ var pathological = map[string]func(n int) string{
 	"headings":                     func(n int) string { return strings.Repeat("# a #\n", n/6) },
 	"hashes":                       func(n int) string { return "# " + strings.Repeat("a #", n/3) },
 	"definitions":                  func(n int) string { return strings.Repeat("[a]: /b\n", n/8) },
-	"uses of a long definition":    func(n int) string { return "[a]: /" + strings.Repeat("b", n/2) + "\n\n" + strings.Repeat("[a]", n/6) },
-	"fences that never end":        func(n int) string { return strings.Repeat("```\na\n~~~\n", n/10) },
-	"tabs":                         func(n int) string { return strings.Repeat("\t", n) + "a" },
-	"tabs in a list":               func(n int) string { return strings.Repeat("-\t", n/2) + "a" },
-	"blank lines":                  func(n int) string { return strings.Repeat(" \n", n/2) },
-	"one long word":                func(n int) string { return strings.Repeat("a", n) },
-	"one long paragraph":           func(n int) string { return strings.Repeat("some words in a line\n", n/21) },
-	"a line per letter":            func(n int) string { return strings.Repeat("a\n", n/2) },
-	"hard breaks":                  func(n int) string { return strings.Repeat("a  \n", n/4) },
-	"indented code":                func(n int) string { return strings.Repeat("    a\n\n", n/7) },
-	"tildes":                       func(n int) string { return strings.Repeat("~a ~~b ", n/7) },
+	"uses of a long definition": func(n int) string {
+		return "[a]: /" + strings.Repeat("b", n/2) + "\n\n" +
+			strings.Repeat("[a]", n/6)
+	},
+	"fences that never end": func(n int) string { return strings.Repeat("```\na\n~~~\n", n/10) },
+	"tabs":                  func(n int) string { return strings.Repeat("\t", n) + "a" },
+	"tabs in a list":        func(n int) string { return strings.Repeat("-\t", n/2) + "a" },
+	"blank lines":           func(n int) string { return strings.Repeat(" \n", n/2) },
+	"one long word":         func(n int) string { return strings.Repeat("a", n) },
+	"one long paragraph":    func(n int) string { return strings.Repeat("some words in a line\n", n/21) },
+	"a line per letter":     func(n int) string { return strings.Repeat("a\n", n/2) },
+	"hard breaks":           func(n int) string { return strings.Repeat("a  \n", n/4) },
+	"indented code":         func(n int) string { return strings.Repeat("    a\n\n", n/7) },
+	"tildes":                func(n int) string { return strings.Repeat("~a ~~b ", n/7) },
 	// just below the bounds, again and again
-	"paragraphs of stars":           func(n int) string { return paragraphs(n, strings.Repeat("*a **a ", 160)) },
-	"paragraphs of openers":         func(n int) string { return paragraphs(n, strings.Repeat("*_a ", 240)) },
-	"paragraphs of brackets":        func(n int) string { return paragraphs(n, strings.Repeat("[a", 480)) },
-	"paragraphs of pictures":        func(n int) string { return paragraphs(n, strings.Repeat("![", 120)+"a"+strings.Repeat("](b)", 60)) },
-	"paragraphs of half links":      func(n int) string { return paragraphs(n, strings.Repeat("[a](<b ", 120)) },
-	"paragraphs of backticks":       func(n int) string { return paragraphs(n, backticks(480)) },
-	"paragraphs of mail addresses":  func(n int) string { return paragraphs(n, strings.Repeat("a*", 480)+strings.Repeat("b", 2000)) },
+	"paragraphs of stars":    func(n int) string { return paragraphs(n, strings.Repeat("*a **a ", 160)) },
+	"paragraphs of openers":  func(n int) string { return paragraphs(n, strings.Repeat("*_a ", 240)) },
+	"paragraphs of brackets": func(n int) string { return paragraphs(n, strings.Repeat("[a", 480)) },
+	"paragraphs of pictures": func(n int) string {
+		return paragraphs(n,
+			strings.Repeat("![", 120)+"a"+strings.Repeat("](b)", 60))
+	},
+	"paragraphs of half links": func(n int) string { return paragraphs(n, strings.Repeat("[a](<b ", 120)) },
+	"paragraphs of backticks":  func(n int) string { return paragraphs(n, backticks(480)) },
+	"paragraphs of mail addresses": func(n int) string {
+		return paragraphs(n,
+			strings.Repeat("a*", 480)+strings.Repeat("b", 2000))
+	},
 	"paragraphs of titles":          func(n int) string { return paragraphs(n, strings.Repeat(`[a](b "c `, 120)) },
 	"paragraphs of angle brackets":  func(n int) string { return paragraphs(n, strings.Repeat("<https:a", 240)) },
 	"some signs, one long word":     func(n int) string { return strings.Repeat("a*", 480) + strings.Repeat("b", n) },

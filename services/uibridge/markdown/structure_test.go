@@ -32,7 +32,8 @@ var values = map[string]*regexp.Regexp{
 
 // unsafe says what of the page that a browser makes of the HTML must not be there.
 func unsafe(page string) []string {
-	nodes, err := html.ParseFragment(strings.NewReader(page), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
+	nodes, err := html.ParseFragment(strings.NewReader(page),
+		&html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil {
 		return []string{"it can't be parsed: " + err.Error()}
 	}
@@ -113,15 +114,19 @@ func unsafeLink(href string) string {
 // climbs reports whether the path leaves its directory, however it is written.
 func climbs(path string) bool {
 	plain, err := url.PathUnescape(path)
-	return err != nil || slices.Contains(strings.FieldsFunc(plain, func(r rune) bool { return r == '/' || r == '\\' }), "..")
+	return err != nil ||
+		slices.Contains(strings.FieldsFunc(plain, func(r rune) bool { return r == '/' || r == '\\' }), "..")
 }
 
 // The check finds what it is there for.
 func TestStructureCheckFindsWhatIsUnsafe(t *testing.T) {
 	for _, page := range []string{
-		`<script>x</script>`, `<p onclick=x>y</p>`, `<p style="x">y</p>`, `<p id=x>y</p>`, `<svg></svg>`, `<a href="javascript:x" rel="noopener noreferrer nofollow" target="_blank">y</a>`,
-		`<a href="https://x.example">y</a>`, `<img src="https://x.example/y.png">`, `<img alt="x">`, `<!-- x -->`, `<code class="x">y</code>`, `<code class="language-x y">z</code>`,
-		`<img src="/v1/agents/a/sessions/s/artifacts/%2e%2e/x">`, `<input type=checkbox disabled>`, `<a href="https://a@x.example" rel="noopener noreferrer nofollow" target="_blank">y</a>`,
+		`<script>x</script>`, `<p onclick=x>y</p>`, `<p style="x">y</p>`, `<p id=x>y</p>`, `<svg></svg>`,
+		`<a href="javascript:x" rel="noopener noreferrer nofollow" target="_blank">y</a>`,
+		`<a href="https://x.example">y</a>`, `<img src="https://x.example/y.png">`, `<img alt="x">`, `<!-- x -->`,
+		`<code class="x">y</code>`, `<code class="language-x y">z</code>`,
+		`<img src="/v1/agents/a/sessions/s/artifacts/%2e%2e/x">`, `<input type=checkbox disabled>`,
+		`<a href="https://a@x.example" rel="noopener noreferrer nofollow" target="_blank">y</a>`,
 		`<a href="/v1/auth/me" rel="noopener noreferrer nofollow" target="_blank">y</a>`,
 	} {
 		if len(unsafe(page)) == 0 {

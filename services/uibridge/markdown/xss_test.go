@@ -12,8 +12,10 @@ import (
 
 // settings are places in a document that a text may come to.
 var settings = []string{
-	"%s", "# %s", "> %s", "- a\n\n  %s", "1. %s", "**%s**", "[%s](https://x.example)", "[x](%s)", "[x](https://x.example \"%s\")",
-	"![%s](/v1/agents/a/sessions/s/artifacts/x.png)", "![x](%s)", "`%s`", "```%s\nx\n```", "```\n%s\n```", "| a |\n|---|\n| %s |", "<%s>", "    %s",
+	"%s", "# %s", "> %s", "- a\n\n  %s", "1. %s", "**%s**", "[%s](https://x.example)", "[x](%s)",
+	"[x](https://x.example \"%s\")",
+	"![%s](/v1/agents/a/sessions/s/artifacts/x.png)", "![x](%s)", "`%s`", "```%s\nx\n```", "```\n%s\n```",
+	"| a |\n|---|\n| %s |", "<%s>", "    %s",
 	"~~%s~~", "- [ ] %s", "%s\n===", "<!-- %s -->", "a\\\n%s  \nb",
 }
 

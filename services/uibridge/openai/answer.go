@@ -170,7 +170,8 @@ func (a *answer) idle() error {
 	e := errorOf(http.StatusConflict, "confirmation_required", fmt.Sprintf(
 		"%s waits for approval until %s; decide on the page, in session %s of agent %s, or with "+
 			"POST /v1/agents/%s/sessions/%s/confirmations with confirmationId %s; the turn continues, and the same request with its Idempotency-Key gets its answer",
-		q.ToolName, q.ExpiresAt.UTC().Format(time.RFC3339), a.ref.Session, a.ref.Agent, a.ref.Agent, a.ref.Session, q.ConfirmationID))
+		q.ToolName, q.ExpiresAt.UTC().Format(time.RFC3339), a.ref.Session, a.ref.Agent, a.ref.Agent, a.ref.Session,
+		q.ConfirmationID))
 	return e
 }
 
@@ -193,7 +194,8 @@ func (a *answer) handle(ctx context.Context, v any) error {
 	case *contract.ToolCallRequest:
 		return a.asked(ctx, v)
 	case *contract.ConfirmationResolved:
-		a.waiting = slices.DeleteFunc(a.waiting, func(q *contract.ToolCallRequest) bool { return q.ConfirmationID == v.ConfirmationID })
+		a.waiting = slices.DeleteFunc(a.waiting,
+			func(q *contract.ToolCallRequest) bool { return q.ConfirmationID == v.ConfirmationID })
 	case *contract.TurnEnd:
 		return a.end(v)
 	}
@@ -333,13 +335,16 @@ var stop = "stop"
 
 func (a *answer) reply(object string, choices ...choice) reply {
 	return reply{
-		ID: fmt.Sprintf("chatcmpl-%s-%d", a.ref.Session, a.turn.Receipt.Sequence), Object: object, Created: a.created, Model: a.c.Model, Choices: choices,
+		ID: fmt.Sprintf("chatcmpl-%s-%d", a.ref.Session, a.turn.Receipt.Sequence), Object: object, Created: a.created,
+		Model: a.c.Model, Choices: choices,
 	}
 }
 
 func (a *answer) used() *apiUsage {
 	u := a.usage
-	return &apiUsage{PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
+	return &apiUsage{
+		PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
+	}
 }
 
 // chunk sends a chunk of a stream. The first one is preceded by one with the role.

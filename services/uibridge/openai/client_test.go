@@ -40,13 +40,17 @@ func serve(t testing.TB, b contract.Backend, cfg openai.Config) *rig {
 }
 
 func params(text string) sdk.ChatCompletionNewParams {
-	return sdk.ChatCompletionNewParams{Model: "main", Messages: []sdk.ChatCompletionMessageParamUnion{sdk.UserMessage(text)}}
+	return sdk.ChatCompletionNewParams{
+		Model: "main", Messages: []sdk.ChatCompletionMessageParamUnion{sdk.UserMessage(text)},
+	}
 }
 
 func ctx(t testing.TB) context.Context { return natstest.Context(t) }
 
 // stream reads a stream to its end.
-func (r *rig) stream(t testing.TB, p sdk.ChatCompletionNewParams, opts ...option.RequestOption) (*sdk.ChatCompletionAccumulator, error) {
+func (r *rig) stream(
+	t testing.TB, p sdk.ChatCompletionNewParams, opts ...option.RequestOption,
+) (*sdk.ChatCompletionAccumulator, error) {
 	t.Helper()
 	s := r.sdk.Chat.Completions.NewStreaming(ctx(t), p, opts...)
 	defer s.Close()

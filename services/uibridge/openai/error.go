@@ -48,9 +48,12 @@ func noModel(name string) *apiError {
 
 // types maps statuses to OpenAI's error types; others are server_error.
 var types = map[int]string{
-	http.StatusBadRequest: "invalid_request_error", http.StatusUnauthorized: "authentication_error", http.StatusForbidden: "permission_error",
-	http.StatusNotFound: "invalid_request_error", http.StatusMethodNotAllowed: "invalid_request_error", http.StatusConflict: "conflict_error",
-	http.StatusRequestEntityTooLarge: "invalid_request_error", http.StatusUnsupportedMediaType: "invalid_request_error", http.StatusTooManyRequests: "rate_limit_error",
+	http.StatusBadRequest: "invalid_request_error", http.StatusUnauthorized: "authentication_error",
+	http.StatusForbidden: "permission_error",
+	http.StatusNotFound:  "invalid_request_error", http.StatusMethodNotAllowed: "invalid_request_error",
+	http.StatusConflict:              "conflict_error",
+	http.StatusRequestEntityTooLarge: "invalid_request_error", http.StatusUnsupportedMediaType: "invalid_request_error",
+	http.StatusTooManyRequests: "rate_limit_error",
 }
 
 func errorOf(status int, code, message string) *apiError {
@@ -58,7 +61,9 @@ func errorOf(status int, code, message string) *apiError {
 }
 
 // params maps the backend's field names to the request's.
-var params = map[string]string{"agent": "model", "input": "messages", "session": "metadata.session", "id": "Idempotency-Key"}
+var params = map[string]string{
+	"agent": "model", "input": "messages", "session": "metadata.session", "id": "Idempotency-Key",
+}
 
 // toAPIError converts an error.
 func toAPIError(err error) *apiError {
@@ -80,11 +85,16 @@ func toAPIError(err error) *apiError {
 
 // failures maps the codes of failed turns to statuses; others are 500.
 var failures = map[event.FailCode]int{
-	event.FailMalformed: http.StatusBadRequest, event.FailUnknownCommand: http.StatusBadRequest, event.FailUnknownAgent: http.StatusNotFound,
-	event.FailDuplicate: http.StatusConflict, event.FailDropped: http.StatusForbidden, event.FailDenied: http.StatusForbidden,
-	event.FailLocked: http.StatusConflict, event.FailCancelled: http.StatusConflict, event.FailInterrupted: http.StatusConflict,
-	event.FailReset: http.StatusConflict, event.FailQueueFull: http.StatusTooManyRequests, event.FailProvider: http.StatusBadGateway,
-	event.FailNoProvider: http.StatusServiceUnavailable, event.FailNoGuide: http.StatusServiceUnavailable, event.FailDeadline: http.StatusGatewayTimeout,
+	event.FailMalformed: http.StatusBadRequest, event.FailUnknownCommand: http.StatusBadRequest,
+	event.FailUnknownAgent: http.StatusNotFound,
+	event.FailDuplicate:    http.StatusConflict, event.FailDropped: http.StatusForbidden,
+	event.FailDenied: http.StatusForbidden,
+	event.FailLocked: http.StatusConflict, event.FailCancelled: http.StatusConflict,
+	event.FailInterrupted: http.StatusConflict,
+	event.FailReset:       http.StatusConflict, event.FailQueueFull: http.StatusTooManyRequests,
+	event.FailProvider:   http.StatusBadGateway,
+	event.FailNoProvider: http.StatusServiceUnavailable, event.FailNoGuide: http.StatusServiceUnavailable,
+	event.FailDeadline: http.StatusGatewayTimeout,
 }
 
 func failed(f *event.TurnFailed) *apiError {

@@ -29,8 +29,9 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	return Config{
-		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxOpen: cmp.Or(c.MaxOpen, 2048), Conversations: cmp.Or(c.Conversations, 16384),
-		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
+		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxOpen: cmp.Or(c.MaxOpen, 2048),
+		Conversations: cmp.Or(c.Conversations, 16384),
+		WriteWait:     cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
 		DecisionWait: cmp.Or(c.DecisionWait, time.Minute),
 	}
 }
@@ -59,7 +60,8 @@ func Patterns() []string {
 // elsewhere lists paths of OpenAI's API that the bridge does not support. Its clients only
 // show messages in OpenAI's format.
 var elsewhere = []string{
-	"/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/conversations", "/v1/assistants", "/v1/threads", "/v1/files", "/v1/images", "/v1/audio",
+	"/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/conversations", "/v1/assistants", "/v1/threads",
+	"/v1/files", "/v1/images", "/v1/audio",
 	"/v1/moderations", "/v1/batches", "/v1/fine_tuning", "/v1/vector_stores", "/v1/realtime",
 }
 
@@ -100,7 +102,9 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 
 // Counters returns the metrics: open requests, all requests, and failed ones.
 func (d *Handler) Counters() map[string]int64 {
-	return map[string]int64{"openai_open": d.open.Load(), "openai_requests_total": d.requests.Load(), "openai_failed_total": d.failed.Load()}
+	return map[string]int64{
+		"openai_open": d.open.Load(), "openai_requests_total": d.requests.Load(), "openai_failed_total": d.failed.Load(),
+	}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -122,7 +126,8 @@ func (d *Handler) only(method string, next func(http.ResponseWriter, *http.Reque
 		}
 		if err != nil {
 			d.failed.Add(1)
-			d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
+			d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name,
+				"error", err)
 			refuse(w, err)
 		}
 	}

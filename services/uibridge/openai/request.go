@@ -42,16 +42,18 @@ var refused = map[string]struct {
 	harmless *regexp.Regexp
 	why      string
 }{
-	"n":                  {regexp.MustCompile(`^1$`), "only one answer is supported; leave it out or send 1"},
-	"tools":              {regexp.MustCompile(`^\[\s*\]$`), "the agent's tools are on the bus; offer one as a plugin"},
-	"functions":          {regexp.MustCompile(`^\[\s*\]$`), "the agent's tools are on the bus; offer one as a plugin"},
-	"tool_choice":        {regexp.MustCompile(`^"(none|auto)"$`), "the agent chooses its tools; leave it out"},
-	"function_call":      {regexp.MustCompile(`^"(none|auto)"$`), "the agent chooses its tools; leave it out"},
-	"logprobs":           {regexp.MustCompile(`^false$`), "agents have no logprobs; leave it out"},
-	"top_logprobs":       {regexp.MustCompile(`^0$`), "agents have no logprobs; leave it out"},
-	"audio":              {nil, "the agent only sends text; leave it out"},
-	"modalities":         {regexp.MustCompile(`^\[\s*"text"\s*\]$`), `the agent only sends text; want ["text"]`},
-	"response_format":    {regexp.MustCompile(`^\{\s*"type"\s*:\s*"text"\s*\}$`), `the agent only sends text; want {"type": "text"}`},
+	"n":             {regexp.MustCompile(`^1$`), "only one answer is supported; leave it out or send 1"},
+	"tools":         {regexp.MustCompile(`^\[\s*\]$`), "the agent's tools are on the bus; offer one as a plugin"},
+	"functions":     {regexp.MustCompile(`^\[\s*\]$`), "the agent's tools are on the bus; offer one as a plugin"},
+	"tool_choice":   {regexp.MustCompile(`^"(none|auto)"$`), "the agent chooses its tools; leave it out"},
+	"function_call": {regexp.MustCompile(`^"(none|auto)"$`), "the agent chooses its tools; leave it out"},
+	"logprobs":      {regexp.MustCompile(`^false$`), "agents have no logprobs; leave it out"},
+	"top_logprobs":  {regexp.MustCompile(`^0$`), "agents have no logprobs; leave it out"},
+	"audio":         {nil, "the agent only sends text; leave it out"},
+	"modalities":    {regexp.MustCompile(`^\[\s*"text"\s*\]$`), `the agent only sends text; want ["text"]`},
+	"response_format": {
+		regexp.MustCompile(`^\{\s*"type"\s*:\s*"text"\s*\}$`), `the agent only sends text; want {"type": "text"}`,
+	},
 	"stop":               {regexp.MustCompile(`^(""|\[\s*\])$`), "agents ignore stop sequences; leave it out"},
 	"logit_bias":         {regexp.MustCompile(`^\{\s*\}$`), "the agent's configuration decides; leave it out"},
 	"web_search_options": {nil, "the agent chooses its tools; leave it out"},

@@ -44,7 +44,8 @@ func TestAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := c.Choices[0]
-			if !strings.Contains(m.Message.Content, x.want) || m.FinishReason != "stop" || m.Message.Role != "assistant" || c.Object != "chat.completion" || c.Model != "main" || c.ID == "" || c.Created == 0 {
+			if !strings.Contains(m.Message.Content, x.want) || m.FinishReason != "stop" || m.Message.Role != "assistant" ||
+				c.Object != "chat.completion" || c.Model != "main" || c.ID == "" || c.Created == 0 {
 				t.Errorf("got %s", c.RawJSON())
 			}
 			for _, deltas := range []string{"on", "off"} {
@@ -54,7 +55,8 @@ func TestAnswers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := s.Choices[0]; got.Message.Content != m.Message.Content || got.FinishReason != "stop" || got.Message.Role != "assistant" {
+				if got := s.Choices[0]; got.Message.Content != m.Message.Content || got.FinishReason != "stop" ||
+					got.Message.Role != "assistant" {
 					t.Errorf("deltas %s: the stream says %q, the answer %q", deltas, got.Message.Content, m.Message.Content)
 				}
 			}
@@ -76,8 +78,11 @@ func TestUsage(t *testing.T) {
 	if s, err := r.stream(t, p); err != nil || s.Usage.TotalTokens != 20 {
 		t.Errorf("got %+v, %v", s.Usage, err)
 	}
-	data, _ := r.post(ctx(t), t, body("spend 10 tokens", map[string]any{"stream": true, "stream_options": map[string]any{"include_usage": true}})).chunks()
-	if n := len(data); data[n-1] != "[DONE]" || !strings.Contains(data[n-2], `"choices":[]`) || !strings.Contains(data[n-3], `"finish_reason":"stop"`) || !strings.Contains(data[0], `"role":"assistant"`) {
+	data, _ := r.post(ctx(t), t,
+		body("spend 10 tokens",
+			map[string]any{"stream": true, "stream_options": map[string]any{"include_usage": true}})).chunks()
+	if n := len(data); data[n-1] != "[DONE]" || !strings.Contains(data[n-2], `"choices":[]`) ||
+		!strings.Contains(data[n-3], `"finish_reason":"stop"`) || !strings.Contains(data[0], `"role":"assistant"`) {
 		t.Errorf("the stream is %s", strings.Join(data, "\n"))
 	}
 }
@@ -96,17 +101,22 @@ func TestAConversationIsContinued(t *testing.T) {
 		}
 		return h.Header.Get("X-Skandha-Session"), c.Choices[0].Message.Content
 	}
-	p := sdk.ChatCompletionNewParams{Model: "skandha/main", Messages: []sdk.ChatCompletionMessageParamUnion{sdk.SystemMessage("be brief"), sdk.UserMessage("one")}}
+	p := sdk.ChatCompletionNewParams{
+		Model:    "skandha/main",
+		Messages: []sdk.ChatCompletionMessageParamUnion{sdk.SystemMessage("be brief"), sdk.UserMessage("one")},
+	}
 	first, answer := session(t, p)
 	if want := "echo: <earlier>\nsystem: be brief\n</earlier>\n\none"; answer != want {
 		t.Errorf("the first answer is %q, want %q", answer, want)
 	}
-	p.Messages = append(p.Messages, sdk.AssistantMessage(" "+answer+"\n"), sdk.UserMessage("two")) // clients trim, or do not
+	// clients trim, or do not
+	p.Messages = append(p.Messages, sdk.AssistantMessage(" "+answer+"\n"), sdk.UserMessage("two"))
 	second, answer := session(t, p)
 	if second != first || answer != "echo: two" {
 		t.Errorf("it goes on in %s with %q, not in %s", second, answer, first)
 	}
-	if again, answer := session(t, p); again == first || !strings.Contains(answer, "assistant: ") || !strings.HasSuffix(answer, "</earlier>\n\ntwo") {
+	if again, answer := session(t, p); again == first || !strings.Contains(answer, "assistant: ") ||
+		!strings.HasSuffix(answer, "</earlier>\n\ntwo") {
 		t.Errorf("what is asked again is answered in %s with %q", again, answer)
 	}
 	p.Messages = append(p.Messages, sdk.AssistantMessage("echo: two"), sdk.UserMessage("three"))
@@ -119,7 +129,8 @@ func TestAConversationIsContinued(t *testing.T) {
 	if other, _ := session(t, p); other == first {
 		t.Error("another principal has the same session")
 	}
-	if named, answer := session(t, p, option.WithHeader("X-Skandha-Session", first)); named != first || answer != "echo: three" {
+	if named, answer := session(t, p, option.WithHeader("X-Skandha-Session", first)); named != first ||
+		answer != "echo: three" {
 		t.Errorf("in the session that was named, %s: %q", named, answer)
 	}
 	p.Metadata = map[string]string{"session": "mine"}
@@ -142,7 +153,8 @@ func TestARequestIsTakenOnce(t *testing.T) {
 			if got := again.content(); got != text {
 				t.Errorf("again, it is %q", got)
 			}
-		} else if data, _ := again.chunks(); data[len(data)-1] != "[DONE]" || !strings.Contains(strings.Join(data, ""), "word30") {
+		} else if data, _ := again.chunks(); data[len(data)-1] != "[DONE]" ||
+			!strings.Contains(strings.Join(data, ""), "word30") {
 			t.Errorf("again, it is %s", data)
 		}
 	}
@@ -155,7 +167,8 @@ func TestTurnsThatFail(t *testing.T) {
 		code string
 		want int
 	}{
-		{"fail bad_request", "provider_failed", http.StatusBadGateway}, {"/nonsense", "unknown_command", http.StatusBadRequest},
+		{"fail bad_request", "provider_failed", http.StatusBadGateway},
+		{"/nonsense", "unknown_command", http.StatusBadRequest},
 	} {
 		for _, stream := range []bool{false, true} {
 			a := r.post(ctx(t), t, body(x.text, map[string]any{"stream": stream}))
@@ -164,7 +177,8 @@ func TestTurnsThatFail(t *testing.T) {
 			}
 		}
 		var e *sdk.Error
-		if _, err := r.sdk.Chat.Completions.New(ctx(t), params(x.text)); !errors.As(err, &e) || e.StatusCode != x.want || e.Code != x.code {
+		if _, err := r.sdk.Chat.Completions.New(ctx(t), params(x.text)); !errors.As(err, &e) || e.StatusCode != x.want ||
+			e.Code != x.code {
 			t.Errorf("the client says %v", err)
 		}
 	}
@@ -204,8 +218,10 @@ func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
 	b := turntest.Start(t)
 	r := serve(t, b, openai.Config{KeepAlive: time.Millisecond, DecisionWait: time.Millisecond})
 	a := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "asked", "Idempotency-Key", "k1")
-	if f := a.fault(); a.StatusCode != http.StatusConflict || f.Code != "confirmation_required" || a.Header.Get("X-Should-Retry") != "false" ||
-		!strings.Contains(f.Message, turntest.Asked+" waits") || !strings.Contains(f.Message, "/v1/agents/main/sessions/asked/confirmations") {
+	if f := a.fault(); a.StatusCode != http.StatusConflict || f.Code != "confirmation_required" ||
+		a.Header.Get("X-Should-Retry") != "false" ||
+		!strings.Contains(f.Message, turntest.Asked+" waits") ||
+		!strings.Contains(f.Message, "/v1/agents/main/sessions/asked/confirmations") {
 		t.Fatalf("it is answered %d %+v", a.StatusCode, f)
 	}
 	ref := subject.Ref{Agent: "main", Session: "asked"}
@@ -221,7 +237,8 @@ func TestARequestWithoutStreamSaysThatAPersonIsAsked(t *testing.T) {
 	}
 	until[contract.TurnEnd](t, feed, contract.OnTurnEnd)
 	again := r.post(ctx(t), t, body(asked), "X-Skandha-Session", "asked", "Idempotency-Key", "k1")
-	if text, err := io.ReadAll(again.Body); err != nil || again.StatusCode != http.StatusOK || !strings.Contains(string(text), turntest.Asked+":") {
+	if text, err := io.ReadAll(again.Body); err != nil || again.StatusCode != http.StatusOK ||
+		!strings.Contains(string(text), turntest.Asked+":") {
 		t.Errorf("after the approval it is answered %d %s, %v", again.StatusCode, text, err)
 	}
 }
@@ -255,7 +272,8 @@ func TestConfirmationsAreDeniedIfTheClientWants(t *testing.T) {
 	}
 	r.server.As(transporttest.Principal(contract.See, contract.Talk))
 	var e *sdk.Error
-	if _, err := r.sdk.Chat.Completions.New(ctx(t), p); !errors.As(err, &e) || e.StatusCode != http.StatusForbidden || e.Type != "permission_error" {
+	if _, err := r.sdk.Chat.Completions.New(ctx(t), p); !errors.As(err, &e) || e.StatusCode != http.StatusForbidden ||
+		e.Type != "permission_error" {
 		t.Errorf("without the right: %v", err)
 	}
 }
@@ -327,15 +345,19 @@ func TestModels(t *testing.T) {
 		t.Error(err)
 	}
 	var e *sdk.Error
-	if _, err := r.sdk.Models.Get(ctx(t), "gpt-5"); !errors.As(err, &e) || e.StatusCode != http.StatusNotFound || e.Code != "model_not_found" {
+	if _, err := r.sdk.Models.Get(ctx(t), "gpt-5"); !errors.As(err, &e) || e.StatusCode != http.StatusNotFound ||
+		e.Code != "model_not_found" {
 		t.Errorf("an unknown model: %v", err)
 	}
 	p := params("x")
 	p.Model = "gpt-5"
-	if _, err := r.sdk.Chat.Completions.New(ctx(t), p); !errors.As(err, &e) || e.StatusCode != http.StatusNotFound || e.Code != "model_not_found" || e.Param != "model" {
+	if _, err := r.sdk.Chat.Completions.New(ctx(t), p); !errors.As(err, &e) || e.StatusCode != http.StatusNotFound ||
+		e.Code != "model_not_found" || e.Param != "model" {
 		t.Errorf("a completion of an unknown model: %v", err)
 	}
-	r.server.As(contract.Principal{Name: "x", Writer: "ui-x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"}})
+	r.server.As(contract.Principal{
+		Name: "x", Writer: "ui-x", Rights: contract.AllRights(), Agents: []subject.Agent{"other"},
+	})
 	if got := ids(); !slices.Equal(got, []string{"other"}) {
 		t.Errorf("one who may reach other sees %v", got)
 	}

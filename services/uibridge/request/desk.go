@@ -49,7 +49,9 @@ type Desk struct {
 // NewDesk returns a Desk. Methods are those that the transport handles itself, instead of
 // with Call.
 func NewDesk(b contract.Backend, log *slog.Logger, methods ...string) *Desk {
-	return &Desk{backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, methods...)}
+	return &Desk{
+		backend: b, log: log, own: append([]string{SubmitUserInput, ProvideConfirmation, CancelTurn, RunCommand}, methods...),
+	}
 }
 
 // Names returns all methods, sorted.
@@ -77,7 +79,9 @@ func Writes(method string) bool {
 //	runCommand           name, args?, id?, agent?, session?
 //
 // These methods return a [contract.Receipt]. The error is a [contract.Error].
-func (d *Desk) Call(ctx context.Context, p contract.Principal, o Origin, method string, params json.RawMessage) (result any, err error) {
+func (d *Desk) Call(
+	ctx context.Context, p contract.Principal, o Origin, method string, params json.RawMessage,
+) (result any, err error) {
 	defer func() {
 		if r := recover(); r != nil { // a panic in a method fails only this request
 			d.log.Error("method panicked", "method", method, "panic", r, "stack", string(debug.Stack()))
@@ -141,7 +145,8 @@ func (d *Desk) submit(ctx context.Context, p contract.Principal, o Origin, param
 	if err != nil {
 		return nil, err
 	}
-	return answer(d.backend.Submit(ctx, p, contract.Submission{Ref: ref, Text: text, ID: id, Mode: event.InputMode(mode), Source: o.Source}))
+	return answer(d.backend.Submit(ctx, p,
+		contract.Submission{Ref: ref, Text: text, ID: id, Mode: event.InputMode(mode), Source: o.Source}))
 }
 
 func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
@@ -206,7 +211,8 @@ func (d *Desk) command(ctx context.Context, p contract.Principal, o Origin, para
 		}
 		return nil, contract.Invalid(field, "want one word without white space")
 	}
-	return answer(d.backend.Submit(ctx, p, contract.Submission{Ref: ref, Text: "/" + strings.Join(words, " "), ID: id, Source: o.Source}))
+	return answer(d.backend.Submit(ctx, p,
+		contract.Submission{Ref: ref, Text: "/" + strings.Join(words, " "), ID: id, Source: o.Source}))
 }
 
 // answer leaves out the receipt if there is an error.
@@ -223,7 +229,8 @@ func (o Origin) decode(raw json.RawMessage, params ...Param) (subject.Ref, error
 		return o.Ref, Decode(raw, params...)
 	}
 	var agent, session string
-	if err := Decode(raw, append(params, Param{"agent", &agent, false}, Param{"session", &session, false})...); err != nil {
+	if err := Decode(raw,
+		append(params, Param{"agent", &agent, false}, Param{"session", &session, false})...); err != nil {
 		return subject.Ref{}, err
 	}
 	if session == "" && (agent == "" || agent == string(o.Ref.Agent)) && o.Ref.Session != "" {

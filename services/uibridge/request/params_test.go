@@ -21,16 +21,22 @@ type values struct {
 
 func (v *values) params() []request.Param {
 	return []request.Param{
-		{Name: "text", Into: &v.text, Must: true}, {Name: "flag", Into: &v.flag}, {Name: "n", Into: &v.n}, {Name: "list", Into: &v.list}, {Name: "deep", Into: &v.deep},
+		{Name: "text", Into: &v.text, Must: true},
+		{Name: "flag", Into: &v.flag},
+		{Name: "n", Into: &v.n},
+		{Name: "list", Into: &v.list},
+		{Name: "deep", Into: &v.deep},
 	}
 }
 
 func TestParametersByNameAndByPlace(t *testing.T) {
 	for _, raw := range []string{
-		`{"text":"x","flag":true,"n":18446744073709551615,"list":["a"],"deep":{"A":1}}`, ` ["x", true, 18446744073709551615, ["a"], {"A":1}] `,
+		`{"text":"x","flag":true,"n":18446744073709551615,"list":["a"],"deep":{"A":1}}`,
+		` ["x", true, 18446744073709551615, ["a"], {"A":1}] `,
 	} {
 		var v values
-		if err := request.Decode(json.RawMessage(raw), v.params()...); err != nil || v.text != "x" || !v.flag || v.n != 1<<64-1 || len(v.list) != 1 || v.deep.A != 1 {
+		if err := request.Decode(json.RawMessage(raw),
+			v.params()...); err != nil || v.text != "x" || !v.flag || v.n != 1<<64-1 || len(v.list) != 1 || v.deep.A != 1 {
 			t.Errorf("%s is read as %+v, %v", raw, v, err)
 		}
 	}
@@ -38,20 +44,28 @@ func TestParametersByNameAndByPlace(t *testing.T) {
 
 func TestTheFieldOfWhatIsWrongIsNamed(t *testing.T) {
 	for raw, field := range map[string]string{
-		``: "text", `{}`: "text", `[]`: "text", `[null]`: "text", `{"text":null}`: "text", `{"text":1}`: "text", `{"text":"x","TEXT":"y"}`: "TEXT",
-		`["x",1]`: "flag", `["x",null,-1]`: "n", `["x",null,1.5]`: "n", `["x",null,1e30]`: "n", `["x",null,null,[1]]`: "list", `["x",null,null,null,{"B":1}]`: "deep.B",
-		`["x",null,null,null,{"A":"b"}]`: "deep.A", `["x",null,null,null,{},0]`: "params", `"x"`: "params", `7`: "params", `{`: "params", `{"text":"x"}}`: "params",
+		``: "text", `{}`: "text", `[]`: "text", `[null]`: "text", `{"text":null}`: "text", `{"text":1}`: "text",
+		`{"text":"x","TEXT":"y"}`: "TEXT",
+		`["x",1]`:                 "flag", `["x",null,-1]`: "n", `["x",null,1.5]`: "n", `["x",null,1e30]`: "n",
+		`["x",null,null,[1]]`:            "list",
+		`["x",null,null,null,{"B":1}]`:   "deep.B",
+		`["x",null,null,null,{"A":"b"}]`: "deep.A", `["x",null,null,null,{},0]`: "params", `"x"`: "params", `7`: "params",
+		`{`: "params", `{"text":"x"}}`: "params",
 	} {
 		var v values
 		var e *contract.Error
-		if err := request.Decode(json.RawMessage(raw), v.params()...); !errors.As(err, &e) || e.Code != contract.CodeInvalid || e.Field != field || e.Message == "" {
+		if err := request.Decode(json.RawMessage(raw),
+			v.params()...); !errors.As(err, &e) || e.Code != contract.CodeInvalid || e.Field != field || e.Message == "" {
 			t.Errorf("%s is refused with %+v, want the field %s", raw, err, field)
 		}
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{`{"text":"x"}`, `["x",true,1,["a"],{"A":1}]`, `{"text":{"text":[]}}`, `null`, `[`, ` {"a":1,"a":2}`, "[\"\xff\"]", `{"":0}`} {
+	for _, seed := range []string{
+		`{"text":"x"}`, `["x",true,1,["a"],{"A":1}]`, `{"text":{"text":[]}}`, `null`, `[`, ` {"a":1,"a":2}`, "[\"\xff\"]",
+		`{"":0}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -85,11 +99,13 @@ func TestWhereAnAttachmentIsTo(t *testing.T) {
 		{``, nowhere, "main", ""},
 	} {
 		a, err := request.Attachment(json.RawMessage(k.raw), k.o)
-		if err != nil || a.Ref.Agent != k.agent || k.to != "" && a.Ref.Session != k.to || k.to == "" && (a.Ref.Session == "" || a.Ref.Session == "s") {
+		if err != nil || a.Ref.Agent != k.agent || k.to != "" && a.Ref.Session != k.to ||
+			k.to == "" && (a.Ref.Session == "" || a.Ref.Session == "s") {
 			t.Errorf("%s from %v attaches to %v, %v", k.raw, k.o.Ref, a.Ref, err)
 		}
 	}
-	a, err := request.FromQuery(url.Values{"after": {"1.0"}, "html": {"1"}, "commits": {"0"}}, here, "after", "html", "commits")
+	a, err := request.FromQuery(url.Values{"after": {"1.0"}, "html": {"1"}, "commits": {"0"}}, here, "after", "html",
+		"commits")
 	if err != nil || a.Ref != here.Ref || a.After != "1.0" || !a.HTML || a.Commits {
 		t.Errorf("attaches to %+v, %v", a, err)
 	}

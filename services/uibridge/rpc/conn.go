@@ -89,7 +89,8 @@ func (c *conn) serve(asked context.Context) {
 	all.Wait()
 	c.busy.Wait()
 	_ = c.ws.CloseNow() // it may already be closed
-	c.handler.log.Debug("connection ended", "from", c.from, "principal", c.principal.Name, "status", int(websocket.CloseStatus(err)), "error", err)
+	c.handler.log.Debug("connection ended", "from", c.from, "principal", c.principal.Name,
+		"status", int(websocket.CloseStatus(err)), "error", err)
 }
 
 // read reads messages until the connection ends.

@@ -64,7 +64,8 @@ func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 	c.hear(contract.OnNewMessage)
 	r.Break(transporttest.Main("s"), contract.LostPlace("x"))
 	how, last := c.ended()
-	if how.Code != 4400 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeInvalid || last.params(t).After != "0" {
+	if how.Code != 4400 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeInvalid ||
+		last.params(t).After != "0" {
 		t.Errorf("ended with %+v after %+v", how, last)
 	}
 }
@@ -74,7 +75,8 @@ func TestALoginThatEndsEndsTheConnection(t *testing.T) {
 	c := r.dial(t, "?session=s")
 	c.hear(contract.OnAttached)
 	r.End(&contract.Error{Code: contract.CodeUnauthenticated, Message: "you have logged out"})
-	if how, last := c.ended(); how.Code != 4401 || how.Reason != "you have logged out" || last.Method != contract.OnDropped {
+	if how, last := c.ended(); how.Code != 4401 || how.Reason != "you have logged out" ||
+		last.Method != contract.OnDropped {
 		t.Errorf("ended with %+v after %+v", how, last)
 	}
 }
@@ -96,7 +98,8 @@ func TestAFeedThatEndsSaysWhy(t *testing.T) {
 		c.hear(contract.OnNewMessage)
 		r.Break(ref, k.err)
 		how, last := c.ended()
-		if how.Code != k.want || last.Method != contract.OnDropped || last.params(t).After != id || strings.Contains(how.Reason, "secret") {
+		if how.Code != k.want || last.Method != contract.OnDropped || last.params(t).After != id ||
+			strings.Contains(how.Reason, "secret") {
 			t.Errorf("%v: ended with %+v after %s", k.err, how, last.Params)
 		}
 		if how.Code == rpc.StatusSlow && !strings.HasPrefix(how.Reason, "after="+id+":") {
@@ -161,7 +164,8 @@ func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
 	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it says %v", err)
 	}
-	if _, err := connect(t.Context(), r.WS()+rpc.Path, 0); err == nil || !strings.Contains(err.Error(), fmt.Sprint(http.StatusServiceUnavailable)) {
+	if _, err := connect(t.Context(), r.WS()+rpc.Path, 0); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprint(http.StatusServiceUnavailable)) {
 		t.Errorf("after the end: %v", err)
 	}
 }

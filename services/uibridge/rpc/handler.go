@@ -70,7 +70,10 @@ type Handler struct {
 // New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("transport", "rpc")
-	return &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log, conns: map[*conn]struct{}{}}
+	return &Handler{
+		cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log,
+		conns: map[*conn]struct{}{},
+	}
 }
 
 // Counters returns the metrics: connections that are open, were opened, and were dropped
@@ -103,7 +106,8 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer d.leave(c)
 	// The access layer has checked Host and Origin.
-	c.ws, err = websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
+	c.ws, err = websocket.Accept(w, r,
+		&websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
 	if err != nil {
 		d.log.Info("connection refused", "from", r.RemoteAddr, "principal", p.Name, "error", err)
 		return

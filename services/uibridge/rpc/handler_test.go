@@ -45,12 +45,14 @@ func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 		t.Errorf("the receipt is %+v", receipt)
 	}
 	about := contract.About{Agent: ref.Agent, Session: ref.Session}
-	r.Tell(ref, contract.OnAgentStateChange, contract.StateChange{About: about, UIState: event.UIState{State: event.StateThinking}})
+	r.Tell(ref, contract.OnAgentStateChange,
+		contract.StateChange{About: about, UIState: event.UIState{State: event.StateThinking}})
 	r.Tell(ref, contract.OnToolCallRequest, contract.ToolCallRequest{
 		About: about, ToolName: "fs:delete", Args: json.RawMessage(`{"path":"x"}`), ConfirmationID: "c1", Hash: "h1",
 		SecurityWarning: &hook.Warning{Level: "high", Message: "it cannot be undone"},
 	})
-	if got := string(c.hear(contract.OnAgentStateChange).Params); !strings.Contains(got, `"id":"1.0"`) || !strings.Contains(got, `"state":"thinking"`) {
+	if got := string(c.hear(contract.OnAgentStateChange).Params); !strings.Contains(got, `"id":"1.0"`) ||
+		!strings.Contains(got, `"state":"thinking"`) {
 		t.Errorf("the state's change is sent as %s", got)
 	}
 	var asked struct {
@@ -59,7 +61,8 @@ func TestAUIThatKnowsTheSpecificationAlone(t *testing.T) {
 		ConfirmationID  string         `json:"confirmationId"`
 		SecurityWarning map[string]any `json:"security_warning"`
 	}
-	if err := json.Unmarshal(c.hear(contract.OnToolCallRequest).Params, &asked); err != nil || asked.ToolName != "fs:delete" ||
+	if err := json.Unmarshal(c.hear(contract.OnToolCallRequest).Params,
+		&asked); err != nil || asked.ToolName != "fs:delete" ||
 		asked.Args["path"] != "x" || asked.SecurityWarning["level"] != "high" {
 		t.Fatalf("asked %+v, %v", asked, err)
 	}
@@ -132,7 +135,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 		r.As(transporttest.Principal(has))
 		c := r.dial(t, "?session=s")
 		first := c.message()
-		if want := map[bool]string{true: contract.OnAttached, false: contract.OnDropped}[has == contract.See]; first.Method != want {
+		if want := map[bool]string{
+			true: contract.OnAttached, false: contract.OnDropped,
+		}[has == contract.See]; first.Method != want {
 			t.Errorf("a principal that may %s gets %s first, want %s", has, first.Method, want)
 		}
 		for method, k := range calls {
@@ -152,7 +157,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 	if at := c.hear(contract.OnAttached).params(t); at.Agent != "other" {
 		t.Errorf("who reaches one agent alone is attached to %+v", at)
 	}
-	if m := c.ask("1", "submitUserInput", `{"input":"x","agent":"main","session":"s"}`); m.Error == nil || m.Error.Code != -32003 {
+	if m := c.ask("1", "submitUserInput", `{"input":"x","agent":"main","session":"s"}`); m.Error == nil ||
+		m.Error.Code != -32003 {
 		t.Errorf("an agent out of reach: %+v", m)
 	}
 }
@@ -207,7 +213,10 @@ func TestMoreThanMayBeUnderWayIsRefusedNotQueued(t *testing.T) {
 func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := transporttest.New()
-		b.Add(contract.Method{Name: "panics", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) { panic("secret") }})
+		b.Add(contract.Method{
+			Name: "panics", Right: contract.See,
+			Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) { panic("secret") },
+		})
 		b.Add(contract.Method{Name: "fails", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
 			return nil, errors.New("secret")
 		}})
@@ -219,9 +228,12 @@ func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
 			return nil, ctx.Err()
 		}})
 		c := piped(t, rpc.New(rpc.Config{}, b, natstest.Logger(t)), transporttest.Principal(), "")
-		for method, want := range map[string]int{"panics": -32603, "fails": -32603, "cannot": -32603, "hangs": -32053, "listTools": 0} {
+		for method, want := range map[string]int{
+			"panics": -32603, "fails": -32603, "cannot": -32603, "hangs": -32053, "listTools": 0,
+		} {
 			m := c.ask(`"x"`, method, "")
-			if m.Error == nil && want != 0 || m.Error != nil && (m.Error.Code != want || strings.Contains(m.Error.Message, "secret")) {
+			if m.Error == nil && want != 0 ||
+				m.Error != nil && (m.Error.Code != want || strings.Contains(m.Error.Message, "secret")) {
 				t.Errorf("%s is answered %+v %s", method, m.Error, m.Result)
 			}
 		}
@@ -236,7 +248,8 @@ func TestAttachResumesAndMoves(t *testing.T) {
 	}
 	c := r.dial(t, "?session=s&after=3.0")
 	for i := 3; i < 5; i++ {
-		if got := c.hear(contract.OnNewMessage).params(t); got.Content != fmt.Sprint(i) || got.ID != fmt.Sprintf("%d.0", i+1) {
+		if got := c.hear(contract.OnNewMessage).params(t); got.Content != fmt.Sprint(i) ||
+			got.ID != fmt.Sprintf("%d.0", i+1) {
 			t.Errorf("heard %+v, want message %d", got, i)
 		}
 	}
@@ -285,13 +298,15 @@ func TestConfirmationsWithoutHashAreForWhatWasShown(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")
 	c.hear(contract.OnAttached)
-	if m := c.ask("1", "provideConfirmation", `["c1", true]`); m.Error == nil || m.Error.Code != -32602 || m.Error.Data.Field != "hash" {
+	if m := c.ask("1", "provideConfirmation", `["c1", true]`); m.Error == nil || m.Error.Code != -32602 ||
+		m.Error.Data.Field != "hash" {
 		t.Errorf("what was not shown is answered %+v", m)
 	}
 	r.Tell(transporttest.Main("s"), contract.OnToolCallRequest, contract.ToolCallRequest{ConfirmationID: "c1", Hash: "h1"})
 	c.hear(contract.OnToolCallRequest)
 	c.must("2", "provideConfirmation", `["c1", false]`, nil)
-	if m := c.ask("3", "provideConfirmation", `{"confirmationId":"c1","approved":true,"session":"elsewhere"}`); m.Error == nil || m.Error.Data.Field != "hash" {
+	if m := c.ask("3", "provideConfirmation",
+		`{"confirmationId":"c1","approved":true,"session":"elsewhere"}`); m.Error == nil || m.Error.Data.Field != "hash" {
 		t.Errorf("what was shown of another session is answered %+v", m)
 	}
 	if got := r.Log(); len(got) != 1 || got[0].(contract.Answer).Hash != "h1" || got[0].(contract.Answer).Approved {
@@ -306,7 +321,10 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL+rpc.Path+query, nil)
 		transporttest.Fatal(t, err)
 		if upgrade {
-			req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-WebSocket-Version": {"13"}, "Sec-WebSocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
+			req.Header = http.Header{
+				"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-WebSocket-Version": {"13"},
+				"Sec-WebSocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="},
+			}
 		}
 		res, err := http.DefaultClient.Do(req)
 		transporttest.Fatal(t, err)

@@ -89,8 +89,10 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	}
 	_ = all.CloseNow()
 	for _, method := range []string{
-		contract.OnAttached, contract.OnCommit, contract.OnInput, contract.OnAgentStateChange, contract.OnPlanRequested, contract.OnPlanCompleted,
-		contract.OnAudit, contract.OnToolCallRequest, contract.OnConfirmationResolved, contract.OnToolCall, contract.OnToolResult,
+		contract.OnAttached, contract.OnCommit, contract.OnInput, contract.OnAgentStateChange, contract.OnPlanRequested,
+		contract.OnPlanCompleted,
+		contract.OnAudit, contract.OnToolCallRequest, contract.OnConfirmationResolved, contract.OnToolCall,
+		contract.OnToolResult,
 		contract.OnNewMessage, contract.OnTurnEnd, contract.OnReadyForInput,
 	} {
 		if !seen[method] {
@@ -112,7 +114,8 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 // bySchemas checks notifications, receipts and errors, and records what was seen.
 func bySchemas(t *testing.T) (check func(message, []byte), seen map[string]bool) {
 	t.Helper()
-	notification, receipt, failure := transporttest.Schema(t, "notification"), transporttest.Schema(t, "receipt"), transporttest.Schema(t, "error")
+	notification, receipt, failure := transporttest.Schema(t, "notification"), transporttest.Schema(t,
+		"receipt"), transporttest.Schema(t, "error")
 	seen = map[string]bool{}
 	return func(m message, body []byte) {
 		switch {
@@ -164,7 +167,8 @@ func everyMethod(t *testing.T, c *client, session string) {
 		t.Fatalf("the turns are %+v", turns)
 	}
 	c.must("8", "getTimeline", `{"agent":"main","session":"`+session+`","turn":"`+turns.Turns[0].Turn+`"}`, nil)
-	if m := c.ask("9", "pluginAction", `{"op":"suspend","plugin":"nobody"}`); m.Error == nil || m.Error.Data.Code == contract.CodeUnknownMethod {
+	if m := c.ask("9", "pluginAction", `{"op":"suspend","plugin":"nobody"}`); m.Error == nil ||
+		m.Error.Data.Code == contract.CodeUnknownMethod {
 		t.Errorf("pluginAction is answered %+v", m)
 	}
 	unknown := c.ask("10", "nonsense", "")

@@ -61,7 +61,10 @@ func TestJSONRPCToTheLetter(t *testing.T) {
 		{"no JSON", `{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]`, `null:-32700`},
 		{"nothing", ``, `null:-32700`},
 		{"two values", `{} {}`, `null:-32700`},
-		{"a batch that is no JSON", `[{"jsonrpc":"2.0","method":"sum","params":[1,2,4],"id":"1"},{"jsonrpc":"2.0","method"]`, `null:-32700`},
+		{
+			"a batch that is no JSON", `[{"jsonrpc":"2.0","method":"sum","params":[1,2,4],"id":"1"},{"jsonrpc":"2.0","method"]`,
+			`null:-32700`,
+		},
 		{"no request", `{"jsonrpc":"2.0","method":1,"params":"bar"}`, `null:-32600`},
 		{"a number", `1`, `null:-32600`},
 		{"null", `null`, `null:-32600`},
@@ -81,12 +84,16 @@ func TestJSONRPCToTheLetter(t *testing.T) {
 		{"a reserved one", `{"jsonrpc":"2.0","method":"rpc.discover","id":1}`, `1:-32601`},
 		{"a method in another case", `{"jsonrpc":"2.0","method":"SubmitUserInput","id":1}`, `1:-32601`},
 		{"unknown parameters", `{"jsonrpc":"2.0","method":"submitUserInput","params":{"Input":"x"},"id":1}`, `1:-32602`},
-		{"too many parameters", `{"jsonrpc":"2.0","method":"submitUserInput","params":["a","b","queue","main","s","x"],"id":1}`, `1:-32602`},
+		{
+			"too many parameters",
+			`{"jsonrpc":"2.0","method":"submitUserInput","params":["a","b","queue","main","s","x"],"id":1}`, `1:-32602`,
+		},
 		{"parameters of a wrong type", `{"jsonrpc":"2.0","method":"submitUserInput","params":[1],"id":1}`, `1:-32602`},
 		{"missing ones", `{"jsonrpc":"2.0","method":"submitUserInput","id":1}`, `1:-32602`},
 		{"others than detach has", `{"jsonrpc":"2.0","method":"detach","params":[1],"id":1}`, `1:-32602`},
 		{
-			"a batch", `[{"jsonrpc":"2.0","method":"submitUserInput","params":["1"],"id":"1"},{"jsonrpc":"2.0","method":"getStatus"},` +
+			"a batch",
+			`[{"jsonrpc":"2.0","method":"submitUserInput","params":["1"],"id":"1"},{"jsonrpc":"2.0","method":"getStatus"},` +
 				`{"jsonrpc":"2.0","method":"listTools","id":"2"},{"foo":"boo"},{"jsonrpc":"2.0","method":"foo.get","params":{"name":"myself"},"id":"5"},` +
 				`{"jsonrpc":"2.0","method":"getHooks","id":"9"}]`, `["1":0 "2":0 null:-32600 "5":-32601 "9":0]`,
 		},
@@ -137,8 +144,14 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"submitUserInput", `{"input":"x","session":"a.b"}`, "session", "characters"},
 		{"submitUserInput", `{"input":"x","agent":"other"}`, "session", "missing"},
 		{"provideConfirmation", `{"confirmationId":"c","approved":"yes"}`, "approved", "true or false"},
-		{"provideConfirmation", `{"confirmationId":"c","approved":true,"hash":"h","always":{"tool":1}}`, "always.tool", "number"},
-		{"provideConfirmation", `{"confirmationId":"c","approved":true,"hash":"h","always":{"tools":"x"}}`, "always.tools", "field"},
+		{
+			"provideConfirmation", `{"confirmationId":"c","approved":true,"hash":"h","always":{"tool":1}}`, "always.tool",
+			"number",
+		},
+		{
+			"provideConfirmation", `{"confirmationId":"c","approved":true,"hash":"h","always":{"tools":"x"}}`, "always.tools",
+			"field",
+		},
 		{"cancelTurn", `{"sequence":-1}`, "sequence", "non-negative integer"},
 		{"cancelTurn", `{"sequence":1.5}`, "sequence", "non-negative integer"},
 		{"runCommand", `{"name":"reset now"}`, "name", "one word"},

@@ -131,7 +131,8 @@ func (c *conn) answer(k jsonrpc.Call, result any, err error) []byte {
 	if err != nil {
 		c.handler.failed.Add(1)
 		e := contract.ErrorOf(err)
-		c.handler.log.Debug("request refused", "from", c.from, "principal", c.principal.Name, "method", k.Method, "code", e.Code, "field", e.Field)
+		c.handler.log.Debug("request refused", "from", c.from, "principal", c.principal.Name, "method", k.Method,
+			"code", e.Code, "field", e.Field)
 		if k.ID == nil {
 			return nil
 		}

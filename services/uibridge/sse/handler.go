@@ -25,8 +25,10 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	return Config{
-		MaxMessage: cmp.Or(c.MaxMessage, 1<<20), MaxStreams: cmp.Or(c.MaxStreams, 2048), Timeout: cmp.Or(c.Timeout, 30*time.Second),
-		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second), Retry: cmp.Or(c.Retry, time.Second),
+		MaxMessage: cmp.Or(c.MaxMessage, 1<<20), MaxStreams: cmp.Or(c.MaxStreams, 2048),
+		Timeout:   cmp.Or(c.Timeout, 30*time.Second),
+		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
+		Retry: cmp.Or(c.Retry, time.Second),
 	}
 }
 
@@ -53,7 +55,8 @@ const session = "/v1/agents/{agent}/sessions/{session}/"
 // Patterns returns the patterns to serve the handler at, for [http.ServeMux.Handle].
 func Patterns() []string {
 	return []string{
-		session + "events", session + "inputs", session + "confirmations", session + "cancels", session + "commands", "/v1/rpc/{method}",
+		session + "events", session + "inputs", session + "confirmations", session + "cancels", session + "commands",
+		"/v1/rpc/{method}",
 	}
 }
 
@@ -64,7 +67,8 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	d.life, d.end = context.WithCancelCause(context.Background())
 	d.mux.HandleFunc(session+"events", d.only(http.MethodGet, d.events))
 	for path, method := range request.Paths {
-		d.mux.HandleFunc(session+path, d.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { d.post(w, r, method) }))
+		d.mux.HandleFunc(session+path,
+			d.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { d.post(w, r, method) }))
 	}
 	d.mux.HandleFunc("/v1/rpc/{method}", d.only(http.MethodPost, d.rpc))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -195,7 +199,8 @@ func (d *Handler) refuse(w http.ResponseWriter, r *http.Request, method string, 
 	d.failed.Add(1)
 	d.deadline(w)
 	e := contract.ErrorOf(err)
-	d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "method", method, "code", e.Code, "field", e.Field)
+	d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name,
+		"method", method, "code", e.Code, "field", e.Field)
 	request.Refuse(w, err, status)
 }
 

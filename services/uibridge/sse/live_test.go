@@ -26,7 +26,8 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 		transporttest.Fatal(t, err)
 		defer func() { _ = res.Body.Close() }()
 		var r contract.Receipt
-		if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusAccepted || r.Sequence == 0 {
+		if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusAccepted ||
+			r.Sequence == 0 {
 			t.Fatalf("%s is answered %s %+v, %v", path, res.Status, r, err)
 		}
 	}
@@ -51,7 +52,8 @@ func TestAWholeTurnOfALiveSystem(t *testing.T) {
 	post("inputs", `{"input":"delete a.txt","id":"one"}`)
 	var asked contract.ToolCallRequest
 	transporttest.Fatal(t, json.Unmarshal([]byte(until(contract.OnToolCallRequest).data), &asked))
-	post("confirmations", `{"confirmationId":"`+asked.ConfirmationID+`","hash":"`+asked.Hash+`","approved":true,"reason":"I made it"}`)
+	post("confirmations",
+		`{"confirmationId":"`+asked.ConfirmationID+`","hash":"`+asked.Hash+`","approved":true,"reason":"I made it"}`)
 	if e := until(contract.OnTurnEnd); strings.Contains(e.data, "failed") {
 		t.Errorf("the turn ended with %s", e.data)
 	}

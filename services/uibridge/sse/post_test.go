@@ -22,7 +22,10 @@ func TestWhatIsPostedIsStored(t *testing.T) {
 	for i, k := range []struct{ path, body string }{
 		{"inputs", `{"input":"hello","id":"i","mode":"queue"}`},
 		{"inputs?ui=mine", `["again"]`},
-		{"confirmations", `{"confirmationId":"c","hash":"h","approved":true,"reason":"why not","always":{"tool":"fs:read","args":{"path":"/a/*"}}}`},
+		{
+			"confirmations",
+			`{"confirmationId":"c","hash":"h","approved":true,"reason":"why not","always":{"tool":"fs:read","args":{"path":"/a/*"}}}`,
+		},
 		{"cancels", `{"sequence":1,"reason":"enough"}`},
 		{"cancels", ``},
 		{"commands", `{"name":"provider","args":["offline"]}`},
@@ -30,12 +33,14 @@ func TestWhatIsPostedIsStored(t *testing.T) {
 	} {
 		status, b := r.post(t, k.path, k.body, nil)
 		var receipt contract.Receipt
-		if err := json.Unmarshal(b, &receipt); err != nil || status != http.StatusAccepted || receipt.Sequence != uint64(i+1) || receipt.Session == "" {
+		if err := json.Unmarshal(b, &receipt); err != nil || status != http.StatusAccepted ||
+			receipt.Sequence != uint64(i+1) || receipt.Session == "" {
 			t.Errorf("%s %s is answered %d %s", k.path, k.body, status, b)
 		}
 	}
 	log := r.Log()
-	if a, ok := log[2].(contract.Answer); !ok || a.Always == nil || a.Always.Args["path"] != "/a/*" || !a.Approved || a.Hash != "h" || a.Source != "http" {
+	if a, ok := log[2].(contract.Answer); !ok || a.Always == nil || a.Always.Args["path"] != "/a/*" || !a.Approved ||
+		a.Hash != "h" || a.Source != "http" {
 		t.Errorf("the answer is stored as %+v", log[2])
 	}
 	got := fmt.Sprintf("%+v", slices.Delete(log, 2, 3))
@@ -56,14 +61,16 @@ func TestEveryMethodIsCalledByName(t *testing.T) {
 		request.RunCommand:          `{"name":"help","agent":"main","session":"s"}`,
 	} {
 		var receipt contract.Receipt
-		if status, b := r.post(t, "/v1/rpc/"+name, body, nil); status != http.StatusOK || json.Unmarshal(b, &receipt) != nil || receipt.Sequence == 0 {
+		if status, b := r.post(t, "/v1/rpc/"+name, body, nil); status != http.StatusOK ||
+			json.Unmarshal(b, &receipt) != nil || receipt.Sequence == 0 {
 			t.Errorf("%s is answered %d %s", name, status, b)
 		}
 	}
 	for name := range transporttest.Methods() {
 		names = append(names, name)
 		var called transporttest.Called
-		if status, b := r.post(t, "/v1/rpc/"+name, `{"agent":"main"}`, nil); status != http.StatusOK || json.Unmarshal(b, &called) != nil ||
+		if status, b := r.post(t, "/v1/rpc/"+name, `{"agent":"main"}`,
+			nil); status != http.StatusOK || json.Unmarshal(b, &called) != nil ||
 			called.Method != name || string(called.Params) != `{"agent":"main"}` {
 			t.Errorf("%s is answered %d %s", name, status, b)
 		}
@@ -75,7 +82,8 @@ func TestEveryMethodIsCalledByName(t *testing.T) {
 	var e contract.Error
 	transporttest.Fatal(t, json.Unmarshal(b, &e))
 	slices.Sort(names)
-	if status != http.StatusNotFound || e.Code != contract.CodeUnknownMethod || !strings.HasSuffix(e.Message, strings.Join(names, ", ")) {
+	if status != http.StatusNotFound || e.Code != contract.CodeUnknownMethod ||
+		!strings.HasSuffix(e.Message, strings.Join(names, ", ")) {
 		t.Errorf("an unknown method is answered %d %+v", status, e)
 	}
 }
@@ -143,7 +151,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		right contract.Right
 		body  string
 	}{
-		"inputs": {contract.Talk, `["x"]`}, "confirmations": {contract.Approve, `["c",true,"h"]`}, "cancels": {contract.Talk, ``}, "commands": {contract.Talk, `["help"]`},
+		"inputs": {contract.Talk, `["x"]`}, "confirmations": {contract.Approve, `["c",true,"h"]`},
+		"cancels": {contract.Talk, ``}, "commands": {contract.Talk, `["help"]`},
 	}
 	for name, right := range transporttest.Methods() {
 		calls["/v1/rpc/"+name] = struct {
@@ -155,7 +164,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for _, has := range contract.AllRights() {
 		r.As(transporttest.Principal(has))
 		for path, k := range calls {
-			if status, b := r.post(t, path, k.body, nil); (status < 300) != (k.right == has) || status >= 300 && status != http.StatusForbidden {
+			if status, b := r.post(t, path, k.body, nil); (status < 300) != (k.right == has) ||
+				status >= 300 && status != http.StatusForbidden {
 				t.Errorf("who may %s is answered %d %s at %s", has, status, b, path)
 			}
 		}
@@ -187,7 +197,8 @@ func TestAnInputIsAnsweredAfterItsAcknowledgement(t *testing.T) {
 	}()
 	natstest.Eventually(t, "the input is under way", func() bool { return r.Counters()["http_requests_total"] == 1 })
 	gone, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(gone, http.MethodPost, r.URL+"/v1/agents/main/sessions/s/inputs", strings.NewReader(`{"input":"y"}`))
+	req, err := http.NewRequestWithContext(gone, http.MethodPost, r.URL+"/v1/agents/main/sessions/s/inputs",
+		strings.NewReader(`{"input":"y"}`))
 	transporttest.Fatal(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	left := make(chan error, 1)

@@ -50,7 +50,8 @@ func (d *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &stream{handler: d, w: w, rc: http.NewResponseController(w), after: a.After}
 	err = s.run(ctx, end, feed)
-	log := d.log.With("from", r.RemoteAddr, "principal", contract.PrincipalOf(ctx).Name, "session", a.Ref, "after", s.after, "error", err)
+	log := d.log.With("from", r.RemoteAddr, "principal", contract.PrincipalOf(ctx).Name, "session", a.Ref,
+		"after", s.after, "error", err)
 	if errors.Is(err, errSlow) || contract.ErrorOf(err).Code == contract.CodeSlow {
 		d.dropped.Add(1)
 		log.Info("stream dropped: the peer did not keep up")

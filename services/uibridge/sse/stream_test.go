@@ -56,7 +56,8 @@ func TestResumingAfterEachEvent(t *testing.T) {
 			"by after":         r.follow(t, "?after="+last, ""),
 		} {
 			for i := seen; i < n; i++ {
-				if e := s.until(t, contract.OnNewMessage); e.params(t).Content != fmt.Sprint(i) || e.id != fmt.Sprintf("%d.0", i+1) {
+				if e := s.until(t, contract.OnNewMessage); e.params(t).Content != fmt.Sprint(i) ||
+					e.id != fmt.Sprintf("%d.0", i+1) {
 					t.Fatalf("%s %s: the next is %+v, want message %d", how, last, e, i)
 				}
 			}
@@ -122,10 +123,18 @@ func TestStreamsEndWithWhy(t *testing.T) {
 		end  func(*rig)
 		want contract.Code
 	}{
-		"the connection does not keep up": {func(r *rig) { r.Break(session, &contract.Error{Code: contract.CodeSlow, Message: "x"}) }, contract.CodeSlow},
-		"the log cannot be read":          {func(r *rig) { r.Break(session, &contract.Error{Code: contract.CodeUnavailable, Message: "x"}) }, contract.CodeUnavailable},
-		"something else":                  {func(r *rig) { r.Break(session, errors.New("secret")) }, contract.CodeInternal},
-		"the login ends":                  {func(r *rig) { r.End(&contract.Error{Code: contract.CodeUnauthenticated, Message: "x"}) }, contract.CodeUnauthenticated},
+		"the connection does not keep up": {
+			func(r *rig) { r.Break(session, &contract.Error{Code: contract.CodeSlow, Message: "x"}) }, contract.CodeSlow,
+		},
+		"the log cannot be read": {
+			func(r *rig) { r.Break(session, &contract.Error{Code: contract.CodeUnavailable, Message: "x"}) },
+			contract.CodeUnavailable,
+		},
+		"something else": {func(r *rig) { r.Break(session, errors.New("secret")) }, contract.CodeInternal},
+		"the login ends": {
+			func(r *rig) { r.End(&contract.Error{Code: contract.CodeUnauthenticated, Message: "x"}) },
+			contract.CodeUnauthenticated,
+		},
 		"the bridge stops": {func(r *rig) {
 			if err := r.Shutdown(natstest.Context(t)); err != nil {
 				t.Error(err)
@@ -140,7 +149,8 @@ func TestStreamsEndWithWhy(t *testing.T) {
 			s.until(t, contract.OnNewMessage)
 			k.end(r)
 			all := s.rest(t)
-			if len(all) != 1 || all[0].name != contract.OnDropped || all[0].params(t).Code != k.want || all[0].params(t).After != id || strings.Contains(all[0].data, "secret") {
+			if len(all) != 1 || all[0].name != contract.OnDropped || all[0].params(t).Code != k.want ||
+				all[0].params(t).After != id || strings.Contains(all[0].data, "secret") {
 				t.Errorf("it ended with %+v", all)
 			}
 			if s.last != id {
@@ -161,7 +171,8 @@ func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 	s.until(t, contract.OnNewMessage)
 	r.Break(session, contract.LostPlace("x"))
 	all := s.rest(t)
-	if len(all) != 1 || all[0].name != contract.OnDropped || all[0].params(t).Code != contract.CodeInvalid || all[0].params(t).After != "0" {
+	if len(all) != 1 || all[0].name != contract.OnDropped || all[0].params(t).Code != contract.CodeInvalid ||
+		all[0].params(t).After != "0" {
 		t.Errorf("it ended with %+v", all)
 	}
 	if s.last != "0" {
@@ -175,7 +186,8 @@ func TestATokenThatExpiresEndsTheStream(t *testing.T) {
 		p.Expires = time.Now().Add(20 * time.Second)
 		d := sse.New(sse.Config{}, transporttest.New(), natstest.Logger(t))
 		all := follow(t, piped(t, d, p), inPipes, "").rest(t)
-		if n := len(all); n != 2 || all[1].name != contract.OnDropped || all[1].params(t).Code != contract.CodeUnauthenticated {
+		if n := len(all); n != 2 || all[1].name != contract.OnDropped ||
+			all[1].params(t).Code != contract.CodeUnauthenticated {
 			t.Errorf("heard %+v", all)
 		}
 		if !time.Now().Equal(p.Expires) {

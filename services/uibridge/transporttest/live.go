@@ -25,7 +25,8 @@ func Start(t testing.TB) *Live {
 	t.Helper()
 	dir := t.TempDir()
 	l := &Live{cfg: system.Config{
-		Data: dir, Workspace: filepath.Join(dir, "workspace"), Sync: "relaxed", Provider: "offline", UI: &system.UI{Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))}, Log: natstest.Logger(t),
+		Data: dir, Workspace: filepath.Join(dir, "workspace"), Sync: "relaxed", Provider: "offline",
+		UI: &system.UI{Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))}, Log: natstest.Logger(t),
 	}}
 	l.start(t)
 	t.Cleanup(func() { l.Stop() })

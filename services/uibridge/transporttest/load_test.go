@@ -55,7 +55,8 @@ func newCrowd(t *testing.T) *crowd {
 	rules := filepath.Join(dir, "rules.yaml")
 	transporttest.Fatal(t, os.WriteFile(rules, offline.TestRules, 0o600))
 	sys, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512, Provider: "offline", OfflineRules: rules,
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512, Provider: "offline",
+		OfflineRules: rules,
 	})
 	transporttest.Fatal(t, err)
 	t.Cleanup(sys.Stop)
@@ -67,10 +68,13 @@ func newCrowd(t *testing.T) *crowd {
 		b, err := sys.Connect(ctx, "uibridge")
 		transporttest.Fatal(t, err)
 		t.Cleanup(b.Close)
-		k, err := backend.New(backend.Config{Hub: hub.Config{Queue: queue, Ring: 16, Stall: 3 * time.Second, Idle: time.Millisecond}}, backend.Deps{Bus: b, Log: natstest.Logger(t)})
+		k, err := backend.New(backend.Config{
+			Hub: hub.Config{Queue: queue, Ring: 16, Stall: 3 * time.Second, Idle: time.Millisecond},
+		}, backend.Deps{Bus: b, Log: natstest.Logger(t)})
 		transporttest.Fatal(t, err)
 		t.Cleanup(k.Close)
-		r, s := rpc.New(rpc.Config{WriteWait: time.Minute}, k, natstest.Logger(t)), sse.New(sse.Config{WriteWait: time.Minute}, k, natstest.Logger(t))
+		r, s := rpc.New(rpc.Config{WriteWait: time.Minute}, k,
+			natstest.Logger(t)), sse.New(sse.Config{WriteWait: time.Minute}, k, natstest.Logger(t))
 		c.bridges = append(c.bridges, bridge{k, transporttest.Serve(t, mux(r, s), buffer).URL})
 	}
 	return c
@@ -151,7 +155,9 @@ const reset = "/reset"
 
 // follow reads until the reset; a fickle UI disconnects after each few notifications. It
 // counts in seen the notifications with a place.
-func (c *crowd) follow(i int, by transport, ref subject.Ref, first ui, fickle bool, seen *atomic.Int64) (ids []string, err error) {
+func (c *crowd) follow(
+	i int, by transport, ref subject.Ref, first ui, fickle bool, seen *atomic.Int64,
+) (ids []string, err error) {
 	u, after, got := first, "0", 0
 	for {
 		n, err := u.next()
@@ -197,7 +203,8 @@ func (c *crowd) back(by transport, ref subject.Ref, u ui) (ids []string, err err
 		return ids, fmt.Errorf("it is to go on after %s; its last id is %s", d.After, ids[len(ids)-1])
 	}
 	var closed ws.CloseError
-	if errors.As(err, &closed) && (closed.Code != rpc.StatusSlow || !strings.HasPrefix(closed.Reason, "after="+d.After+":")) {
+	if errors.As(err, &closed) &&
+		(closed.Code != rpc.StatusSlow || !strings.HasPrefix(closed.Reason, "after="+d.After+":")) {
 		return ids, fmt.Errorf("it was closed with %w, want %d and where to go on", closed, rpc.StatusSlow)
 	}
 	again, err := by(c.ctx, c.bridges[1].url, ref, d.After, 0)
@@ -219,7 +226,8 @@ func TestTwoHundredUIsOfOneSession(t *testing.T) {
 	for name, by := range transports {
 		stuck[name] = c.come(0, by, ref, "0", buffer)
 	}
-	seen, got, failed := make([]atomic.Int64, many-len(transports)), make([][]string, many-len(transports)), make([]error, many-len(transports))
+	seen, got, failed := make([]atomic.Int64, many-len(transports)), make([][]string, many-len(transports)), make([]error,
+		many-len(transports))
 	var reading sync.WaitGroup
 	for i := range seen {
 		by := overSSE

@@ -58,7 +58,8 @@ type Called struct {
 func Methods() map[string]contract.Right {
 	out := map[string]contract.Right{"pluginAction": contract.Administer}
 	for _, name := range []string{
-		"listSessions", "getSession", "listTools", "listPlugins", "getHooks", "getStatus", "listTurns", "getTimeline", "listArtifacts",
+		"listSessions", "getSession", "listTools", "listPlugins", "getHooks", "getStatus", "listTurns", "getTimeline",
+		"listArtifacts",
 	} {
 		out[name] = contract.See
 	}
@@ -188,7 +189,8 @@ func (b *Backend) Tell(ref subject.Ref, method string, params any) string {
 // Say sends a message with a text.
 func (b *Backend) Say(ref subject.Ref, text string) string {
 	return b.Tell(ref, contract.OnNewMessage, contract.Message{
-		About: contract.About{Agent: ref.Agent, Session: ref.Session}, UIMessage: event.UIMessage{Content: text, Format: event.Text},
+		About:     contract.About{Agent: ref.Agent, Session: ref.Session},
+		UIMessage: event.UIMessage{Content: text, Format: event.Text},
 	})
 }
 
@@ -237,11 +239,16 @@ func (b *Backend) Attach(ctx context.Context, p contract.Principal, a contract.A
 	if from > 0 {
 		after = s.sent[from-1].ID
 	}
-	first, err := json.Marshal(contract.Attached{About: contract.About{Agent: a.Ref.Agent, Session: a.Ref.Session}, After: after, State: event.StateWaiting})
+	first, err := json.Marshal(contract.Attached{
+		About: contract.About{Agent: a.Ref.Agent, Session: a.Ref.Session}, After: after, State: event.StateWaiting,
+	})
 	if err != nil {
 		return nil, err
 	}
-	f := &feed{b: b, s: s, wake: make(chan struct{}, 1), queue: []contract.Notification{{Method: contract.OnAttached, Params: first}}}
+	f := &feed{
+		b: b, s: s, wake: make(chan struct{}, 1),
+		queue: []contract.Notification{{Method: contract.OnAttached, Params: first}},
+	}
 	f.queue = append(f.queue, s.sent[from:]...)
 	s.feeds[f] = struct{}{}
 	b.feeds++

@@ -59,7 +59,8 @@ type webSocket struct {
 }
 
 func overWebSocket(ctx context.Context, url string, ref subject.Ref, after string, buffer int) (ui, error) {
-	url = fmt.Sprintf("%s%s?agent=%s&session=%s&after=%s", strings.Replace(url, "http", "ws", 1), rpc.Path, ref.Agent, ref.Session, after)
+	url = fmt.Sprintf("%s%s?agent=%s&session=%s&after=%s", strings.Replace(url, "http", "ws", 1), rpc.Path, ref.Agent,
+		ref.Session, after)
 	c, _, err := ws.Dial(ctx, url, &ws.DialOptions{HTTPClient: client(buffer)}) //nolint:bodyclose // of an upgrade it is nil
 	if err != nil {
 		return nil, err
@@ -92,7 +93,9 @@ func (w *webSocket) next() (note, error) {
 }
 
 func (w *webSocket) say(text string) error {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "submitUserInput", "params": []string{text}})
+	b, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": 1, "method": "submitUserInput", "params": []string{text},
+	})
 	if err != nil {
 		return err
 	}

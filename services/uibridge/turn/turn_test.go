@@ -39,7 +39,9 @@ func about(id string) contract.About {
 }
 
 func input(id string, seq uint64, writer subject.Writer) contract.Input {
-	return contract.Input{About: about(event.TurnID(seq)), Perceived: event.Perceived{Sequence: seq, InputID: id, Writer: writer}}
+	return contract.Input{
+		About: about(event.TurnID(seq)), Perceived: event.Perceived{Sequence: seq, InputID: id, Writer: writer},
+	}
 }
 
 func ended(seq uint64, answer string) contract.TurnEnd {
@@ -99,7 +101,11 @@ func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 		b.Cancel(natstest.Context(t), transporttest.Principal(), contract.Cancellation{Ref: ref}) //nolint:errcheck,gosec // it always stores
 	}
 	again := begin(t, b, "same")
-	b.Tell(ref, contract.OnTurnEnd, contract.TurnEnd{About: about(""), Failed: &event.TurnFailed{Sequence: again.Receipt.Sequence, InputID: "same", Code: event.FailDuplicate}})
+	b.Tell(ref, contract.OnTurnEnd,
+		contract.TurnEnd{
+			About:  about(""),
+			Failed: &event.TurnFailed{Sequence: again.Receipt.Sequence, InputID: "same", Code: event.FailDuplicate},
+		})
 	if got, want := rest(t, again), "Attached Input TurnEnd:first"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -109,7 +115,10 @@ func TestAnInputThatWasTakenBeforeHasTheTurnOfThen(t *testing.T) {
 func TestAnInputThatWasTakenLongBeforeIsRefused(t *testing.T) {
 	b := transporttest.New()
 	tn := begin(t, b, "same")
-	b.Tell(ref, contract.OnTurnEnd, contract.TurnEnd{About: about(""), Failed: &event.TurnFailed{Sequence: 1, InputID: "same", Code: event.FailDuplicate}})
+	b.Tell(ref, contract.OnTurnEnd,
+		contract.TurnEnd{
+			About: about(""), Failed: &event.TurnFailed{Sequence: 1, InputID: "same", Code: event.FailDuplicate},
+		})
 	if got, want := rest(t, tn), "Attached TurnEnd"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

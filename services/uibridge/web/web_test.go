@@ -25,7 +25,8 @@ func get(t *testing.T, h http.Handler, method, target string, header ...string) 
 func TestThePageIsAskedForEachTimeAndItsAssetsAreKept(t *testing.T) {
 	h := Handler()
 	res := get(t, h, http.MethodGet, "/")
-	if res.Code != http.StatusOK || res.Header().Get("Content-Type") != "text/html; charset=utf-8" || res.Header().Get("Cache-Control") != "no-cache" {
+	if res.Code != http.StatusOK || res.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
+		res.Header().Get("Cache-Control") != "no-cache" {
 		t.Fatalf("/: %d %v", res.Code, res.Header())
 	}
 	if got := res.Header().Get("Content-Security-Policy"); got != Policy {
@@ -122,7 +123,8 @@ func TestAFileThatIsKnownIsNotSentAgain(t *testing.T) {
 			t.Fatalf("%s has no ETag", target)
 		}
 		for _, known := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
-			if again := get(t, h, http.MethodGet, target, "If-None-Match", known); again.Code != http.StatusNotModified || again.Body.String() != "" {
+			if again := get(t, h, http.MethodGet, target, "If-None-Match", known); again.Code != http.StatusNotModified ||
+				again.Body.String() != "" {
 				t.Errorf("%s, If-None-Match %s: %d", target, known, again.Code)
 			}
 		}
@@ -170,7 +172,10 @@ func TestHEADHasHeadersAlone(t *testing.T) {
 
 func TestTheVersionIsOfWhatTheAssetsAre(t *testing.T) {
 	tree := func(css string) fstest.MapFS {
-		return fstest.MapFS{"index.html": {Data: []byte(`<link href="/assets/{{.Version}}/a.css">`)}, "a.css": {Data: []byte(css)}, "b.js": {Data: []byte("x")}}
+		return fstest.MapFS{
+			"index.html": {Data: []byte(`<link href="/assets/{{.Version}}/a.css">`)}, "a.css": {Data: []byte(css)},
+			"b.js": {Data: []byte("x")},
+		}
 	}
 	load := func(f fstest.MapFS) *page {
 		p, err := load(f)

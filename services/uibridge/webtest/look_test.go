@@ -23,7 +23,8 @@ rules:
          - by hooks, which may deny
       3. The results are recorded.
 
-      ` + "```python\n      import math\n\n      def primes(n):\n          \"\"\"The first n primes.\"\"\"\n          found, k = [], 2\n          while len(found) < n:  # slow, and clear\n              if all(k % p for p in found):\n                  found.append(k)\n              k += 1\n          return found\n      ```" + `
+      ` +
+	"```python\n      import math\n\n      def primes(n):\n          \"\"\"The first n primes.\"\"\"\n          found, k = [], 2\n          while len(found) < n:  # slow, and clear\n              if all(k % p for p in found):\n                  found.append(k)\n              k += 1\n          return found\n      ```" + `
 
       | step | budget | may deny |
       |:-----|------:|:--:|
@@ -56,7 +57,11 @@ fallback: 'You said: {{.message}}'
 `
 
 func TestLook(t *testing.T) {
-	r := webtest.Start(t, webtest.Options{Rules: lookRules, Config: "policy: [{tool: 'notes:*', effect: confirm, reason: 'It is remembered for ever.'},{tool: 'file_system:write_file', effect: confirm, reason: 'It replaces a file.'}]\n"})
+	r := webtest.Start(t,
+		webtest.Options{
+			Rules:  lookRules,
+			Config: "policy: [{tool: 'notes:*', effect: confirm, reason: 'It is remembered for ever.'},{tool: 'file_system:write_file', effect: confirm, reason: 'It replaces a file.'}]\n",
+		})
 	p := r.Page(t)
 	p.Open("/")
 	p.Wait(`one("#token")`)

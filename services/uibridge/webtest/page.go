@@ -52,7 +52,9 @@ type Page struct {
 // browserPath finds Chromium.
 func browserPath(t testing.TB) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless_shell"} {
+	for _, name := range []string{
+		"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless_shell",
+	} {
 		if p, err := exec.LookPath(name); err == nil {
 			return p
 		}
@@ -93,7 +95,8 @@ func (r *Rig) Page(t testing.TB) *Page {
 	}
 	p.watch()
 	p.Do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: helpers})
+		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument,
+			page.AddScriptToEvaluateOnNewDocumentParams{Source: helpers})
 		return err
 	}))
 	p.Size(1360, 860)
@@ -295,9 +298,12 @@ var keys = map[string]struct {
 	virtual int64
 	text    string
 }{
-	"Enter": {"Enter", 13, "\r"}, "Escape": {"Escape", 27, ""}, "Tab": {"Tab", 9, ""}, "ArrowUp": {"ArrowUp", 38, ""}, "ArrowDown": {"ArrowDown", 40, ""},
-	"ArrowLeft": {"ArrowLeft", 37, ""}, "ArrowRight": {"ArrowRight", 39, ""}, " ": {"Space", 32, " "}, "?": {"Slash", 191, "?"}, "/": {"Slash", 191, "/"},
-	"a": {"KeyA", 65, "a"}, "k": {"KeyK", 75, "k"}, "n": {"KeyN", 78, "n"}, "0": {"Digit0", 48, "0"}, "1": {"Digit1", 49, "1"}, "2": {"Digit2", 50, "2"}, "3": {"Digit3", 51, "3"}, "4": {"Digit4", 52, "4"},
+	"Enter": {"Enter", 13, "\r"}, "Escape": {"Escape", 27, ""}, "Tab": {"Tab", 9, ""}, "ArrowUp": {"ArrowUp", 38, ""},
+	"ArrowDown": {"ArrowDown", 40, ""},
+	"ArrowLeft": {"ArrowLeft", 37, ""}, "ArrowRight": {"ArrowRight", 39, ""}, " ": {"Space", 32, " "},
+	"?": {"Slash", 191, "?"}, "/": {"Slash", 191, "/"},
+	"a": {"KeyA", 65, "a"}, "k": {"KeyK", 75, "k"}, "n": {"KeyN", 78, "n"}, "0": {"Digit0", 48, "0"},
+	"1": {"Digit1", 49, "1"}, "2": {"Digit2", 50, "2"}, "3": {"Digit3", 51, "3"}, "4": {"Digit4", 52, "4"},
 }
 
 // Press presses a key, such as "Enter", with modifiers before it: "Alt+a", "Shift+Tab".
@@ -318,14 +324,20 @@ func (p *Page) Press(chord string) {
 		text = ""
 	}
 	p.Do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		down := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: name, Code: k.code, WindowsVirtualKeyCode: k.virtual, Modifiers: modifiers, Text: text}
+		down := input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyDown, Key: name, Code: k.code, WindowsVirtualKeyCode: k.virtual,
+			Modifiers: modifiers, Text: text,
+		}
 		if text == "" {
 			down.Type = input.DispatchKeyEventTypeRawKeyDown
 		}
 		if _, err := chromedp.Call(ctx, input.DispatchKeyEvent, down); err != nil {
 			return err
 		}
-		up := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: name, Code: k.code, WindowsVirtualKeyCode: k.virtual, Modifiers: modifiers}
+		up := input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyUp, Key: name, Code: k.code, WindowsVirtualKeyCode: k.virtual,
+			Modifiers: modifiers,
+		}
 		_, err := chromedp.Call(ctx, input.DispatchKeyEvent, up)
 		return err
 	}))
@@ -345,9 +357,10 @@ func (p *Page) Prefer(colours string, lessMotion bool) {
 		motion = "reduce"
 	}
 	p.Do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: colours}, {Name: "prefers-reduced-motion", Value: motion},
-		}})
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: colours}, {Name: "prefers-reduced-motion", Value: motion},
+			}})
 		return err
 	}))
 }

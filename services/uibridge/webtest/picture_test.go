@@ -38,7 +38,8 @@ func TestCodeAndPicturesFromTheSandboxAreShown(t *testing.T) {
 	p.Wait(`all(".artifact").some((e) => e.innerText.includes("rows.csv") && e.querySelector("a[download]"))`)
 	p.Shot("picture")
 	// A link saves the file itself; without the page's key the bridge does not answer it.
-	webtest.Get[bool](p, `(URL.createObjectURL = ((make) => (b) => { b.text().then((t) => { window.saved = t; }); return make(b); })(URL.createObjectURL), true)`)
+	webtest.Get[bool](p,
+		`(URL.createObjectURL = ((make) => (b) => { b.text().then((t) => { window.saved = t; }); return make(b); })(URL.createObjectURL), true)`)
 	p.Click(".artifact a[download='rows.csv']")
 	p.Wait(`window.saved === "row,green\n0,107\n"`)
 	p.Size(360, 740)

@@ -19,7 +19,8 @@ func testRules(testing.TB) string { return string(offline.TestRules) }
 func (r *Rig) build() {
 	r.t.Helper()
 	r.binary = filepath.Join(r.dir, "skandha-uibridge")
-	cmd := exec.CommandContext(r.t.Context(), "go", "build", "-o", r.binary, "skandha.dev/services/uibridge/cmd/skandha-uibridge")
+	cmd := exec.CommandContext(r.t.Context(), "go", "build", "-o", r.binary,
+		"skandha.dev/services/uibridge/cmd/skandha-uibridge")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.t.Fatalf("building the bridge: %v\n%s", err, out)

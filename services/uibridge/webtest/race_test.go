@@ -34,7 +34,8 @@ func TestTwoBrowsersRaceForOneApproval(t *testing.T) {
 	})
 	var rung atomic.Int64
 	r.Plug(plugin.Manifest{Name: "bell", Version: "1.0.0"}, "bell:ring",
-		plugin.Tool("bell:ring", "Rings.", func(context.Context, struct{}) (string, error) { return fmt.Sprint("rung ", rung.Add(1)), nil }))
+		plugin.Tool("bell:ring", "Rings.",
+			func(context.Context, struct{}) (string, error) { return fmt.Sprint("rung ", rung.Add(1)), nil }))
 	pages := []*webtest.Page{r.SignedIn(t, "race"), r.WithToken(t, token, "race")}
 	for _, p := range pages {
 		webtest.Get[any](p, holdAnswers)
@@ -83,7 +84,8 @@ func TestTwoBrowsersRaceForOneApproval(t *testing.T) {
 			if who == writers[j] {
 				who = "you"
 			}
-			p.Wait(fmt.Sprintf(`%s.dataset.outcome === %q && %s.querySelector(".ask-outcome").innerText.includes("by %s")`, card, how.Outcome, card, who))
+			p.Wait(fmt.Sprintf(`%s.dataset.outcome === %q && %s.querySelector(".ask-outcome").innerText.includes("by %s")`, card,
+				how.Outcome, card, who))
 			late := fmt.Sprintf(`%s.innerText.includes("Your answer came later, and does not count.")`, card)
 			if got, want := webtest.Get[bool](p, late), who != "you"; got != want {
 				t.Errorf("round %d, %s: it says that the answer came too late: %v, want %v", i, writers[j], got, want)

@@ -36,7 +36,8 @@ func TestABridgeThatWasKilledIsMissedForAMomentAlone(t *testing.T) {
 		t.Error("the page was loaded again")
 	}
 	said := `all(".turn .said-text").map((e) => e.innerText).sort().join("|")`
-	if got, want := webtest.Get[string](p, said), "hello|said elsewhere|stream 400 words every 15 ms|typed while it was away"; got != want {
+	if got, want := webtest.Get[string](p,
+		said), "hello|said elsewhere|stream 400 words every 15 ms|typed while it was away"; got != want {
 		t.Errorf("what was said: %s, want %s", got, want)
 	}
 	words := `all(".turn").find((e) => e.innerText.includes("word1 ")).querySelector(".prose").innerText.trim().split(/\s+/)`
@@ -89,7 +90,8 @@ func TestTheBusIsAway(t *testing.T) {
 	if err := <-away; err != nil {
 		t.Fatal(err)
 	}
-	p.Wait(`!seen(".banner-away") && ` + finished + ` === 2 && text(".transcript").includes("echo: typed while the bus was away")`)
+	p.Wait(`!seen(".banner-away") && ` + finished +
+		` === 2 && text(".transcript").includes("echo: typed while the bus was away")`)
 }
 
 // While the bus cannot store, the page shows why, keeps what is typed, and recovers by
@@ -110,7 +112,10 @@ func TestTheBusCannotStore(t *testing.T) {
 		tick := time.NewTicker(bus.BeaconEvery)
 		defer tick.Stop()
 		for {
-			_ = b.PublishBeacon(t.Context(), bus.Beacon{Storage: &bus.StorageFault{Reason: "no space left on device; free some where nats-server keeps its streams"}})
+			_ = b.PublishBeacon(t.Context(),
+				bus.Beacon{
+					Storage: &bus.StorageFault{Reason: "no space left on device; free some where nats-server keeps its streams"},
+				})
 			select {
 			case <-mended:
 				return
@@ -124,7 +129,8 @@ func TestTheBusCannotStore(t *testing.T) {
 	p.Shot("storage-fault")
 	close(mended)
 	<-done
-	p.Wait(`!seen(".banner-away") && ` + finished + ` === 2 && text(".transcript").includes("echo: typed while the disk was full")`)
+	p.Wait(`!seen(".banner-away") && ` + finished +
+		` === 2 && text(".transcript").includes("echo: typed while the disk was full")`)
 }
 
 // The log is replaced beneath an open page: the page shows what the new one holds, and

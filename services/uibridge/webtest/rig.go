@@ -119,7 +119,8 @@ func (r *Rig) run(addr string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ui, err := uibridge.New(cfg, uibridge.Options{Drain: 2 * time.Second}, uibridge.Deps{Bus: b, Log: r.log, DataDir: r.dir})
+	ui, err := uibridge.New(cfg, uibridge.Options{Drain: 2 * time.Second},
+		uibridge.Deps{Bus: b, Log: r.log, DataDir: r.dir})
 	if err == nil {
 		err = ui.Listen(context.Background())
 	}

@@ -37,7 +37,8 @@ func TestAWholeTurnIsSeenWhileItGoes(t *testing.T) {
 	p.Say(`comment I will work that out. :: math:evaluate {"expression": "6*7"}`)
 	p.Wait(finished + ` === 2`)
 	turn := `all(".turn")[1]`
-	if n := webtest.Get[int](p, turn+`.innerText.split("I will work that out.").length - 1`); n != 2 { // what was said quotes it
+	// what was said quotes it
+	if n := webtest.Get[int](p, turn+`.innerText.split("I will work that out.").length - 1`); n != 2 {
 		t.Errorf("the model's text beside a call is shown %d times, want once", n-1)
 	}
 	p.Wait(turn + `.querySelector(".call[data-status=done]").innerText.includes("math:evaluate")`)
@@ -93,7 +94,9 @@ func TestCommandsAreCompletedAndAnswered(t *testing.T) {
 func TestTheSameConversationInAnotherBrowser(t *testing.T) {
 	r := webtest.Start(t, webtest.Options{})
 	p := r.SignedIn(t, "same")
-	for _, s := range []string{"hello", `comment Let me see. :: math:evaluate {"expression": "1+1"}`, "fail auth", "/help"} {
+	for _, s := range []string{
+		"hello", `comment Let me see. :: math:evaluate {"expression": "1+1"}`, "fail auth", "/help",
+	} {
 		p.Say(s)
 		p.Wait(`one(".state").dataset.state === "waiting_for_input" && all(".turn").at(-1).querySelector(".turn-foot:not([hidden]), .turn-failed, .prose ul")`)
 	}
@@ -147,7 +150,8 @@ func TestATurnThatFailedIsRetried(t *testing.T) {
 	p.Wait(finished + ` === 4 && one(".state").dataset.state === "waiting_for_input"`)
 	p.Open("/")
 	p.Wait(`text("h1") === "fail unavailable" && !one(".skeleton") && all(".turn").length === 4`)
-	bullets := webtest.Get[string](p, `import(one("script[type=module]").src.replace(/app\.js$/, "html.js")).then(({renderHTML}) => {
+	bullets := webtest.Get[string](p,
+		`import(one("script[type=module]").src.replace(/app\.js$/, "html.js")).then(({renderHTML}) => {
 		const into = all(".prose").at(-1);
 		renderHTML(into, "<ul><li>☐ a task</li><li>a bullet</li></ul>");
 		return [...into.querySelectorAll("li")].map((li) => getComputedStyle(li).listStyleType).join();

@@ -98,7 +98,9 @@ func evil(r *webtest.Rig, corpus string) {
 				return map[string]any{"text": corpus, picture: script}, nil
 			}
 			var files []map[string]any
-			for _, name := range []string{picture, script, covers, "javascript:alert(1)", "../../../../auth/me", "x.png\" onerror=\"alert(1)"} {
+			for _, name := range []string{
+				picture, script, covers, "javascript:alert(1)", "../../../../auth/me", "x.png\" onerror=\"alert(1)",
+			} {
 				for _, kind := range []string{"image/png", "text/html"} {
 					files = append(files, map[string]any{"path": name, "ref": name, "media_type": kind, "bytes": 7})
 				}
@@ -115,7 +117,10 @@ func evil(r *webtest.Rig, corpus string) {
 func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	corpus := strings.Join(xss.Vectors(), "\n\n")
 	corpus = strings.ReplaceAll(corpus, "\x00", "") // which JSON on the bus has no place for
-	r := webtest.Start(t, webtest.Options{Rules: puppet, Config: "policy:\n  - {tool: 'evil:*', effect: confirm, reason: " + asJSON(t, picture+covers) + "}\n"})
+	r := webtest.Start(t,
+		webtest.Options{
+			Rules: puppet, Config: "policy:\n  - {tool: 'evil:*', effect: confirm, reason: " + asJSON(t, picture+covers) + "}\n",
+		})
 	evil(r, corpus)
 	p := r.SignedIn(t, "xss")
 	p.Expect(`404 .*/artifacts/`) // the files are not there
@@ -129,14 +134,17 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	}
 	over := func(where string) {
 		t.Helper()
-		p.Wait(`all(".turn").length === ` + asJSON(t, turns) + ` && !all(".turn").some((e) => !e.querySelector(".turn-foot:not([hidden]), .turn-failed, .said-text"))`)
+		p.Wait(`all(".turn").length === ` + asJSON(t, turns) +
+			` && !all(".turn").some((e) => !e.querySelector(".turn-foot:not([hidden]), .turn-failed, .said-text"))`)
 		p.Wait(`one(".state").dataset.state === "waiting_for_input" && !one(".turn.sending")`)
 		harmless(t, p, where)
 	}
 	say("say " + corpus)
 	over("what a model says")
 	p.Wait(`all(".turn")[0].querySelector(".prose").innerText.includes("<script>alert(1)</script>")`)
-	for _, text := range []string{"fail " + picture + script, "deny me " + picture, "/" + picture, "/tools", "/plugins", "/help " + covers, picture} {
+	for _, text := range []string{
+		"fail " + picture + script, "deny me " + picture, "/" + picture, "/tools", "/plugins", "/help " + covers, picture,
+	} {
 		say(text)
 		over(text)
 	}

@@ -42,7 +42,8 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 	if err != nil {
 		return fmt.Errorf("opening the view: %w", err)
 	}
-	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String()}, core.Deps{Bus: e.Bus, Store: view, Log: e.Log})
+	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String()},
+		core.Deps{Bus: e.Bus, Store: view, Log: e.Log})
 	if err != nil {
 		return errors.Join(err, view.Close())
 	}
@@ -53,5 +54,6 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 
 func main() {
 	var s service
-	process.Main("skandha-core", "Runs the loop: sense, plan, act, reflect. Any number of cores share the sessions.", &s.Flags, &s)
+	process.Main("skandha-core", "Runs the loop: sense, plan, act, reflect. Any number of cores share the sessions.",
+		&s.Flags, &s)
 }

@@ -65,7 +65,8 @@ func suite(w io.Writer, runs []model.Run) bool {
 func explore(w io.Writer, cfg model.Config, line string) model.Report {
 	begun := time.Now()
 	r := model.New(cfg).Explore()
-	fmt.Fprintf(w, "%-9s states=%d edges=%d goal=%d overflow=%d %.1fs %s", r.Outcome, r.States, r.Edges, r.Goals, r.Overflow,
+	fmt.Fprintf(w, "%-9s states=%d edges=%d goal=%d overflow=%d %.1fs %s", r.Outcome, r.States, r.Edges, r.Goals,
+		r.Overflow,
 		time.Since(begun).Seconds(), cfg.Scenario)
 	if cfg.Mutation != model.Sound {
 		fmt.Fprintf(w, " bug=%s", cfg.Mutation)

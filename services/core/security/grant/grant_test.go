@@ -40,7 +40,10 @@ func TestWhatIsOffered(t *testing.T) {
 		want []event.Grant
 	}{
 		{"a tool without scope: exactly this call", mail, `{"to":"a"}`, exact},
-		{"a file in a directory: it, and the directory", write, `{"path":"a/b.txt","content":"x"}`, two(path("a/b.txt"), path("a/*"))},
+		{
+			"a file in a directory: it, and the directory", write, `{"path":"a/b.txt","content":"x"}`,
+			two(path("a/b.txt"), path("a/*")),
+		},
 		{"deeper: the innermost directory alone", write, `{"path":"a/b/c.txt"}`, two(path("a/b/c.txt"), path("a/b/*"))},
 		{"a file at the top: never the whole workspace", write, `{"path":"b.txt"}`, one(path("b.txt"))},
 		{"an absolute path: itself alone", write, `{"path":"/etc/hosts"}`, one(path("/etc/hosts"))},
@@ -63,22 +66,48 @@ func TestWhatIsOffered(t *testing.T) {
 		{"only in other letters", write, `{"Path":"a/b"}`, exact},
 		{
 			"a URL: it, and its origin; the method stays", web, `{"method":"GET","url":"https://api.example.com/v1?x=1"}`,
-			two(patterns{"method": "GET", "url": "https://api.example.com/v1?x=1"}, patterns{"method": "GET", "url": "https://api.example.com/*"}),
+			two(patterns{"method": "GET", "url": "https://api.example.com/v1?x=1"},
+				patterns{"method": "GET", "url": "https://api.example.com/*"}),
 		},
 		{
 			"a port is part of the origin", web, `{"method":"GET","url":"http://example.com:8080/"}`,
-			two(patterns{"method": "GET", "url": "http://example.com:8080/"}, patterns{"method": "GET", "url": "http://example.com:8080/*"}),
+			two(patterns{"method": "GET", "url": "http://example.com:8080/"},
+				patterns{"method": "GET", "url": "http://example.com:8080/*"}),
 		},
-		{"a URL with a user: itself alone", web, `{"method":"GET","url":"https://me@example.com/"}`, one(patterns{"method": "GET", "url": "https://me@example.com/"})},
-		{"another scheme: itself alone", web, `{"method":"GET","url":"ftp://example.com/a"}`, one(patterns{"method": "GET", "url": "ftp://example.com/a"})},
+		{
+			"a URL with a user: itself alone", web, `{"method":"GET","url":"https://me@example.com/"}`,
+			one(patterns{"method": "GET", "url": "https://me@example.com/"}),
+		},
+		{
+			"another scheme: itself alone", web, `{"method":"GET","url":"ftp://example.com/a"}`,
+			one(patterns{"method": "GET", "url": "ftp://example.com/a"}),
+		},
 		{"a URL without its method", web, `{"url":"https://example.com/"}`, exact},
-		{"both ends of a move", move, `{"from":"a/x","to":"b/y"}`, two(patterns{"from": "a/x", "to": "b/y"}, patterns{"from": "a/*", "to": "b/*"})},
-		{"one end at the top stays as it is", move, `{"from":"a/x","to":"y"}`, two(patterns{"from": "a/x", "to": "y"}, patterns{"from": "a/*", "to": "y"})},
-		{"a wrapper never, whatever it declares", tool.Spec{Name: "shell:execute", Scope: []string{"command"}}, `{"command":"ls"}`, exact},
-		{"a wrapper with an unknown name", tool.Spec{Name: "remote:run", Scope: []string{"host", "Command"}}, `{"host":"h","Command":"rm a/b"}`, exact},
+		{
+			"both ends of a move", move, `{"from":"a/x","to":"b/y"}`,
+			two(patterns{"from": "a/x", "to": "b/y"}, patterns{"from": "a/*", "to": "b/*"}),
+		},
+		{
+			"one end at the top stays as it is", move, `{"from":"a/x","to":"y"}`,
+			two(patterns{"from": "a/x", "to": "y"}, patterns{"from": "a/*", "to": "y"}),
+		},
+		{
+			"a wrapper never, whatever it declares",
+			tool.Spec{Name: "shell:execute", Scope: []string{"command"}},
+			`{"command":"ls"}`, exact,
+		},
+		{
+			"a wrapper with an unknown name",
+			tool.Spec{Name: "remote:run", Scope: []string{"host", "Command"}},
+			`{"host":"h","Command":"rm a/b"}`, exact,
+		},
 		{"a wrapper in other letters", tool.Spec{Name: "Python:Execute", Scope: []string{"code"}}, `{"code":"1"}`, exact},
 		{"a plan", tool.Spec{Name: "plan:execute", Scope: []string{"steps"}}, `{"steps":"x"}`, exact},
-		{"whatever runs code", tool.Spec{Name: "ruby:run", Scope: []string{"code"}, Permissions: []string{"code.execute"}}, `{"code":"1"}`, exact},
+		{
+			"whatever runs code",
+			tool.Spec{Name: "ruby:run", Scope: []string{"code"}, Permissions: []string{"code.execute"}},
+			`{"code":"1"}`, exact,
+		},
 		{
 			"more scope than can be shown",
 			tool.Spec{Name: "x", Scope: strings.Split("a b c d e f g h i", " ")},
@@ -108,16 +137,22 @@ func TestWhatIsOffered(t *testing.T) {
 func TestADirectoryIsNotLeft(t *testing.T) {
 	g := event.Grant{Tool: write.Name, Spec: write.Digest(), Args: patterns{"path": "drafts/*"}}
 	for path, want := range map[string]bool{
-		"drafts/a.txt": true, "drafts/b/c.txt": true, "drafts/.hidden": true, "drafts/a b.txt": true, "drafts/ü.txt": true, "drafts/a..b": true,
-		"drafts": false, "drafts/": false, "draftsx/a": false, "draft/a": false, "a/drafts/b": false, "": false,
-		"drafts/../secret": false, "drafts/..": false, "drafts/a/../../secret": false, "drafts/./a": false, "./drafts/a": false,
-		"drafts//a": false, "//drafts/a": false, "/drafts/a": false, "drafts/a/": false,
+		"drafts/a.txt": true, "drafts/b/c.txt": true, "drafts/.hidden": true, "drafts/a b.txt": true, "drafts/ü.txt": true,
+		"drafts/a..b": true,
+		"drafts":      false, "drafts/": false, "draftsx/a": false, "draft/a": false, "a/drafts/b": false, "": false,
+		"drafts/../secret": false, "drafts/..": false, "drafts/a/../../secret": false, "drafts/./a": false,
+		"./drafts/a": false,
+		"drafts//a":  false, "//drafts/a": false, "/drafts/a": false, "drafts/a/": false,
 		"drafts/%2e%2e/secret": false, "drafts%2fa": false, "drafts/..%2fsecret": false, "drafts/%252e%252e/x": false,
 		`drafts\a`: false, `drafts/..\secret`: false, `drafts/\..\x`: false,
-		"Drafts/a": false, "DRAFTS/a": false, "drafts/.../x": false, "drafts/a.": false, "drafts/a ": false, "drafts/ /x": false, "drafts /a": false,
-		"drafts/~/x": false, "~/drafts/a": false, "drafts/$HOME": false, "drafts/a:b": false, "c:/drafts/a": false, "drafts/a*": false, "drafts/a|b": false,
-		"drafts/\u2024\u2024/x": false, "drafts／a": false, "drafts/．．/x": false, "drafts∕a": false, "drafts/a\u200b": false, "drafts/\u202ea": false,
-		"drafts/a\x00b": false, "drafts/a\nb": false, "drafts\u00a0/a": false, "ｄrafts/a": false, "drafts/\xff": false, "drafts/\ufffd": false,
+		"Drafts/a": false, "DRAFTS/a": false, "drafts/.../x": false, "drafts/a.": false, "drafts/a ": false,
+		"drafts/ /x": false, "drafts /a": false,
+		"drafts/~/x": false, "~/drafts/a": false, "drafts/$HOME": false, "drafts/a:b": false, "c:/drafts/a": false,
+		"drafts/a*": false, "drafts/a|b": false,
+		"drafts/\u2024\u2024/x": false, "drafts／a": false, "drafts/．．/x": false, "drafts∕a": false,
+		"drafts/a\u200b": false, "drafts/\u202ea": false,
+		"drafts/a\x00b": false, "drafts/a\nb": false, "drafts\u00a0/a": false, "ｄrafts/a": false, "drafts/\xff": false,
+		"drafts/\ufffd":    false,
 		"https://drafts/a": false, "drafts/" + strings.Repeat("a", 600): false,
 	} {
 		if got := grant.Covers(g, write, args(t, patterns{"path": path, "content": "x"}), ""); got != want {
@@ -127,21 +162,34 @@ func TestADirectoryIsNotLeft(t *testing.T) {
 }
 
 func TestAnOriginIsNotLeft(t *testing.T) {
-	g := event.Grant{Tool: web.Name, Spec: web.Digest(), Args: patterns{"method": "GET", "url": "https://api.example.com/*"}}
+	g := event.Grant{
+		Tool: web.Name, Spec: web.Digest(), Args: patterns{"method": "GET", "url": "https://api.example.com/*"},
+	}
 	for url, want := range map[string]bool{
 		"https://api.example.com/": true, "https://api.example.com": true, "https://api.example.com/a/b?c=d#e": true,
-		"https://api.example.com/../x": false, "https://api.example.com/a@b": true, "https://api.example.com/%2f%2fevil.com": false,
-		"https://api.example.com//evil.com/x": false, "https://api.example.com/%0d%0aHost:evil": false, "https://api.example.com/a%20b": true,
-		"http://api.example.com/": false, "HTTPS://api.example.com/": false, "https://API.example.com/": false, "https://api.example.com./": false,
+		"https://api.example.com/../x": false, "https://api.example.com/a@b": true,
+		"https://api.example.com/%2f%2fevil.com": false,
+		"https://api.example.com//evil.com/x":    false, "https://api.example.com/%0d%0aHost:evil": false,
+		"https://api.example.com/a%20b": true,
+		"http://api.example.com/":       false, "HTTPS://api.example.com/": false, "https://API.example.com/": false,
+		"https://api.example.com./":    false,
 		"https://api.example.com:443/": false, "https://api.example.com:8443/": false, "https://api.example.com:/": false,
-		"https://api.example.com.evil.com/": false, "https://evil.com/api.example.com/": false, "https://example.com/": false, "https://x.api.example.com/": false,
-		"https://me@api.example.com/": false, "https://api.example.com@evil.com/": false, "https://api.example.com:x@evil.com/": false,
-		"https://api.example.com%2f@evil.com/": false, "https://api.example.com%00.evil.com/": false, "https://api%2eexample.com/": false,
-		`https://api.example.com\@evil.com/`: false, `https://api.example.com\.evil.com/`: false, `https:\\api.example.com\`: false, `https://api.example.com/\evil`: false,
-		"https://api.example.com?x": false, "https://api.example.com#x": false, "https:/api.example.com/": false, "https:///api.example.com/": false, "//api.example.com/": false,
-		" https://api.example.com/": false, "https://api.example.com/ ": false, "https://api.example.com\t/": false, "ht\ntps://api.example.com/": false,
-		"https://api.example.com\u3002/": false, "https://аpi.example.com/": false, "https://api。example.com/": false, "https://api.example.com\u200b/": false,
-		"https://api..example.com/": false, "https://-api.example.com/": false, "https://[::1]/": false, "javascript:https://api.example.com/": false, "": false,
+		"https://api.example.com.evil.com/": false, "https://evil.com/api.example.com/": false, "https://example.com/": false,
+		"https://x.api.example.com/":  false,
+		"https://me@api.example.com/": false, "https://api.example.com@evil.com/": false,
+		"https://api.example.com:x@evil.com/":  false,
+		"https://api.example.com%2f@evil.com/": false, "https://api.example.com%00.evil.com/": false,
+		"https://api%2eexample.com/":         false,
+		`https://api.example.com\@evil.com/`: false, `https://api.example.com\.evil.com/`: false,
+		`https:\\api.example.com\`: false, `https://api.example.com/\evil`: false,
+		"https://api.example.com?x": false, "https://api.example.com#x": false, "https:/api.example.com/": false,
+		"https:///api.example.com/": false, "//api.example.com/": false,
+		" https://api.example.com/": false, "https://api.example.com/ ": false, "https://api.example.com\t/": false,
+		"ht\ntps://api.example.com/":     false,
+		"https://api.example.com\u3002/": false, "https://аpi.example.com/": false, "https://api。example.com/": false,
+		"https://api.example.com\u200b/": false,
+		"https://api..example.com/":      false, "https://-api.example.com/": false, "https://[::1]/": false,
+		"javascript:https://api.example.com/": false, "": false,
 		"https://api.example.com/%zz": false, "https://api.example.com/\x7f": false,
 	} {
 		if got := grant.Covers(g, web, args(t, patterns{"method": "GET", "url": url}), ""); got != want {
@@ -160,32 +208,121 @@ func TestAGrantCoversItsToolAndArgumentsAlone(t *testing.T) {
 		want bool
 	}{
 		{"the tool", event.Grant{Tool: "http:request", Args: get}, web, `{"method":"GET","url":"https://a.example/x"}`, true},
-		{"arguments without scope do not matter", event.Grant{Tool: "http:request", Args: get}, web, `{"method":"GET","url":"https://a.example/x","body":"b"}`, true},
-		{"another method", event.Grant{Tool: "http:request", Args: get}, web, `{"method":"POST","url":"https://a.example/x"}`, false},
-		{"the method in other letters", event.Grant{Tool: "http:request", Args: get}, web, `{"method":"get","url":"https://a.example/x"}`, false},
+		{
+			"arguments without scope do not matter",
+			event.Grant{Tool: "http:request", Args: get},
+			web,
+			`{"method":"GET","url":"https://a.example/x","body":"b"}`, true,
+		},
+		{
+			"another method",
+			event.Grant{Tool: "http:request", Args: get},
+			web, `{"method":"POST","url":"https://a.example/x"}`,
+			false,
+		},
+		{
+			"the method in other letters",
+			event.Grant{Tool: "http:request", Args: get},
+			web,
+			`{"method":"get","url":"https://a.example/x"}`, false,
+		},
 		{"no method", event.Grant{Tool: "http:request", Args: get}, web, `{"url":"https://a.example/x"}`, false},
-		{"two methods", event.Grant{Tool: "http:request", Args: get}, web, `{"method":"GET","method":"POST","url":"https://a.example/x"}`, false},
-		{"a second URL in other letters", event.Grant{Tool: "http:request", Args: get}, web, `{"method":"GET","url":"https://a.example/x","URL":"https://evil.com/"}`, false},
-		{"another tool", event.Grant{Tool: "http:other", Args: get}, web, `{"method":"GET","url":"https://a.example/x"}`, false},
-		{"a grant that binds less than the scope", event.Grant{Tool: "http:request", Args: patterns{"url": "https://a.example/*"}}, web, `{"method":"GET","url":"https://a.example/x"}`, false},
-		{"a grant that binds something else, too", event.Grant{Tool: "http:request", Args: patterns{"method": "GET", "url": "https://a.example/*", "body": ""}}, web, `{"method":"GET","url":"https://a.example/x","body":""}`, false},
-		{"a tool whose scope has grown", event.Grant{Tool: write.Name, Args: patterns{"path": "a/*"}}, tool.Spec{Name: write.Name, Scope: []string{"path", "mode"}}, `{"path":"a/b","mode":"x"}`, false},
-		{"a tool whose scope has gone", event.Grant{Tool: write.Name, Args: patterns{"path": "a/*"}}, tool.Spec{Name: write.Name}, `{"path":"a/b"}`, false},
-		{"a tool that runs code by now", event.Grant{Tool: write.Name, Args: patterns{"path": "a/*"}}, tool.Spec{Name: write.Name, Scope: []string{"path"}, Permissions: []string{"code.execute"}}, `{"path":"a/b"}`, false},
+		{
+			"two methods",
+			event.Grant{Tool: "http:request", Args: get},
+			web,
+			`{"method":"GET","method":"POST","url":"https://a.example/x"}`, false,
+		},
+		{
+			"a second URL in other letters",
+			event.Grant{Tool: "http:request", Args: get},
+			web,
+			`{"method":"GET","url":"https://a.example/x","URL":"https://evil.com/"}`, false,
+		},
+		{
+			"another tool",
+			event.Grant{Tool: "http:other", Args: get},
+			web, `{"method":"GET","url":"https://a.example/x"}`,
+			false,
+		},
+		{
+			"a grant that binds less than the scope",
+			event.Grant{Tool: "http:request", Args: patterns{"url": "https://a.example/*"}},
+			web,
+			`{"method":"GET","url":"https://a.example/x"}`, false,
+		},
+		{
+			"a grant that binds something else, too",
+			event.Grant{Tool: "http:request", Args: patterns{"method": "GET", "url": "https://a.example/*", "body": ""}},
+			web,
+			`{"method":"GET","url":"https://a.example/x","body":""}`, false,
+		},
+		{
+			"a tool whose scope has grown",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/*"}},
+			tool.Spec{Name: write.Name, Scope: []string{"path", "mode"}},
+			`{"path":"a/b","mode":"x"}`, false,
+		},
+		{
+			"a tool whose scope has gone",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/*"}},
+			tool.Spec{Name: write.Name},
+			`{"path":"a/b"}`, false,
+		},
+		{
+			"a tool that runs code by now",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/*"}},
+			tool.Spec{Name: write.Name, Scope: []string{"path"}, Permissions: []string{"code.execute"}},
+			`{"path":"a/b"}`, false,
+		},
 		{"a grant of nothing", event.Grant{Tool: write.Name}, write, `{"path":"a/b"}`, false},
 		{"a grant of nothing, of a tool without scope", event.Grant{Tool: mail.Name}, mail, `{}`, false},
 		{"an empty grant", event.Grant{}, tool.Spec{}, `{}`, false},
 		{"a star is no pattern", event.Grant{Tool: write.Name, Args: patterns{"path": "*"}}, write, `{"path":"a"}`, false},
 		{"nothing above a star", event.Grant{Tool: write.Name, Args: patterns{"path": "/*"}}, write, `{"path":"/a"}`, false},
-		{"a scheme above a star", event.Grant{Tool: web.Name, Args: patterns{"method": "GET", "url": "https:///*"}}, web, `{"method":"GET","url":"https://a.example/"}`, false},
-		{"a directory that is none", event.Grant{Tool: write.Name, Args: patterns{"path": "a/../*"}}, write, `{"path":"a/../b"}`, false},
-		{"a literal, bytes alike", event.Grant{Tool: write.Name, Args: patterns{"path": "a/b"}}, write, `{"path":"a/b"}`, true},
-		{"a literal, written with an escape", event.Grant{Tool: write.Name, Args: patterns{"path": "a/b"}}, write, `{"path":"a\u002fb"}`, true},
-		{"a literal, another way to say it", event.Grant{Tool: write.Name, Args: patterns{"path": "a/b"}}, write, `{"path":"./a/b"}`, false},
-		{"a scope that is run by now", event.Grant{Tool: "remote:run", Args: patterns{"command": "rm a/*"}}, tool.Spec{Name: "remote:run", Scope: []string{"command"}}, `{"command":"rm a/b c/d"}`, false},
+		{
+			"a scheme above a star",
+			event.Grant{Tool: web.Name, Args: patterns{"method": "GET", "url": "https:///*"}},
+			web,
+			`{"method":"GET","url":"https://a.example/"}`, false,
+		},
+		{
+			"a directory that is none",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/../*"}},
+			write,
+			`{"path":"a/../b"}`, false,
+		},
+		{
+			"a literal, bytes alike",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/b"}},
+			write, `{"path":"a/b"}`,
+			true,
+		},
+		{
+			"a literal, written with an escape",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/b"}},
+			write,
+			`{"path":"a\u002fb"}`, true,
+		},
+		{
+			"a literal, another way to say it",
+			event.Grant{Tool: write.Name, Args: patterns{"path": "a/b"}},
+			write,
+			`{"path":"./a/b"}`, false,
+		},
+		{
+			"a scope that is run by now",
+			event.Grant{Tool: "remote:run", Args: patterns{"command": "rm a/*"}},
+			tool.Spec{Name: "remote:run", Scope: []string{"command"}},
+			`{"command":"rm a/b c/d"}`, false,
+		},
 		{"exactly this call", event.Grant{Tool: mail.Name, Hash: "h"}, mail, `{"to":"a"}`, true},
 		{"exactly another call", event.Grant{Tool: mail.Name, Hash: "g"}, mail, `{"to":"a"}`, false},
-		{"a hash and arguments: it is neither", event.Grant{Tool: write.Name, Hash: "h", Args: patterns{"path": "a/*"}}, write, `{"path":"a/b"}`, false},
+		{
+			"a hash and arguments: it is neither",
+			event.Grant{Tool: write.Name, Hash: "h", Args: patterns{"path": "a/*"}},
+			write, `{"path":"a/b"}`, false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.g.Spec = c.spec.Digest()
@@ -193,7 +330,8 @@ func TestAGrantCoversItsToolAndArgumentsAlone(t *testing.T) {
 				t.Errorf("covered %t, want %t", got, c.want)
 			}
 			c.g.Spec = c.spec.Digest()
-			if _, found := grant.Find([]event.Grant{{Tool: "other", Hash: "h"}, c.g}, c.spec, json.RawMessage(c.args), "h"); found != c.want {
+			if _, found := grant.Find([]event.Grant{{Tool: "other", Hash: "h"}, c.g}, c.spec, json.RawMessage(c.args),
+				"h"); found != c.want {
 				t.Errorf("found %t, want %t", found, c.want)
 			}
 		})
@@ -223,7 +361,9 @@ func TestAGrantIsForOneTool(t *testing.T) {
 // For any call: the offered grants cover it, and a wide grant covers no value that a
 // program could read as one outside.
 func FuzzOffers(f *testing.F) {
-	for _, s := range []string{"a/b", "a/../b", "https://h/p", "https://h", "/*", "a/*", "", "a//b", "https://u@h/", "\xff", "a/.", "https://h:80/x"} {
+	for _, s := range []string{
+		"a/b", "a/../b", "https://h/p", "https://h", "/*", "a/*", "", "a//b", "https://u@h/", "\xff", "a/.", "https://h:80/x",
+	} {
 		f.Add(s, "a/c")
 		f.Add("a/c", s)
 	}

@@ -108,7 +108,8 @@ func Clean(path string) bool {
 		return false
 	}
 	for _, r := range path {
-		if !strings.ContainsRune(plain, r) && (!unicode.In(r, unicode.Letter, unicode.Mark, unicode.Nd) || r == utf8.RuneError) {
+		if !strings.ContainsRune(plain, r) &&
+			(!unicode.In(r, unicode.Letter, unicode.Mark, unicode.Nd) || r == utf8.RuneError) {
 			return false
 		}
 	}

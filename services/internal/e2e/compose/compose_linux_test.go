@@ -51,7 +51,10 @@ func TestSystemOfContainers(t *testing.T) {
 		if out := enginetest.Output(t, p.script(t.Context(), healthy)); !strings.HasPrefix(out, "all are healthy") {
 			t.Errorf("%s says %s", healthy, out)
 		}
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1, "uibridge": 1})
+		p.awaitHealthy(t,
+			map[string]int{
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1, "uibridge": 1,
+			})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
 		}
@@ -63,7 +66,8 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("without the token nobody is", func(t *testing.T) {
-		cmd := p.HostCommand(t.Context(), p.skandha, "ask", "--nats", p.nats, "--token", "wrong", "--timeout", "10s", "what is 2+2?")
+		cmd := p.HostCommand(t.Context(), p.skandha, "ask", "--nats", p.nats, "--token", "wrong", "--timeout", "10s",
+			"what is 2+2?")
 		if out, err := cmd.CombinedOutput(); err == nil {
 			t.Errorf("a wrong token was let in: %s", out)
 		}
@@ -83,7 +87,8 @@ func TestSystemOfContainers(t *testing.T) {
 		if body, err := p.get(t, "v1/auth/me"); err == nil {
 			t.Errorf("nobody is let in: %s", body)
 		}
-		if body, err := p.get(t, "v1/auth/me", "Authorization: Bearer "+p.uiToken); err != nil || !strings.Contains(body, `"owner"`) {
+		if body, err := p.get(t, "v1/auth/me", "Authorization: Bearer "+p.uiToken); err != nil ||
+			!strings.Contains(body, `"owner"`) {
 			t.Errorf("the owner is answered %q, %v", body, err)
 		}
 		page, code, ok := strings.Cut(p.run(t, "run", "--rm", "-T", "cli", "ui"), "#code=")
@@ -99,7 +104,10 @@ func TestSystemOfContainers(t *testing.T) {
 	})
 	t.Run("tool runners scale", func(t *testing.T) {
 		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
-		p.awaitHealthy(t, map[string]int{"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1, "uibridge": 1})
+		p.awaitHealthy(t,
+			map[string]int{
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1, "uibridge": 1,
+			})
 		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
@@ -114,7 +122,8 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("Python runs in a separate container, and its files stay", func(t *testing.T) {
-		if answer := p.ask(t, "compute the first 20 primes with Python and save them to primes.txt"); !strings.Contains(answer, "67 71") {
+		if answer := p.ask(t,
+			"compute the first 20 primes with Python and save them to primes.txt"); !strings.Contains(answer, "67 71") {
 			t.Fatalf("the primes are %q", answer)
 		}
 		if left := p.sandboxes(t); len(left) == 0 {
@@ -128,7 +137,9 @@ func TestSystemOfContainers(t *testing.T) {
 		if answer := p.ask(t, "what is in primes.txt?", "--session", "two"); strings.Contains(answer, "mine") {
 			t.Errorf("another session reads %q", answer)
 		}
-		if answer := p.ask(t, "run python: __import__('socket').create_connection(('nats', 4222), 2)"); !strings.Contains(answer, "name resolution") {
+		if answer := p.ask(t,
+			"run python: __import__('socket').create_connection(('nats', 4222), 2)"); !strings.Contains(answer,
+			"name resolution") {
 			t.Errorf("the code reaches the bus: %q", answer)
 		}
 	})
@@ -181,7 +192,9 @@ func up(t *testing.T) *project {
 	e := findEngine(t)
 	id := strings.ToLower(rand.Text()[:8])
 	prefix := "skandha-e2e-" + id
-	p := &project{engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text()), uiToken: "u" + rand.Text()}
+	p := &project{
+		engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text()), uiToken: "u" + rand.Text(),
+	}
 	p.skandha = e.images(t, prefix, "test")
 	image := enginetest.SandboxImage(t, e.Engine)
 	port := freePort(t)
@@ -203,17 +216,20 @@ func up(t *testing.T) *project {
 		"SKANDHA_LISTENER_PORT="+hooks, "SKANDHA_LISTENER_CONFIG="+listeners, "SKANDHA_WEBSOCKET_TOKEN=",
 		"SKANDHA_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(p.secret),
 		"SKANDHA_UI_PORT="+ui, "SKANDHA_UI_TOKEN="+p.uiToken, "SKANDHA_UI_URL=", "SKANDHA_UI_CONFIG=",
-		"SKANDHA_SANDBOX_IMAGE="+image, "SKANDHA_SANDBOX_OWNER="+p.name, "SKANDHA_SANDBOX_RUNTIME=", "SKANDHA_SANDBOX_INDEX=", "SKANDHA_DOCKER_SOCKET="+e.socket(),
+		"SKANDHA_SANDBOX_IMAGE="+image, "SKANDHA_SANDBOX_OWNER="+p.name, "SKANDHA_SANDBOX_RUNTIME=", "SKANDHA_SANDBOX_INDEX=",
+		"SKANDHA_DOCKER_SOCKET="+e.socket(),
 		"OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
 	t.Cleanup(func() {
 		// The test's context is over, and its own `down` may not have been reached.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if t.Failed() {
-			out, _ := p.Command(ctx, p.compose[0], append(p.compose[1:], "logs", "--no-color", "--tail", "40")...).CombinedOutput()
+			out, _ := p.Command(ctx, p.compose[0],
+				append(p.compose[1:], "logs", "--no-color", "--tail", "40")...).CombinedOutput()
 			t.Logf("the containers' logs end:\n%s", out)
 		}
-		if out, err := p.Command(ctx, p.compose[0], append(p.compose[1:], "down", "--volumes", "--timeout", "5")...).CombinedOutput(); err != nil {
+		if out, err := p.Command(ctx, p.compose[0],
+			append(p.compose[1:], "down", "--volumes", "--timeout", "5")...).CombinedOutput(); err != nil {
 			t.Errorf("compose down: %v\n%s", err, out)
 		}
 	})
@@ -235,7 +251,8 @@ func (p *project) run(t *testing.T, args ...string) string {
 // ask asks as a person on the host would, and returns the answer.
 func (p *project) ask(t *testing.T, text string, flags ...string) string {
 	t.Helper()
-	cmd := p.HostCommand(t.Context(), p.skandha, append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
+	cmd := p.HostCommand(t.Context(), p.skandha,
+		append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
 	return enginetest.Output(t, cmd)
 }
@@ -250,7 +267,8 @@ listeners:
 func (p *project) call(t *testing.T, key []byte) (string, error) {
 	t.Helper()
 	id, now, body := rand.Text(), time.Now(), `{"text": "what is 1+1?"}`
-	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header", "Content-Type: application/json",
+	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header",
+		"Content-Type: application/json",
 		"--header", webhook.HeaderID+": "+id, "--header", webhook.HeaderTimestamp+": "+strconv.FormatInt(now.Unix(), 10),
 		"--header", webhook.HeaderSignature+": "+webhook.Sign(key, id, now, []byte(body)),
 		"--post-data", body, p.hooks+"calls").Output()
@@ -271,8 +289,10 @@ func (p *project) get(t *testing.T, path string, headers ...string) (string, err
 // logIn shows a one-time code, as the page does.
 func (p *project) logIn(t *testing.T, code string) (string, error) {
 	t.Helper()
-	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header", "Content-Type: application/json",
-		"--header", "Origin: "+strings.TrimSuffix(p.page, "/"), "--post-data", `{"code": "`+code+`"}`, p.page+"v1/auth/code").Output()
+	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header",
+		"Content-Type: application/json",
+		"--header", "Origin: "+strings.TrimSuffix(p.page, "/"), "--post-data", `{"code": "`+code+`"}`,
+		p.page+"v1/auth/code").Output()
 	return string(out), err
 }
 
@@ -389,7 +409,8 @@ func (c container) hardened(t *testing.T) {
 		"may start any number of processes": h.PidsLimit == nil || *h.PidsLimit <= 0,
 		"may take all memory":               h.Memory <= 0,
 		"stays down":                        h.RestartPolicy.Name != "unless-stopped",
-		"runs as root":                      c.service() != "nats" && c.service() != "sandbox" && (c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
+		"runs as root": c.service() != "nats" && c.service() != "sandbox" &&
+			(c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
 	} {
 		if found {
 			t.Errorf("%s %s", c.Name, problem)

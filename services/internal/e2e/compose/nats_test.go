@@ -33,8 +33,10 @@ func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
 	if o.HTTPHost != "127.0.0.1" || o.HTTPPort != 8222 {
 		t.Errorf("monitoring listens on %s:%d, want that of SKANDHA_NATS_MONITOR", o.HTTPHost, o.HTTPPort)
 	}
-	if o.MaxPayload != natsserver.DefaultMaxPayload || o.JetStreamMaxMemory != natsserver.DefaultMaxMemory || o.JetStreamMaxStore != natsserver.DefaultMaxStore {
-		t.Errorf("max_payload %d, memory %d, file %d; want %d, %d, %d as embedded", o.MaxPayload, o.JetStreamMaxMemory, o.JetStreamMaxStore,
+	if o.MaxPayload != natsserver.DefaultMaxPayload || o.JetStreamMaxMemory != natsserver.DefaultMaxMemory ||
+		o.JetStreamMaxStore != natsserver.DefaultMaxStore {
+		t.Errorf("max_payload %d, memory %d, file %d; want %d, %d, %d as embedded", o.MaxPayload, o.JetStreamMaxMemory,
+			o.JetStreamMaxStore,
 			natsserver.DefaultMaxPayload, natsserver.DefaultMaxMemory, int64(natsserver.DefaultMaxStore))
 	}
 }

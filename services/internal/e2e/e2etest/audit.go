@@ -9,7 +9,10 @@ import (
 // what the senders were answered and what the tools did, and returns every violation
 // that it finds.
 func Audit(entries []Entry, effects []Effect, acked []Acked) []string {
-	a := &audit{log: NewLog(), sessions: map[string]*sessionAudit{}, causes: map[uint64]Entry{}, attempts: map[string]uint64{}, commits: map[string]bool{}, calls: map[string]*callAudit{}, ids: map[string]Entry{}}
+	a := &audit{
+		log: NewLog(), sessions: map[string]*sessionAudit{}, causes: map[uint64]Entry{}, attempts: map[string]uint64{},
+		commits: map[string]bool{}, calls: map[string]*callAudit{}, ids: map[string]Entry{},
+	}
 	for _, e := range entries {
 		a.log.Add(e)
 		if e.IsCommit() {
@@ -81,7 +84,10 @@ const dedupWindow = 100 * time.Second
 func (a *audit) session(name string) *sessionAudit {
 	s := a.sessions[name]
 	if s == nil {
-		s = &sessionAudit{name: name, begun: map[uint64]bool{}, waiting: map[uint64]bool{}, taken: map[string]uint64{}, granted: map[string]bool{}}
+		s = &sessionAudit{
+			name: name, begun: map[uint64]bool{}, waiting: map[uint64]bool{}, taken: map[string]uint64{},
+			granted: map[string]bool{},
+		}
 		a.sessions[name] = s
 	}
 	return s
@@ -154,7 +160,8 @@ func (a *audit) trigger(s *sessionAudit, c Commit) {
 	case s.last != nil && c.Trigger.Sequence <= s.last.Cursor:
 		a.fault("%s: commit %d decides about cause %d again", s.name, c.Seq, c.Trigger.Sequence)
 	case c.Trigger.Kind == "cause" && c.Trigger.Writer != cause.Writer():
-		a.fault("%s: commit %d says that cause %d is by %s, not %s", s.name, c.Seq, cause.Seq, c.Trigger.Writer, cause.Writer())
+		a.fault("%s: commit %d says that cause %d is by %s, not %s", s.name, c.Seq, cause.Seq, c.Trigger.Writer,
+			cause.Writer())
 	}
 }
 

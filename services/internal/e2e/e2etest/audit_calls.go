@@ -202,7 +202,8 @@ func (a *audit) effects(effects []Effect) {
 		}
 		i := slices.IndexFunc(k.attempts, func(at Assigned) bool { return at.Attempt == e.Attempt })
 		if i < 0 || e.Runner != "" && k.attempts[i].Runner != e.Runner {
-			a.fault("%s: an effect of call %s at %s in attempt %s, which was never given to it", k.session, e.Call, e.Runner, e.Attempt)
+			a.fault("%s: an effect of call %s at %s in attempt %s, which was never given to it", k.session, e.Call, e.Runner,
+				e.Attempt)
 		}
 	}
 	for id, k := range a.calls {
@@ -222,7 +223,8 @@ func (a *audit) effects(effects []Effect) {
 		result := k.results[0]
 		switch {
 		case k.Tool != ToolAgain && len(lines) > 1:
-			a.fault("%s: call %s of %s, which is not idempotent, had its effect %d times: %s", k.session, id, k.Tool, len(lines), where(lines))
+			a.fault("%s: call %s of %s, which is not idempotent, had its effect %d times: %s", k.session, id, k.Tool, len(lines),
+				where(lines))
 		case slices.Contains(didNotRun, result) && len(lines) > 0:
 			a.fault("%s: call %s of %s ended as %s and had its effect: %s", k.session, id, k.Tool, result, where(lines))
 		case result == "success" && len(lines) == 0:

@@ -20,7 +20,8 @@ var clock = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (b *book) cause(subject, body string) uint64 {
 	seq := uint64(len(b.entries) + 1)
-	b.entries = append(b.entries, Entry{Seq: seq, Time: clock.Add(time.Duration(seq) * time.Second), Subject: subject, Data: []byte(body)})
+	b.entries = append(b.entries,
+		Entry{Seq: seq, Time: clock.Add(time.Duration(seq) * time.Second), Subject: subject, Data: []byte(body)})
 	b.acked = append(b.acked, Acked{seq, subject, body})
 	return seq
 }
@@ -35,13 +36,18 @@ func (b *book) commit(session, header string, events ...string) uint64 {
 	}
 	b.ids++
 	seq := uint64(len(b.entries) + 1)
-	head := fmt.Sprintf(`{"commit_id":"c%d","prev":%d,"digest":"d","now":%q,%s}`, b.ids, b.prev[session], clock.Add(time.Duration(b.ids)*time.Second).Format(time.RFC3339), header)
+	head := fmt.Sprintf(`{"commit_id":"c%d","prev":%d,"digest":"d","now":%q,%s}`, b.ids, b.prev[session],
+		clock.Add(time.Duration(b.ids)*time.Second).Format(time.RFC3339), header)
 	batch := []string{fmt.Sprintf(`{"type":"skandha.commit.v1","data":%s}`, head)}
 	for _, e := range events {
 		typ, data, _ := strings.Cut(e, " ")
 		batch = append(batch, fmt.Sprintf(`{"type":"skandha.%s.v1","data":%s}`, typ, data))
 	}
-	b.entries = append(b.entries, Entry{Seq: seq, Time: clock.Add(time.Duration(seq) * time.Second), Subject: "agent." + session + ".commit", Data: []byte("[" + strings.Join(batch, ",") + "]")})
+	b.entries = append(b.entries,
+		Entry{
+			Seq: seq, Time: clock.Add(time.Duration(seq) * time.Second), Subject: "agent." + session + ".commit",
+			Data: []byte("[" + strings.Join(batch, ",") + "]"),
+		})
 	b.prev[session] = seq
 	return seq
 }
@@ -61,7 +67,8 @@ func story() *book {
 		`act.requested {"call":"A","tool":"e2e:once","args":{},"hash":"h","attempt":"a1","runner":"R"}`,
 		`ui.tool_call_request {"confirmation_id":"B","args":{"n":1},"hash":"k","expires_at":"2026-01-01T01:00:00Z"}`)
 	b.cause("agent.main.s.sense.confirmation.bob", `{"confirmation_id":"B","hash":"k","approved":true}`)
-	b.commit("main.s", `"trigger":{"kind":"cause","sequence":4,"cause":"confirmation","writer":"bob"},"cursor":4,"driver":4`,
+	b.commit("main.s",
+		`"trigger":{"kind":"cause","sequence":4,"cause":"confirmation","writer":"bob"},"cursor":4,"driver":4`,
 		`act.confirmed {"call":"B","hash":"k","outcome":"approved","by":"bob"}`,
 		`act.requested {"call":"B","tool":"e2e:risky","args":{"n":1},"hash":"k","attempt":"b1","runner":"R"}`)
 	b.commit("main.s", `"trigger":{"kind":"reply","call":"B","attempt":"b1"},"cursor":4,"driver":4`,
@@ -70,7 +77,9 @@ func story() *book {
 	b.commit("main.s", `"trigger":{"kind":"reply","call":"A","attempt":"a1"},"cursor":4,"driver":0`,
 		`act.completed {"call":"A","tool":"e2e:once","result":{"success":true}}`,
 		`reflect.recorded {"sequence":1,"answer":"done"}`)
-	b.effects = []Effect{{Call: "A", Attempt: "a1", Runner: "R", Tool: "e2e:once"}, {Call: "B", Attempt: "b1", Runner: "R", Tool: "e2e:risky"}}
+	b.effects = []Effect{
+		{Call: "A", Attempt: "a1", Runner: "R", Tool: "e2e:once"}, {Call: "B", Attempt: "b1", Runner: "R", Tool: "e2e:risky"},
+	}
 	return b
 }
 
@@ -109,25 +118,43 @@ func TestTheAuditFindsEveryLie(t *testing.T) {
 		{"time goes back", change(3, `00:00:02Z`, `00:00:00Z`), "time goes back"},
 		{"no digest", change(3, `"digest":"d"`, `"digest":""`), "no digest"},
 		{"not a commit", func(_ *testing.T, b *book) { b.entries[2].Data = []byte(`[]`) }, "cannot be read"},
-		{"a cause is decided twice", change(6, `"kind":"reply","call":"B","attempt":"b1"`, `"kind":"cause","sequence":4,"writer":"bob"`), "decides about cause 4 again"},
+		{
+			"a cause is decided twice",
+			change(6, `"kind":"reply","call":"B","attempt":"b1"`, `"kind":"cause","sequence":4,"writer":"bob"`),
+			"decides about cause 4 again",
+		},
 		{"a cause of somebody else", change(5, `"writer":"bob"`, `"writer":"eve"`), "by eve, not bob"},
 		{"no end", change(7, `reflect.recorded`, `ui.message`), "has 0 terminal events"},
 		{"two ends", func(_ *testing.T, b *book) {
-			b.commit("main.s", `"trigger":{"kind":"progress"},"cursor":4,"driver":0`, `turn.failed {"sequence":1,"code":"cancelled"}`)
+			b.commit("main.s", `"trigger":{"kind":"progress"},"cursor":4,"driver":0`,
+				`turn.failed {"sequence":1,"code":"cancelled"}`)
 		}, "has 2 terminal events"},
-		{"an end of what nobody said", change(7, `"sequence":1,"answer"`, `"sequence":4,"answer"`), "input at 1 has 0 terminal events"},
+		{
+			"an end of what nobody said", change(7, `"sequence":1,"answer"`, `"sequence":4,"answer"`),
+			"input at 1 has 0 terminal events",
+		},
 		{"a driver of nothing", change(7, `"driver":0`, `"driver":4`), "the driver 4"},
 		{"an open turn without a driver", change(3, `"driver":1`, `"driver":0`), "the driver 0"},
-		{"a call without a result", change(6, `act.completed.v1","data":{"call":"C"`, `ui.message.v1","data":{"call":"C"`), "call C has 0 results"},
+		{
+			"a call without a result", change(6, `act.completed.v1","data":{"call":"C"`, `ui.message.v1","data":{"call":"C"`),
+			"call C has 0 results",
+		},
 		{"a call with two results", change(7, `"call":"A","tool"`, `"call":"B","tool"`), "has its result already"},
-		{"a result of a call that nobody requested", change(7, `"call":"A","tool"`, `"call":"Z","tool"`), `nobody requested call "Z"`},
+		{
+			"a result of a call that nobody requested", change(7, `"call":"A","tool"`, `"call":"Z","tool"`),
+			`nobody requested call "Z"`,
+		},
 		{"an attempt that was begun before", change(5, `"attempt":"b1"`, `"attempt":"a1"`), "was begun before"},
-		{"a step before what it depends on", change(5, `"call":"B","tool":"e2e:risky"`, `"call":"C","tool":"e2e:once"`), "on which it depends"},
+		{
+			"a step before what it depends on", change(5, `"call":"B","tool":"e2e:risky"`, `"call":"C","tool":"e2e:once"`),
+			"on which it depends",
+		},
 		{"an answer of which nothing came", func(_ *testing.T, b *book) {
 			b.cause("agent.main.s.sense.confirmation.eve", `{"confirmation_id":"B","hash":"z","approved":true}`)
 		}, "the answer at 8 was decided 0 times"},
 		{"an answer that counts and is refused", func(_ *testing.T, b *book) {
-			b.commit("main.s", `"trigger":{"kind":"cause","sequence":4,"cause":"confirmation","writer":"bob"},"cursor":4,"driver":0`,
+			b.commit("main.s",
+				`"trigger":{"kind":"cause","sequence":4,"cause":"confirmation","writer":"bob"},"cursor":4,"driver":0`,
 				`security.audited {"principal":"bob","action":"confirmation","effect":"deny","reason":"no"}`)
 		}, "the answer at 4 was decided 2 times"},
 		{"a risky call without an approval", change(5, `act.confirmed`, `ui.message`), "without an approval"},
@@ -138,12 +165,16 @@ func TestTheAuditFindsEveryLie(t *testing.T) {
 		{"a call that somebody granted elsewhere", func(_ *testing.T, b *book) {
 			b.cause("agent.main.s.sense.input.alice", `{"text":"x","id":"j"}`)
 			b.commit("main.s", `"trigger":{"kind":"cause","sequence":8,"cause":"input","writer":"alice"},"cursor":8,"driver":8`,
-				`sense.perceived {"sequence":8,"input_id":"j","writer":"alice","disposition":"started"}`, `plan.requested {"plan":"t8-p1","attempt":"p2","provider":"P"}`)
+				`sense.perceived {"sequence":8,"input_id":"j","writer":"alice","disposition":"started"}`,
+				`plan.requested {"plan":"t8-p1","attempt":"p2","provider":"P"}`)
 			b.commit("main.s", `"trigger":{"kind":"reply","call":"t8-p1","attempt":"p2"},"cursor":8,"driver":8`,
 				`plan.completed {"plan":"t8-p1","attempt":"p2","steps":[{"call":"D","call_id":"d","tool":"e2e:risky"}]}`,
 				`act.requested {"call":"D","tool":"e2e:risky","args":{},"hash":"k","attempt":"d1","runner":"R"}`)
 		}, "without an approval"},
-		{"a grant that nobody gave", change(5, `"by":"bob"`, `"by":"bob","always":{"tool":"e2e:risky","hash":"k"}`), "it grants"},
+		{
+			"a grant that nobody gave", change(5, `"by":"bob"`, `"by":"bob","always":{"tool":"e2e:risky","hash":"k"}`),
+			"it grants",
+		},
 		{"a grant of more than was shown", func(t *testing.T, b *book) {
 			b.replace(t, 4, `"approved":true`, `"approved":true,"always":{"tool":"e2e:risky","hash":"z"}`)
 			b.replace(t, 5, `"by":"bob"`, `"by":"bob","always":{"tool":"e2e:risky","hash":"z"}`)
@@ -154,13 +185,21 @@ func TestTheAuditFindsEveryLie(t *testing.T) {
 		{"other arguments than were shown", change(5, `"args":{"n":1}`, `"args":{"n":2}`), "shown was"},
 		{"an approval that came too late", change(3, `2026-01-01T01:00:00Z`, `2026-01-01T00:00:01Z`), "had expired"},
 		{"an expiry that nobody announced", change(5, `"outcome":"approved"`, `"outcome":"expired"`), "is no timer"},
-		{"an effect twice", func(_ *testing.T, b *book) { b.effects = append(b.effects, b.effects[0]) }, "had its effect 2 times"},
+		{
+			"an effect twice", func(_ *testing.T, b *book) { b.effects = append(b.effects, b.effects[0]) },
+			"had its effect 2 times",
+		},
 		{"an attempt twice", func(_ *testing.T, b *book) { b.effects = append(b.effects, b.effects[0]) }, "ran twice"},
-		{"a success without an effect", func(_ *testing.T, b *book) { b.effects = b.effects[1:] }, "succeeded without an effect"},
+		{
+			"a success without an effect", func(_ *testing.T, b *book) { b.effects = b.effects[1:] },
+			"succeeded without an effect",
+		},
 		{"an effect of a call that was skipped", func(_ *testing.T, b *book) {
 			b.effects = append(b.effects, Effect{Call: "C", Attempt: "c1", Runner: "R"})
 		}, "ended as skipped and had its effect"},
-		{"an effect that was not asked for", func(_ *testing.T, b *book) { b.effects[0].Attempt = "zz" }, "never given to it"},
+		{
+			"an effect that was not asked for", func(_ *testing.T, b *book) { b.effects[0].Attempt = "zz" }, "never given to it",
+		},
 		{"an effect at another runner", func(_ *testing.T, b *book) { b.effects[0].Runner = "Q" }, "never given to it"},
 		{"an effect of nothing", func(_ *testing.T, b *book) { b.effects[0].Call = "Z" }, "which nobody requested"},
 		{"an acknowledged input is lost", func(_ *testing.T, b *book) {
@@ -169,13 +208,16 @@ func TestTheAuditFindsEveryLie(t *testing.T) {
 		{"an acknowledged input was replaced", func(_ *testing.T, b *book) { b.acked[0].Body = "{}" }, "where the log has"},
 		{"an id is taken twice", func(_ *testing.T, b *book) {
 			seq := b.cause("agent.main.s.sense.input.alice", `{"text":"y","id":"i"}`)
-			b.commit("main.s", fmt.Sprintf(`"trigger":{"kind":"cause","sequence":%d,"writer":"alice"},"cursor":%d,"driver":0`, seq, seq),
-				fmt.Sprintf(`sense.perceived {"sequence":%d,"input_id":"i","disposition":"ended"}`, seq), fmt.Sprintf(`reflect.recorded {"sequence":%d}`, seq))
+			b.commit("main.s",
+				fmt.Sprintf(`"trigger":{"kind":"cause","sequence":%d,"writer":"alice"},"cursor":%d,"driver":0`, seq, seq),
+				fmt.Sprintf(`sense.perceived {"sequence":%d,"input_id":"i","disposition":"ended"}`, seq),
+				fmt.Sprintf(`reflect.recorded {"sequence":%d}`, seq))
 		}, "was taken before"},
 		{"two turns at once", func(_ *testing.T, b *book) {
 			for range 2 {
 				seq := b.cause("agent.main.s.sense.input.alice", `{"text":"y"}`)
-				b.commit("main.s", fmt.Sprintf(`"trigger":{"kind":"cause","sequence":%d,"writer":"alice"},"cursor":%d,"driver":%d`, seq, seq, seq),
+				b.commit("main.s",
+					fmt.Sprintf(`"trigger":{"kind":"cause","sequence":%d,"writer":"alice"},"cursor":%d,"driver":%d`, seq, seq, seq),
 					fmt.Sprintf(`sense.perceived {"sequence":%d,"disposition":"started"}`, seq))
 			}
 		}, "begins while that of"},
@@ -187,7 +229,8 @@ func TestTheAuditFindsEveryLie(t *testing.T) {
 		}, "message id m was stored"},
 		{"an input waits for ever", func(_ *testing.T, b *book) {
 			seq := b.cause("agent.main.s.sense.input.alice", `{"text":"y"}`)
-			b.commit("main.s", fmt.Sprintf(`"trigger":{"kind":"cause","sequence":%d,"writer":"alice"},"cursor":%d,"driver":0`, seq, seq),
+			b.commit("main.s",
+				fmt.Sprintf(`"trigger":{"kind":"cause","sequence":%d,"writer":"alice"},"cursor":%d,"driver":0`, seq, seq),
 				fmt.Sprintf(`sense.perceived {"sequence":%d,"disposition":"queued"}`, seq))
 		}, "waits although nothing runs"},
 	} {

@@ -87,7 +87,8 @@ func (c *Client) toListener(ctx context.Context, id, text string) (uint64, error
 	}
 	now, key := time.Now(), []byte("e2e-secret-of-the-listener")
 	return c.post(ctx, "http://"+c.s.Hooks+"/hooks/hook", body, map[string]string{
-		webhook.HeaderID: id, webhook.HeaderTimestamp: strconv.FormatInt(now.Unix(), 10), webhook.HeaderSignature: webhook.Sign(key, id, now, body),
+		webhook.HeaderID: id, webhook.HeaderTimestamp: strconv.FormatInt(now.Unix(), 10),
+		webhook.HeaderSignature: webhook.Sign(key, id, now, body),
 	})
 }
 

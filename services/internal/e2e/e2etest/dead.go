@@ -32,7 +32,8 @@ func (s *System) DeadLetter(seq uint64) (reason string) {
 func (s *System) dead(after uint64) (nats.Header, uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	m, err := s.Tail.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET.DEAD", fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, after+1))
+	m, err := s.Tail.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET.DEAD",
+		fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, after+1))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -25,13 +25,14 @@ const (
 
 // Args are the arguments of every tool.
 type Args struct {
-	N      int  `json:"n"`                // comes back in the result
-	MS     int  `json:"ms,omitempty"`     // how long it takes
-	AtEnd  bool `json:"at_end,omitempty"` // the effect happens at the end, unless it is stopped before; else at the beginning
-	Deaf   bool `json:"deaf,omitempty"`   // it does not heed that it is stopped
-	Fail   bool `json:"fail,omitempty"`   // it fails after its effect
-	Big    int  `json:"big,omitempty"`    // bytes of the result
-	PanicQ bool `json:"panic,omitempty"`  // it panics after its effect
+	N  int `json:"n"`            // comes back in the result
+	MS int `json:"ms,omitempty"` // how long it takes
+	// the effect happens at the end, unless it is stopped before; else at the beginning
+	AtEnd  bool `json:"at_end,omitempty"`
+	Deaf   bool `json:"deaf,omitempty"`  // it does not heed that it is stopped
+	Fail   bool `json:"fail,omitempty"`  // it fails after its effect
+	Big    int  `json:"big,omitempty"`   // bytes of the result
+	PanicQ bool `json:"panic,omitempty"` // it panics after its effect
 	// Hold names what it waits for instead of MS: that the test says so, by
 	// [System.Release].
 	Hold string `json:"hold,omitempty"`
@@ -64,7 +65,10 @@ func Tools(effects string, self subject.Instance) executor.Work {
 		if err := json.Unmarshal(q.Tool.Args, &a); err != nil {
 			return result(tool.Failure(tool.CodeFailed, err.Error()))
 		}
-		e := Effect{Call: q.Call, Attempt: q.Attempt, Runner: string(self), Tool: q.Tool.Name, Session: string(q.Session), At: time.Now()}
+		e := Effect{
+			Call: q.Call, Attempt: q.Attempt, Runner: string(self), Tool: q.Tool.Name, Session: string(q.Session),
+			At: time.Now(),
+		}
 		if !a.AtEnd {
 			if err := e.append(effects); err != nil {
 				panic(err) // a result without its effect would be a lie of this test
@@ -162,7 +166,8 @@ func (r Role) pools() []contract.Pool {
 
 func (r Role) provider(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
 	return executor.Serve(ctx, b, executor.Config{
-		Kind: subject.Provider, Service: "e2e", Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "script"}}},
+		Kind: subject.Provider, Service: "e2e",
+		Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "script"}}},
 		Pools: r.pools(), DrainTimeout: r.Drain, Logger: log, Work: Model,
 	})
 }
@@ -171,12 +176,17 @@ func (r Role) provider(ctx context.Context, b *bus.Bus, log *slog.Logger) error 
 func Model(ctx context.Context, q contract.Request, _ func(string)) contract.Answer {
 	res, s, err := answer(*q.Model)
 	if err != nil {
-		return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrBadRequest, Message: err.Error()}}
+		return contract.Answer{
+			State: contract.Finished, Error: &provider.Error{Code: provider.ErrBadRequest, Message: err.Error()},
+		}
 	}
 	select {
 	case <-time.After(time.Duration(s.ThinkMS) * time.Millisecond):
 	case <-ctx.Done():
-		return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrTimeout, Message: "it was stopped", Retryable: true}}
+		return contract.Answer{
+			State: contract.Finished,
+			Error: &provider.Error{Code: provider.ErrTimeout, Message: "it was stopped", Retryable: true},
+		}
 	}
 	if len(res.ToolCalls) == 0 {
 		switch s.Then {
@@ -185,7 +195,10 @@ func Model(ctx context.Context, q contract.Request, _ func(string)) contract.Ans
 		case Panic:
 			panic("as scripted")
 		case Fault:
-			return contract.Answer{State: contract.Finished, Error: &provider.Error{Code: provider.ErrUnavailable, Message: "as scripted", Retryable: true}}
+			return contract.Answer{
+				State: contract.Finished,
+				Error: &provider.Error{Code: provider.ErrUnavailable, Message: "as scripted", Retryable: true},
+			}
 		}
 	}
 	return contract.Answer{State: contract.Finished, Response: &res}

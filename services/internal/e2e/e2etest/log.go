@@ -224,7 +224,10 @@ type Log struct {
 
 // NewLog is an empty index.
 func NewLog() *Log {
-	return &Log{Terminals: map[uint64][]Terminal{}, Calls: map[string]*CallLog{}, Plans: map[string][]Assigned{}, Last: map[string]Commit{}, First: map[string]uint64{}, Answered: map[uint64][]string{}}
+	return &Log{
+		Terminals: map[uint64][]Terminal{}, Calls: map[string]*CallLog{}, Plans: map[string][]Assigned{},
+		Last: map[string]Commit{}, First: map[string]uint64{}, Answered: map[uint64][]string{},
+	}
 }
 
 // Add reads the next entry.
@@ -321,7 +324,8 @@ func (l *Log) Causes(session string) []Entry {
 func (l *Log) Undecided() []Entry {
 	var out []Entry
 	for _, e := range l.Entries {
-		if first := l.First[e.Session()]; e.Kind() != "confirmation" || first == 0 || e.Seq < first || !wellFormed(e.Subject) {
+		if first := l.First[e.Session()]; e.Kind() != "confirmation" || first == 0 || e.Seq < first ||
+			!wellFormed(e.Subject) {
 			continue
 		}
 		if len(l.Answered[e.Seq]) == 0 && len(l.Terminals[e.Seq]) == 0 {

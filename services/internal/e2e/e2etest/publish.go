@@ -47,7 +47,9 @@ func (s *System) Acked() []Acked {
 var published atomic.Int64
 
 // publish stores a cause as a listener does, however often the bus dies meanwhile.
-func (s *System) publish(ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte) (uint64, error) {
+func (s *System) publish(
+	ref subject.Ref, kind subject.CauseKind, w subject.Writer, id string, body []byte,
+) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	if id == "" {
@@ -59,7 +61,8 @@ func (s *System) publish(ref subject.Ref, kind subject.CauseKind, w subject.Writ
 			s.acked.add(Acked{seq, ref.Cause(kind, w), string(body)})
 			return seq, nil
 		}
-		if ctx.Err() != nil || errors.Is(err, bus.ErrRefused) || errors.Is(err, bus.ErrTooLarge) || errors.Is(err, bus.ErrInvalidArgument) {
+		if ctx.Err() != nil || errors.Is(err, bus.ErrRefused) || errors.Is(err, bus.ErrTooLarge) ||
+			errors.Is(err, bus.ErrInvalidArgument) {
 			return 0, err
 		}
 	}

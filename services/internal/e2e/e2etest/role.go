@@ -80,7 +80,9 @@ func (r Role) play() error {
 		if r.Relaxed {
 			sync = natsserver.Relaxed
 		}
-		s, err := natsserver.Start(natsserver.Config{StoreDir: r.Dir, Addr: r.Addr, Name: r.Name, Cluster: r.Cluster, Sync: sync, Logger: log})
+		s, err := natsserver.Start(natsserver.Config{
+			StoreDir: r.Dir, Addr: r.Addr, Name: r.Name, Cluster: r.Cluster, Sync: sync, Logger: log,
+		})
 		if err != nil {
 			return err
 		}

@@ -108,7 +108,9 @@ func answer(r provider.Request) (provider.Response, Script, error) {
 	if res, is := excess(s.Then); is && round == len(s.Rounds) {
 		return res, s, nil
 	}
-	return provider.Response{TextContent: fmt.Sprintf("done after %d rounds", round), Usage: provider.Usage{InputTokens: 1, OutputTokens: 1}}, s, nil
+	return provider.Response{
+		TextContent: fmt.Sprintf("done after %d rounds", round), Usage: provider.Usage{InputTokens: 1, OutputTokens: 1},
+	}, s, nil
 }
 
 // Round is the calls of one answer.
@@ -132,7 +134,8 @@ func excess(m Misdeed) (provider.Response, bool) {
 	switch m {
 	case Flood:
 		for i := range 20_000 {
-			r.ToolCalls = append(r.ToolCalls, provider.ToolCall{ID: fmt.Sprint(i), Tool: ToolOnce, Args: json.RawMessage(`{"n":1}`)})
+			r.ToolCalls = append(r.ToolCalls,
+				provider.ToolCall{ID: fmt.Sprint(i), Tool: ToolOnce, Args: json.RawMessage(`{"n":1}`)})
 		}
 	case Prolix:
 		r.TextContent = strings.Repeat("and ", 3<<20)

@@ -214,7 +214,8 @@ func (e Entry) Story() string {
 		return fmt.Sprintf("%d %s %s %v", e.Seq, at, e.Subject, err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %s %s by %s %d%s cursor %d driver %d:", e.Seq, at, e.Session(), c.Trigger.Kind, c.Trigger.Sequence, c.Trigger.Call, c.Cursor, c.Driver)
+	fmt.Fprintf(&b, "%d %s %s by %s %d%s cursor %d driver %d:", e.Seq, at, e.Session(), c.Trigger.Kind, c.Trigger.Sequence,
+		c.Trigger.Call, c.Cursor, c.Driver)
 	for _, ev := range c.Events {
 		f, _ := ev.fields()
 		name := strings.TrimSuffix(strings.TrimPrefix(ev.Type, "skandha."), ".v1")

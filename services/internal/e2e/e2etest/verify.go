@@ -133,7 +133,9 @@ func (s *System) rebuild(log *Log) (faults []string) {
 			faults = append(faults, fmt.Sprintf("%s cannot be rebuilt: %v", name, err))
 			continue
 		case st.Rev != last.Seq || st.Digest != last.Digest:
-			faults = append(faults, fmt.Sprintf("%s rebuilt is at %d with digest %s; its last commit is %d with %s", name, st.Rev, st.Digest, last.Seq, last.Digest))
+			faults = append(faults,
+				fmt.Sprintf("%s rebuilt is at %d with digest %s; its last commit is %d with %s", name, st.Rev, st.Digest, last.Seq,
+					last.Digest))
 			continue
 		}
 		faults = append(faults, s.asCoresSee(ref, st)...)
@@ -161,7 +163,9 @@ func (s *System) asCoresSee(ref subject.Ref, st *decide.State) (faults []string)
 			return append(faults, fmt.Sprintf("asking a core for %s: %v", ref, err))
 		}
 		if info.Digest != st.Digest || info.State.Rev != st.Rev {
-			faults = append(faults, fmt.Sprintf("a core sees %s at %d with %s; the log says %d with %s", ref, info.State.Rev, info.Digest, st.Rev, st.Digest))
+			faults = append(faults,
+				fmt.Sprintf("a core sees %s at %d with %s; the log says %d with %s", ref, info.State.Rev, info.Digest, st.Rev,
+					st.Digest))
 		}
 	}
 	return faults

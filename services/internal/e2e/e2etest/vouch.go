@@ -22,7 +22,8 @@ func (s *System) Vouch(p *Proc) (stop func()) {
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection has ended
 	var a contract.Announcement
-	for deadline := time.Now().Add(Patience); !strings.HasPrefix(string(a.Instance), p.Role.Name+"-") || a.Draining || a.Gone; {
+	for deadline := time.Now().Add(Patience); !strings.HasPrefix(string(a.Instance), p.Role.Name+"-") || a.Draining ||
+		a.Gone; {
 		m, err := sub.NextMsg(time.Until(deadline))
 		if err != nil {
 			s.T.Fatalf("%s does not announce itself: %v", p.Role.Name, err)

@@ -28,7 +28,8 @@ func endsOf(log *Log) []end {
 	for seq, list := range log.Terminals {
 		in := stored[seq]
 		for _, term := range list {
-			out = append(out, end{seq: seq, commit: term.Commit, session: in.Session(), said: in.Time, at: stored[term.Commit].Time})
+			out = append(out,
+				end{seq: seq, commit: term.Commit, session: in.Session(), said: in.Time, at: stored[term.Commit].Time})
 		}
 	}
 	slices.SortFunc(out, func(a, b end) int { return cmp.Compare(a.commit, b.commit) })

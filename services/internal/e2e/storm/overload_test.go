@@ -147,7 +147,8 @@ func fair(t *testing.T, s *System, ends []end, clients []*Client) {
 			}
 		}
 	}
-	t.Logf("of %d answers, number %d was the last first one of a session, number %d the first third one", len(ends), allFirst+1, anyThird+1)
+	t.Logf("of %d answers, number %d was the last first one of a session, number %d the first third one", len(ends),
+		allFirst+1, anyThird+1)
 	if len(had) != len(clients) {
 		t.Errorf("%d of %d sessions have an answer", len(had), len(clients))
 	}

@@ -48,13 +48,17 @@ func (r *Registry) Register(m plugin.Manifest, replicas ...subject.Instance) {
 // Suspend suspends the plugin.
 func (r *Registry) Suspend(m plugin.Manifest, reason string) {
 	r.t.Helper()
-	r.record(m, &registry.SuspendRecord{Suspension: registry.Suspension{By: registry.ByOperator, Reason: reason, At: time.Now().UTC()}})
+	r.record(m,
+		&registry.SuspendRecord{
+			Suspension: registry.Suspension{By: registry.ByOperator, Reason: reason, At: time.Now().UTC()},
+		})
 }
 
 func (r *Registry) record(m plugin.Manifest, s *registry.SuspendRecord) {
 	r.t.Helper()
 	m.Instance = ""
-	r.put(subject.ManifestKey(m.Name), registry.Record{Manifest: m, Hash: m.Hash(), Registered: time.Now().UTC(), Suspended: s})
+	r.put(subject.ManifestKey(m.Name),
+		registry.Record{Manifest: m, Hash: m.Hash(), Registered: time.Now().UTC(), Suspended: s})
 }
 
 // End ends leases.
@@ -105,7 +109,8 @@ func Core(t testing.TB, s *natsserver.Server) (stop func()) {
 // Client returns a plugin's connection, which is a plain NATS client.
 func Client(t testing.TB, s *natsserver.Server) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Token(s.Token()), nats.Name("plugin"), nats.Timeout(natstest.Patience))
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Token(s.Token()), nats.Name("plugin"),
+		nats.Timeout(natstest.Patience))
 	if err != nil {
 		t.Fatalf("connecting a plugin: %v", err)
 	}

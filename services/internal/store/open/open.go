@@ -43,7 +43,8 @@ func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, er
 		}
 		return openFile(ctx, path, log)
 	}
-	return nil, fmt.Errorf("%w: unknown scheme %q; allowed are redis, rediss, sqlite and a plain file path", store.ErrInvalid, scheme)
+	return nil, fmt.Errorf("%w: unknown scheme %q; allowed are redis, rediss, sqlite and a plain file path",
+		store.ErrInvalid, scheme)
 }
 
 func openFile(ctx context.Context, path string, log *slog.Logger) (store.Store, error) {
@@ -63,7 +64,8 @@ func sqlitePath(raw string) (string, error) {
 		return "", fmt.Errorf("%w: not a sqlite URL", store.ErrInvalid)
 	}
 	if u.Host != "" || u.User != nil || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("%w: %q: want sqlite:///absolute/path, with ? and # escaped and nothing after", store.ErrInvalid, u.Redacted())
+		return "", fmt.Errorf("%w: %q: want sqlite:///absolute/path, with ? and # escaped and nothing after",
+			store.ErrInvalid, u.Redacted())
 	}
 	return u.Path, nil
 }

@@ -57,7 +57,8 @@ func TestDamagedKeysAreRemoved(t *testing.T) {
 			if what, err := s.Coverage(t.Context()); err != nil || what != "" {
 				t.Errorf("it covers %q, %v", what, err)
 			}
-			if got := log.String(); d.removed != "" && (strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, d.removed)) {
+			if got := log.String(); d.removed != "" &&
+				(strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, d.removed)) {
 				t.Errorf("logged %q, want one line that names %s", got, d.removed)
 			}
 			fill(t, s)

@@ -12,7 +12,9 @@ import (
 
 // ListSessions implements store.Store. It needs two round trips for one agent and three
 // for all agents; the cost grows with the number of agents.
-func (s *Store) ListSessions(ctx context.Context, agent string, limit int, after string) (page []store.SessionInfo, next string, err error) {
+func (s *Store) ListSessions(
+	ctx context.Context, agent string, limit int, after string,
+) (page []store.SessionInfo, next string, err error) {
 	cursor, err := store.ParseCursor(after)
 	if err != nil {
 		return nil, "", err

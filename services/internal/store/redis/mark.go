@@ -56,7 +56,8 @@ func (s *Store) Lease(ctx context.Context, want store.Lease, ttl time.Duration) 
 		return now, err
 	}
 	err = s.do(ctx, "lease", func() error {
-		v, err := leaseScript.Run(ctx, s.client, []string{s.keys.lease()}, want.Holder, want.Note, ttl.Milliseconds()).StringSlice()
+		v, err := leaseScript.Run(ctx, s.client, []string{s.keys.lease()}, want.Holder, want.Note,
+			ttl.Milliseconds()).StringSlice()
 		if err != nil {
 			return damage(err, s.keys.lease())
 		}

@@ -78,7 +78,8 @@ func open(tb testing.TB, url, prefix string) *redis.Store {
 // record records one use of the tool x.
 func record(t *testing.T, s *redis.Store, k store.Key, rev uint64) error {
 	t.Helper()
-	_, err := s.RecordTools(t.Context(), []store.ToolRecord{{Key: k, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}})
+	_, err := s.RecordTools(t.Context(),
+		[]store.ToolRecord{{Key: k, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}})
 	return err
 }
 
@@ -122,7 +123,10 @@ func startCluster(t *testing.T) string {
 func TestWipeRemovesNothingOfOthers(t *testing.T) {
 	url := redistest.Start(t)
 	c := raw(t, url)
-	others := []string{"skandha", "skandha:x", "skandha:agent", "skandha:sub:{a}:session:s", "other:{a}:tools", "{a}:sessions", "skandha:sub:agents"}
+	others := []string{
+		"skandha", "skandha:x", "skandha:agent", "skandha:sub:{a}:session:s", "other:{a}:tools", "{a}:sessions",
+		"skandha:sub:agents",
+	}
 	for _, k := range others {
 		if err := c.Set(t.Context(), k, "theirs", 0).Err(); err != nil {
 			t.Fatal(err)
@@ -223,7 +227,8 @@ func TestTLS(t *testing.T) {
 func TestWrongPassword(t *testing.T) {
 	url := strings.Replace(redistest.Start(t), redistest.Password, "hunter2", 1)
 	err := ping(t, url)
-	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "hunter2") {
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGPASS") ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error is %v", err)
 	}
 }

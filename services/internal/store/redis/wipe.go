@@ -18,7 +18,8 @@ func (s *Store) Wipe(ctx context.Context) error {
 			return damage(err, s.keys.agents())
 		}
 		for _, a := range agents {
-			if err := s.client.Unlink(ctx, s.keys.tools(a), s.keys.counted(a), s.keys.before(a), s.keys.sessions(a)).Err(); err != nil {
+			if err := s.client.Unlink(ctx, s.keys.tools(a), s.keys.counted(a), s.keys.before(a),
+				s.keys.sessions(a)).Err(); err != nil {
 				return err
 			}
 		}

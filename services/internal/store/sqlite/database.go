@@ -118,7 +118,8 @@ func (db *database) close() error {
 
 // connect returns a pool of at most size connections, which stay open.
 func connect(path string, size int, settings ...string) (*sql.DB, error) {
-	settings = append(settings, fmt.Sprintf("_busy_timeout=%d", busyTimeoutMS), "_txlock=immediate", "_dqs=0", "_error_rc=1")
+	settings = append(settings, fmt.Sprintf("_busy_timeout=%d", busyTimeoutMS), "_txlock=immediate", "_dqs=0",
+		"_error_rc=1")
 	slashed := filepath.ToSlash(path)
 	if !strings.HasPrefix(slashed, "/") {
 		slashed = "/" + slashed // C:/… as a URI

@@ -94,7 +94,10 @@ func TestFileCutOffWhileInUse(t *testing.T) {
 			}
 		}},
 		{"by a table", func(t *testing.T, path string) { execute(t, path, "DROP TABLE coverage") }},
-		{"by a column", func(t *testing.T, path string) { execute(t, path, "ALTER TABLE coverage RENAME COLUMN what TO that") }},
+		{
+			"by a column",
+			func(t *testing.T, path string) { execute(t, path, "ALTER TABLE coverage RENAME COLUMN what TO that") },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := newPath(t)

@@ -83,7 +83,8 @@ func (s *Store) Heads(ctx context.Context, keys []store.Key) (heads []store.Head
 		heads = make([]store.Head, len(keys))
 		for i, k := range keys {
 			h := &heads[i]
-			if err := db.head.QueryRowContext(ctx, k.Agent, k.Session).Scan(&h.Rev, &h.FoldVersion, &h.Commits, &h.Counted); err != nil {
+			if err := db.head.QueryRowContext(ctx, k.Agent, k.Session).Scan(&h.Rev, &h.FoldVersion, &h.Commits,
+				&h.Counted); err != nil {
 				return err
 			}
 		}
@@ -107,7 +108,9 @@ func (s *Store) DeleteSession(ctx context.Context, key store.Key) error {
 }
 
 // ListSessions implements store.Store.
-func (s *Store) ListSessions(ctx context.Context, agent string, limit int, after string) (page []store.SessionInfo, next string, err error) {
+func (s *Store) ListSessions(
+	ctx context.Context, agent string, limit int, after string,
+) (page []store.SessionInfo, next string, err error) {
 	cursor, err := store.ParseCursor(after)
 	if err != nil {
 		return nil, "", err
@@ -127,7 +130,9 @@ func (s *Store) ListSessions(ctx context.Context, agent string, limit int, after
 	return page, next, nil
 }
 
-func (db *database) page(ctx context.Context, agent string, limit int, after store.Cursor) ([]store.SessionInfo, error) {
+func (db *database) page(
+	ctx context.Context, agent string, limit int, after store.Cursor,
+) ([]store.SessionInfo, error) {
 	stmt, args := db.list, []any{after.Micros, after.Agent, after.Session, limit}
 	if agent != "" {
 		stmt, args = db.listAgent, append(args, agent)

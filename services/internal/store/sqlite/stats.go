@@ -85,12 +85,14 @@ func (db *database) record(ctx context.Context, tx *sql.Tx, r store.ToolRecord) 
 	case at < r.After:
 		return false, nil
 	}
-	if _, err := tx.StmtContext(ctx, db.advance).ExecContext(ctx, r.Key.Agent, r.Key.Session, int64(r.Rev), r.Sum()); err != nil {
+	if _, err := tx.StmtContext(ctx, db.advance).ExecContext(ctx, r.Key.Agent, r.Key.Session, int64(r.Rev),
+		r.Sum()); err != nil {
 		return false, err
 	}
 	add := tx.StmtContext(ctx, db.addTool)
 	for _, d := range r.Deltas {
-		if _, err := add.ExecContext(ctx, d.Tool, d.Used, d.Succeeded, d.Unknown, d.LatencyMS, store.Micros(d.At)); err != nil {
+		if _, err := add.ExecContext(ctx, d.Tool, d.Used, d.Succeeded, d.Unknown, d.LatencyMS,
+			store.Micros(d.At)); err != nil {
 			return false, err
 		}
 	}

@@ -76,7 +76,9 @@ func invalidArguments(t *testing.T, s store.Store) {
 		"record, revision 0": tools(store.ToolRecord{Key: alice}),
 		"record, backwards":  tools(store.ToolRecord{Key: alice, After: 2, Rev: 2}),
 		"record, no tool":    tools(store.ToolRecord{Key: alice, Rev: 1, Deltas: []store.ToolDelta{tool, {Used: 1}}}),
-		"record, negative":   tools(store.ToolRecord{Key: alice, Rev: 1, Deltas: []store.ToolDelta{tool, {Tool: "x", Used: -1}}}),
+		"record, negative": tools(store.ToolRecord{
+			Key: alice, Rev: 1, Deltas: []store.ToolDelta{tool, {Tool: "x", Used: -1}},
+		}),
 		"record, too much": tools(store.ToolRecord{Key: alice, Rev: 1, Deltas: []store.ToolDelta{
 			tool, {Tool: "x", LatencyMS: store.MaxDelta + 1},
 		}}),
@@ -102,7 +104,8 @@ func calls(s store.Store) map[string]func(context.Context) error {
 		"ListSessions":  func(ctx context.Context) error { _, _, err := s.ListSessions(ctx, "", 1, ""); return err },
 		"DeleteSession": func(ctx context.Context) error { return s.DeleteSession(ctx, alice) },
 		"RecordTools": func(ctx context.Context) error {
-			_, err := s.RecordTools(ctx, []store.ToolRecord{{Key: alice, Rev: 1, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}})
+			_, err := s.RecordTools(ctx,
+				[]store.ToolRecord{{Key: alice, Rev: 1, Deltas: []store.ToolDelta{{Tool: "x", Used: 1}}}})
 			return err
 		},
 		"Heads":       func(ctx context.Context) error { _, err := s.Heads(ctx, []store.Key{alice}); return err },

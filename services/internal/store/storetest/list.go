@@ -57,7 +57,8 @@ func listPagesThroughTies(t *testing.T, s store.Store) {
 	for _, limit := range []int{1, 3, 39, 40, 41, 79} {
 		same(t, listAll(t, s, "", limit), want)
 	}
-	same(t, listAll(t, s, "agent1", 7), slices.DeleteFunc(want, func(i store.SessionInfo) bool { return i.Agent != "agent1" }))
+	same(t, listAll(t, s, "agent1", 7),
+		slices.DeleteFunc(want, func(i store.SessionInfo) bool { return i.Agent != "agent1" }))
 }
 
 // fill saves agents × sessions snapshots and returns them as they should be

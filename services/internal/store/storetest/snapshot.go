@@ -106,7 +106,8 @@ func growTogether(t *testing.T, stores ...store.Store) {
 			if got.Rev < last {
 				return fmt.Errorf("revision %d after %d", got.Rev, last)
 			}
-			if want := sample(got.Rev); got.Title != want.Title || !bytes.Equal(got.Data, want.Data) || got.Digest != want.Digest {
+			if want := sample(got.Rev); got.Title != want.Title || !bytes.Equal(got.Data, want.Data) ||
+				got.Digest != want.Digest {
 				return fmt.Errorf("a torn snapshot: %+v", got)
 			}
 			last = got.Rev

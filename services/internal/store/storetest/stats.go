@@ -50,10 +50,11 @@ func recordTogether(t *testing.T, stores ...store.Store) {
 		for rev := uint64(1); rev <= commits; rev++ {
 			for _, n := range rand.Perm(sessions) {
 				k := store.Key{Agent: fmt.Sprint("agent", n), Session: "s"}
-				gaps, err := stores[i%len(stores)].RecordTools(ctx, []store.ToolRecord{{Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{
-					{Tool: "a", Used: 1, Succeeded: 1, LatencyMS: int64(rev), At: epoch.Add(time.Duration(rev) * time.Second)},
-					{Tool: "b", Used: 2, Unknown: 1, LatencyMS: 3, At: epoch},
-				}}})
+				gaps, err := stores[i%len(stores)].RecordTools(ctx,
+					[]store.ToolRecord{{Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{
+						{Tool: "a", Used: 1, Succeeded: 1, LatencyMS: int64(rev), At: epoch.Add(time.Duration(rev) * time.Second)},
+						{Tool: "b", Used: 2, Unknown: 1, LatencyMS: 3, At: epoch},
+					}}})
 				if err != nil {
 					return err
 				}
@@ -67,7 +68,9 @@ func recordTogether(t *testing.T, stores ...store.Store) {
 	const n = sessions * commits
 	for _, s := range stores {
 		same(t, stats(t, s), []store.ToolStat{
-			{Tool: "a", Used: n, Succeeded: n, TotalLatencyMS: n * (commits + 1) / 2, LastUsed: epoch.Add(commits * time.Second)},
+			{
+				Tool: "a", Used: n, Succeeded: n, TotalLatencyMS: n * (commits + 1) / 2, LastUsed: epoch.Add(commits * time.Second),
+			},
 			{Tool: "b", Used: 2 * n, Unknown: n, TotalLatencyMS: 3 * n, LastUsed: epoch},
 		})
 	}
@@ -159,11 +162,15 @@ func marksOnlyGrowConcurrently(t *testing.T, s store.Store) {
 // is recorded.
 func recordToolsInBatches(t *testing.T, s store.Store) {
 	of := func(k store.Key, rev uint64) store.ToolRecord {
-		return store.ToolRecord{Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, Succeeded: 1}}}
+		return store.ToolRecord{
+			Key: k, After: rev - 1, Rev: rev, Deltas: []store.ToolDelta{{Tool: "x", Used: 1, Succeeded: 1}},
+		}
 	}
 	bob := store.Key{Agent: "a", Session: "bob"}
 	record(t, s, alice, 2, of(alice, 2).Deltas)
-	batch := []store.ToolRecord{of(alice, 1), of(alice, 2), of(alice, 3), of(bob, 1), of(alice, 4), {Key: bob, After: 1, Rev: 9}}
+	batch := []store.ToolRecord{
+		of(alice, 1), of(alice, 2), of(alice, 3), of(bob, 1), of(alice, 4), {Key: bob, After: 1, Rev: 9},
+	}
 	for n := uint64(10); n < 1000; n++ {
 		batch = append(batch, of(bob, n))
 	}

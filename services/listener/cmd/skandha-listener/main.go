@@ -23,7 +23,9 @@ type service struct {
 }
 
 func (s *service) config() (listener.Config, error) {
-	return listener.Flags{File: s.Config, Stdin: s.Stdin, Agent: s.Agent, Session: s.Session, JSON: s.JSON, Acks: s.Acks}.Config()
+	return listener.Flags{
+		File: s.Config, Stdin: s.Stdin, Agent: s.Agent, Session: s.Session, JSON: s.JSON, Acks: s.Acks,
+	}.Config()
 }
 
 // Check implements process.Service.
@@ -38,7 +40,8 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 	if err != nil {
 		return err
 	}
-	l, err := listener.New(cfg, listener.Options{Drain: s.Drain}, listener.Deps{Bus: e.Bus, Logger: e.Log, Stdin: os.Stdin, Stdout: os.Stdout})
+	l, err := listener.New(cfg, listener.Options{Drain: s.Drain},
+		listener.Deps{Bus: e.Bus, Logger: e.Log, Stdin: os.Stdin, Stdout: os.Stdout})
 	if err != nil {
 		return err
 	}
@@ -49,5 +52,6 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 
 func main() {
 	var s service
-	process.Main("skandha-listener", "Passes messages from outside to Skandha's agents: standard input, webhooks, WebSockets, cron.", &s.Flags, &s)
+	process.Main("skandha-listener",
+		"Passes messages from outside to Skandha's agents: standard input, webhooks, WebSockets, cron.", &s.Flags, &s)
 }

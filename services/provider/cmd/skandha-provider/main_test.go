@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 func command(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "SKANDHA_PROVIDER=", "SKANDHA_HTTP=")
+	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "SKANDHA_PROVIDER=",
+		"SKANDHA_HTTP=")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	return cmd, &out
@@ -55,7 +56,8 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
-	cmd, out := command(t, "--nats", srv.ClientURL(), "--token", srv.Token(), "--provider", "offline", "--slots", "3", "--drain", "100ms", "--http", addr)
+	cmd, out := command(t, "--nats", srv.ClientURL(), "--token", srv.Token(), "--provider", "offline", "--slots", "3",
+		"--drain", "100ms", "--http", addr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,8 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v: %s", err, out)
 	}
-	if log := out.String(); !strings.Contains(log, "provider: offline rules: it is configured") || strings.Contains(log, srv.Token()) && srv.Token() != "" {
+	if log := out.String(); !strings.Contains(log, "provider: offline rules: it is configured") ||
+		strings.Contains(log, srv.Token()) && srv.Token() != "" {
 		t.Errorf("the log is %s", log)
 	}
 }
@@ -110,12 +113,13 @@ func ask(t *testing.T, b *bus.Bus, to subject.Instance, text string) contract.Re
 		t.Fatal(err)
 	}
 	final := make(chan executor.Answer, 1)
-	cancel, err := caller.Send(context.Background(), subject.Executor(subject.Provider, to), string(to), nil, body, func(r bus.Reply) {
-		var a executor.Answer
-		if err := json.Unmarshal(r.Data, &a); err == nil && a.State.Final() {
-			final <- a
-		}
-	})
+	cancel, err := caller.Send(context.Background(), subject.Executor(subject.Provider, to), string(to), nil, body,
+		func(r bus.Reply) {
+			var a executor.Answer
+			if err := json.Unmarshal(r.Data, &a); err == nil && a.State.Final() {
+				final <- a
+			}
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +142,10 @@ func TestWrongUseIsExplained(t *testing.T) {
 		`"openia" is unknown, want one of offline, openai, local`: {"--provider", "openia"},
 		"OPENAI_API_KEY is not set":                               {"--provider", "openai"},
 		"slots is -1":                                             {"--slots=-1"},
-		"http: listen tcp: address nonsense":                      {"--provider", "offline", "--http", "nonsense", "--drain", "1ms"},
-		"health check":                                            {"--health-check", "--http", "127.0.0.1:1"},
+		"http: listen tcp: address nonsense": {
+			"--provider", "offline", "--http", "nonsense", "--drain", "1ms",
+		},
+		"health check": {"--health-check", "--http", "127.0.0.1:1"},
 	} {
 		cmd, out := command(t, append(args, "--nats", srv.ClientURL(), "--token", srv.Token())...)
 		if err := cmd.Run(); err == nil || !strings.Contains(out.String(), want) {

@@ -132,7 +132,8 @@ func (r Request) question() (contract.Request, error) {
 				name = call.Function.Name
 			}
 			names[call.ID] = name
-			c.ToolCalls = append(c.ToolCalls, contract.ToolCall{ID: call.ID, Tool: name, Args: json.RawMessage(call.Function.Arguments)})
+			c.ToolCalls = append(c.ToolCalls,
+				contract.ToolCall{ID: call.ID, Tool: name, Args: json.RawMessage(call.Function.Arguments)})
 		}
 		b, err := json.Marshal(c)
 		if err != nil {

@@ -101,7 +101,8 @@ func (s *Server) note(r Request) http.HandlerFunc {
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"object":"list","data":[{"id":"text-embed","object":"model"},{"id":%q,"object":"model"}]}`, Model)
+	_, _ = fmt.Fprintf(w, `{"object":"list","data":[{"id":"text-embed","object":"model"},{"id":%q,"object":"model"}]}`,
+		Model)
 }
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) {

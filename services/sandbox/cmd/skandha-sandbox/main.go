@@ -21,7 +21,8 @@ type service struct {
 
 func (s *service) config() sandbox.Config {
 	return sandbox.Config{
-		Slots: s.Slots, Warm: s.Sandbox.Warm, Max: s.Sandbox.Max, Idle: s.Sandbox.Idle, Limits: s.Sandbox.Limits(), DrainTimeout: s.Drain,
+		Slots: s.Slots, Warm: s.Sandbox.Warm, Max: s.Sandbox.Max, Idle: s.Sandbox.Idle, Limits: s.Sandbox.Limits(),
+		DrainTimeout: s.Drain,
 	}
 }
 

@@ -51,8 +51,10 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, want := range []string{
-		"--nats", "SKANDHA_SANDBOX_DRIVER", "SKANDHA_SANDBOX_IMAGE", "SKANDHA_SANDBOX_RUNTIME", "SKANDHA_SANDBOX_OWNER", "SKANDHA_SANDBOX_WARM", "SKANDHA_SANDBOX_MAX",
-		"SKANDHA_SANDBOX_IDLE", "SKANDHA_SANDBOX_MEMORY", "SKANDHA_SANDBOX_CPUS", "SKANDHA_SANDBOX_PIDS", "SKANDHA_SANDBOX_INDEX",
+		"--nats", "SKANDHA_SANDBOX_DRIVER", "SKANDHA_SANDBOX_IMAGE", "SKANDHA_SANDBOX_RUNTIME", "SKANDHA_SANDBOX_OWNER",
+		"SKANDHA_SANDBOX_WARM", "SKANDHA_SANDBOX_MAX",
+		"SKANDHA_SANDBOX_IDLE", "SKANDHA_SANDBOX_MEMORY", "SKANDHA_SANDBOX_CPUS", "SKANDHA_SANDBOX_PIDS",
+		"SKANDHA_SANDBOX_INDEX",
 		"SKANDHA_SANDBOX_UNTRUSTED", "SKANDHA_SANDBOX_DIR", "SIGTERM",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -62,7 +64,9 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 }
 
 func TestAWrongSettingIsSaidAtOnce(t *testing.T) {
-	for flag, want := range map[string]string{"--warm=99": "warm", "--memory=1": "limits.memory", "--index=ftp://x": "index", "--driver=podman": "driver"} {
+	for flag, want := range map[string]string{
+		"--warm=99": "warm", "--memory=1": "limits.memory", "--index=ftp://x": "index", "--driver=podman": "driver",
+	} {
 		cmd, out := command(t, flag, "--nats=nats://127.0.0.1:1")
 		if err := cmd.Run(); err == nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %v: %s", flag, err, out)
@@ -98,7 +102,8 @@ func start(t *testing.T, args ...string) *runner {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "d")
-	r.cmd, r.out = command(t, append(args, "--nats="+server.ClientURL(), "--dir="+dir, "--driver=bwrap", "--slots=2", "--drain=100ms")...)
+	r.cmd, r.out = command(t,
+		append(args, "--nats="+server.ClientURL(), "--dir="+dir, "--driver=bwrap", "--slots=2", "--drain=100ms")...)
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,18 +123,20 @@ func (r *runner) python(code string) executor.Answer {
 		r.t.Fatal(err)
 	}
 	body, err := json.Marshal(executor.Request{
-		Op: executor.OpRun, Agent: "a", Session: "s", Call: "c", Attempt: "n", StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(time.Minute),
-		Tool: &executor.ToolCall{Name: "python:execute", Args: args, Turn: "t1", Lease: "l"},
+		Op: executor.OpRun, Agent: "a", Session: "s", Call: "c", Attempt: "n", StartBy: time.Now().Add(executor.StartWithin),
+		NotAfter: time.Now().Add(time.Minute),
+		Tool:     &executor.ToolCall{Name: "python:execute", Args: args, Turn: "t1", Lease: "l"},
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	answers := make(chan executor.Answer, 100)
-	if _, err := r.caller.Send(natstest.Context(r.t), subject.Executor(subject.Runner, r.Instance), string(r.Instance), nil, body, func(m bus.Reply) {
-		var a executor.Answer
-		_ = json.Unmarshal(m.Data, &a) // no state, then, and no final one
-		answers <- a
-	}); err != nil {
+	if _, err := r.caller.Send(natstest.Context(r.t), subject.Executor(subject.Runner, r.Instance), string(r.Instance),
+		nil, body, func(m bus.Reply) {
+			var a executor.Answer
+			_ = json.Unmarshal(m.Data, &a) // no state, then, and no final one
+			answers <- a
+		}); err != nil {
 		r.t.Fatal(err)
 	}
 	a := <-answers
@@ -183,7 +190,8 @@ func TestKill9LeavesNothingForLongerThanTheReaper(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = r.cmd.Wait() // it was killed
-	natstest.Eventually(t, "their processes are gone", func() bool { return !slices.ContainsFunc(sandboxes, descendant.lives) })
+	natstest.Eventually(t, "their processes are gone",
+		func() bool { return !slices.ContainsFunc(sandboxes, descendant.lives) })
 }
 
 // descendant is a process of the service; pids are reused, start times are not.

@@ -31,7 +31,9 @@ type Index struct {
 
 // New returns an index of the files; it does not serve yet.
 func New(t testing.TB, sources ...Source) *Index {
-	return &Index{t: t, sources: sources, ended: make(chan struct{}), files: map[string]File{}, faults: map[string]http.HandlerFunc{}}
+	return &Index{
+		t: t, sources: sources, ended: make(chan struct{}), files: map[string]File{}, faults: map[string]http.HandlerFunc{},
+	}
 }
 
 // Listen serves on the address, such as "127.0.0.1:0", and returns the URL for

@@ -36,10 +36,13 @@ func get(t *testing.T, url, accept string) (string, string) {
 }
 
 func TestPages(t *testing.T) {
-	x := New(t, Wheel{Name: "Some.Thing", Version: "1.0", RequiresPython: ">=3"}, SDist{Name: "some-thing", Version: "2.0"})
+	x := New(t, Wheel{Name: "Some.Thing", Version: "1.0", RequiresPython: ">=3"},
+		SDist{Name: "some-thing", Version: "2.0"})
 	url := x.Listen("127.0.0.1:0")
 	kind, page := get(t, url+"/some-thing/", "text/html")
-	for _, s := range []string{`href="/files/Some.Thing-1.0-py3-none-any.whl#sha256=`, `data-requires-python="&gt;=3"`, "some-thing-2.0.tar.gz"} {
+	for _, s := range []string{
+		`href="/files/Some.Thing-1.0-py3-none-any.whl#sha256=`, `data-requires-python="&gt;=3"`, "some-thing-2.0.tar.gz",
+	} {
 		if kind != "text/html" || !strings.Contains(page, s) {
 			t.Errorf("%s: %s\ndoes not say %s", kind, page, s)
 		}

@@ -66,9 +66,13 @@ func (w Wheel) File(base string) File {
 	entries = append(entries, w.Entries...)
 	entries = append(entries,
 		Entry{Name: info + "METADATA", Data: w.metadata(base)},
-		Entry{Name: info + "WHEEL", Data: "Wheel-Version: 1.0\nGenerator: depstest\nRoot-Is-Purelib: true\nTag: " + tag + "\n"})
+		Entry{
+			Name: info + "WHEEL", Data: "Wheel-Version: 1.0\nGenerator: depstest\nRoot-Is-Purelib: true\nTag: " + tag + "\n",
+		})
 	entries = append(entries, Entry{Name: info + "RECORD", Data: record(entries, info)})
-	return File{Project: normal(w.Name), Name: stem + "-" + tag + ".whl", Data: zipped(entries), RequiresPython: w.RequiresPython}
+	return File{
+		Project: normal(w.Name), Name: stem + "-" + tag + ".whl", Data: zipped(entries), RequiresPython: w.RequiresPython,
+	}
 }
 
 func (w Wheel) metadata(base string) string {

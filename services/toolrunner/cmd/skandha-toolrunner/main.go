@@ -32,7 +32,8 @@ func (s *service) config() toolrunner.Config {
 		protected = append(protected, s.Creds)
 	}
 	return toolrunner.Config{
-		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
+		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
+		Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, TestTools: s.TestTools, DrainTimeout: s.Drain,
 	}
 }

@@ -46,7 +46,10 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--test-tools", "--[no-]plugins", "SKANDHA_PLUGINS", "--log", "SKANDHA_NATS", "SIGTERM"} {
+	for _, want := range []string{
+		"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--test-tools", "--[no-]plugins",
+		"SKANDHA_PLUGINS", "--log", "SKANDHA_NATS", "SIGTERM",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the help does not name %s", want)
 		}
@@ -93,11 +96,12 @@ func TestSIGTERMLetsTheRunningCallFinish(t *testing.T) {
 	answers := make(chan executor.Answer, 100)
 	send := func(r executor.Request) {
 		body, _ := json.Marshal(r)
-		_, err := caller.Send(natstest.Context(t), subject.Executor(subject.Runner, runner.Instance), string(runner.Instance), nil, body, func(m bus.Reply) {
-			var a executor.Answer
-			_ = json.Unmarshal(m.Data, &a)
-			answers <- a
-		})
+		_, err := caller.Send(natstest.Context(t), subject.Executor(subject.Runner, runner.Instance), string(runner.Instance),
+			nil, body, func(m bus.Reply) {
+				var a executor.Answer
+				_ = json.Unmarshal(m.Data, &a)
+				answers <- a
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,9 @@ func TestACancelledCallEnds(t *testing.T) {
 }
 
 func FuzzEvaluate(f *testing.F) {
-	for _, s := range []string{"1+2*3", "sqrt(2)^-3", "min(1,2)%3", "1e9000*1e9000", "((((", "round(1/3, 1000)", "-.5e-3_0"} {
+	for _, s := range []string{
+		"1+2*3", "sqrt(2)^-3", "min(1,2)%3", "1e9000*1e9000", "((((", "round(1/3, 1000)", "-.5e-3_0",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -199,7 +199,8 @@ func (p *parser) number() (value, error) {
 		}
 		var err error
 		if exp, err = strconv.Atoi(rest[1:end]); err != nil || exp > maxExponent || exp < -maxExponent {
-			return value{}, fmt.Errorf("the exponent of the number at position %d must be from -%d to %d", start+1, maxExponent, maxExponent)
+			return value{}, fmt.Errorf("the exponent of the number at position %d must be from -%d to %d", start+1, maxExponent,
+				maxExponent)
 		}
 		p.at += end
 	}

@@ -14,13 +14,15 @@ func TestRecordWritesOneRecord(t *testing.T) {
 	var b bytes.Buffer
 	r := Record(slog.New(slog.NewTextHandler(&b, nil))).Run(t.Context(),
 		tools.Call{Agent: "a", Args: json.RawMessage(`{"level":"warn","message":"hot\nlevel=ERROR"}`)})
-	if !r.Success || strings.Count(b.String(), "\n") != 1 || !strings.Contains(b.String(), `level=WARN`) || !strings.Contains(b.String(), `message="hot\nlevel=ERROR" agent=a`) {
+	if !r.Success || strings.Count(b.String(), "\n") != 1 || !strings.Contains(b.String(), `level=WARN`) ||
+		!strings.Contains(b.String(), `message="hot\nlevel=ERROR" agent=a`) {
 		t.Fatalf("got %+v and %s", r, b.String())
 	}
 }
 
 func TestStatusAnswersWhatItIsTold(t *testing.T) {
-	if r := Status(func() any { return map[string]int{"n": 1} }).Run(t.Context(), tools.Call{}); string(r.Data) != `{"n":1}` {
+	if r := Status(func() any { return map[string]int{"n": 1} }).Run(t.Context(),
+		tools.Call{}); string(r.Data) != `{"n":1}` {
 		t.Fatalf("got %+v", r)
 	}
 }

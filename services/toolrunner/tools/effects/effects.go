@@ -97,22 +97,24 @@ type msArgs struct {
 }
 
 func sleep() tools.Tool {
-	return tools.New(msSpec("test:sleep", "sleeps and says how far it is."), func(ctx context.Context, c tools.Call, args msArgs) tool.Result {
-		if c.Progress != nil {
-			c.Progress(fmt.Sprintf("sleeping %d ms", args.MS))
-		}
-		if err := wait(ctx, args.MS); err != nil {
-			return tools.Fail(err)
-		}
-		return tool.OK(map[string]int64{"slept_ms": args.MS})
-	})
+	return tools.New(msSpec("test:sleep", "sleeps and says how far it is."),
+		func(ctx context.Context, c tools.Call, args msArgs) tool.Result {
+			if c.Progress != nil {
+				c.Progress(fmt.Sprintf("sleeping %d ms", args.MS))
+			}
+			if err := wait(ctx, args.MS); err != nil {
+				return tools.Fail(err)
+			}
+			return tool.OK(map[string]int64{"slept_ms": args.MS})
+		})
 }
 
 func ignoreCancel() tools.Tool {
-	return tools.New(msSpec("test:ignore_cancel", "sleeps and cannot be stopped."), func(_ context.Context, _ tools.Call, args msArgs) tool.Result {
-		time.Sleep(time.Duration(args.MS) * time.Millisecond)
-		return tool.OK(map[string]int64{"slept_ms": args.MS})
-	})
+	return tools.New(msSpec("test:ignore_cancel", "sleeps and cannot be stopped."),
+		func(_ context.Context, _ tools.Call, args msArgs) tool.Result {
+			time.Sleep(time.Duration(args.MS) * time.Millisecond)
+			return tool.OK(map[string]int64{"slept_ms": args.MS})
+		})
 }
 
 func panics() tools.Tool {

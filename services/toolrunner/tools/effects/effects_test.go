@@ -71,7 +71,8 @@ func TestCountLeavesOneLinePerEffect(t *testing.T) {
 
 func TestBigIsAsBigAsItWasToldTo(t *testing.T) {
 	_, run := bench(t)
-	if ok, data := run(t.Context(), "test:big", `{"bytes":1000}`); !ok || len(strings.ReplaceAll(data, `\n`, "\n")) != 1002 {
+	if ok, data := run(t.Context(), "test:big", `{"bytes":1000}`); !ok ||
+		len(strings.ReplaceAll(data, `\n`, "\n")) != 1002 {
 		t.Fatalf("got %v, %d bytes", ok, len(data))
 	}
 }

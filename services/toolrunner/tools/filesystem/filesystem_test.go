@@ -39,7 +39,8 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	for _, tl := range Tools(root, Limits{KeepFree: -1}, filepath.Join(f.outer, "secret"), filepath.Join(f.outer, "data")) {
+	for _, tl := range Tools(root, Limits{KeepFree: -1}, filepath.Join(f.outer, "secret"),
+		filepath.Join(f.outer, "data")) {
 		f.tools[strings.TrimPrefix(tl.Spec.Name, "file_system:")] = tl
 	}
 	return f
@@ -97,7 +98,8 @@ func TestReadFile(t *testing.T) {
 	if c := f.read(map[string]any{"path": "a/b.txt"}); c != (content{Path: "a/b.txt", Size: 11, Content: "hello world"}) {
 		t.Fatalf("got %+v", c)
 	}
-	if c := f.read(map[string]any{"path": "a/../a/./b.txt", "offset": 6, "limit": 3}); c.Content != "wor" || c.NextOffset != 9 {
+	if c := f.read(map[string]any{"path": "a/../a/./b.txt", "offset": 6, "limit": 3}); c.Content != "wor" ||
+		c.NextOffset != 9 {
 		t.Fatalf("got %+v", c)
 	}
 	if c := f.read(map[string]any{"path": "a/b.txt", "offset": 11}); c.Content != "" || c.NextOffset != 0 {
@@ -133,9 +135,12 @@ func TestReadingOnGivesAllOfTheFile(t *testing.T) {
 
 func TestBinaryFilesAreNotRead(t *testing.T) {
 	f := newFixture(t)
-	for name, data := range map[string]string{"png": "\x89PNG\r\n\x1a\n\x00\x00", "latin1": "caf\xe9 au lait", "nul": "a\x00b"} {
+	for name, data := range map[string]string{
+		"png": "\x89PNG\r\n\x1a\n\x00\x00", "latin1": "caf\xe9 au lait", "nul": "a\x00b",
+	} {
 		f.put(name, data)
-		if r := f.call("read_file", map[string]any{"path": name}); r.Success || !strings.Contains(r.Error.Message, "binary file") {
+		if r := f.call("read_file", map[string]any{"path": name}); r.Success ||
+			!strings.Contains(r.Error.Message, "binary file") {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}
@@ -166,7 +171,8 @@ func TestNoPathLeadsOut(t *testing.T) {
 	f := newFixture(t)
 	f.put("dir/file", "x")
 	for link, target := range map[string]string{
-		"absolute": f.outer, "relative": "..", "dir/up": "../..", "file": "../secret", "dangling": "../not-there/x", "loop": "loop",
+		"absolute": f.outer, "relative": "..", "dir/up": "../..", "file": "../secret", "dangling": "../not-there/x",
+		"loop": "loop",
 	} {
 		if err := os.Symlink(target, filepath.Join(f.dir, link)); err != nil {
 			t.Fatal(err)
@@ -247,7 +253,8 @@ func TestADirectorySwappedForALinkLeadsNowhere(t *testing.T) {
 		}
 	})
 	for range 300 {
-		if r := f.call("read_file", map[string]any{"path": "d/secret"}); strings.Contains(string(r.Data), `"secret"`) && !strings.Contains(string(r.Data), "d/secret") {
+		if r := f.call("read_file", map[string]any{"path": "d/secret"}); strings.Contains(string(r.Data), `"secret"`) &&
+			!strings.Contains(string(r.Data), "d/secret") {
 			t.Errorf("read the secret: %s", r.Data)
 		} else if r.Success && !strings.Contains(string(r.Data), "harmless") {
 			t.Errorf("read something else: %s", r.Data)
@@ -268,9 +275,12 @@ func TestWhatIsNoRegularFileIsRefusedWithoutWaiting(t *testing.T) {
 	}
 	f.put("dir/x", "")
 	for tl, args := range map[string]map[string]any{
-		"read_file": {}, "write_file": {"content": "x", "mode": "overwrite"}, "append_file": {"content": "x"}, "delete_file": {},
+		"read_file": {}, "write_file": {"content": "x", "mode": "overwrite"}, "append_file": {"content": "x"},
+		"delete_file": {},
 	} {
-		for name, want := range map[string]string{"fifo": "not a regular file", "dir": "is a directory", ".": "is a directory"} {
+		for name, want := range map[string]string{
+			"fifo": "not a regular file", "dir": "is a directory", ".": "is a directory",
+		} {
 			args["path"] = name
 			if r := f.call(tl, args); r.Success || !strings.Contains(r.Error.Message, want) {
 				t.Errorf("%s %s: got %+v", tl, name, r)
@@ -279,7 +289,8 @@ func TestWhatIsNoRegularFileIsRefusedWithoutWaiting(t *testing.T) {
 	}
 	f.put("file", "")
 	for _, name := range []string{"fifo", "file"} {
-		if r := f.call("list", map[string]any{"path": name}); r.Success || !strings.Contains(r.Error.Message, "not a directory") {
+		if r := f.call("list", map[string]any{"path": name}); r.Success ||
+			!strings.Contains(r.Error.Message, "not a directory") {
 			t.Errorf("list %s: got %+v", name, r)
 		}
 	}
@@ -291,7 +302,8 @@ func TestWhatIsNoRegularFileIsRefusedWithoutWaiting(t *testing.T) {
 			}
 			t.Skipf("SKIPPED: no right to make a device: %v", err)
 		}
-		if r := f.call("read_file", map[string]any{"path": "zero"}); r.Success || !strings.Contains(r.Error.Message, "not a regular file") {
+		if r := f.call("read_file", map[string]any{"path": "zero"}); r.Success ||
+			!strings.Contains(r.Error.Message, "not a regular file") {
 			t.Errorf("got %+v", r)
 		}
 	})
@@ -334,7 +346,8 @@ func TestOverwritingKeepsTheMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.call("write_file", map[string]any{"path": "script", "content": "new", "mode": "overwrite"})
-	if info, err := os.Stat(filepath.Join(f.dir, "script")); err != nil || info.Mode().Perm() != 0o750 || f.get("script") != "new" {
+	if info, err := os.Stat(filepath.Join(f.dir, "script")); err != nil || info.Mode().Perm() != 0o750 ||
+		f.get("script") != "new" {
 		t.Fatalf("got %v %v", info, err)
 	}
 }
@@ -374,7 +387,8 @@ func TestAppendFile(t *testing.T) {
 	if err := os.Truncate(filepath.Join(f.dir, "log/file"), MaxFile); err != nil {
 		t.Fatal(err)
 	}
-	if r := f.call("append_file", map[string]any{"path": "log/file", "content": "x"}); r.Success || !strings.Contains(r.Error.Message, "at most") {
+	if r := f.call("append_file", map[string]any{"path": "log/file", "content": "x"}); r.Success ||
+		!strings.Contains(r.Error.Message, "at most") {
 		t.Fatalf("got %+v", r)
 	}
 }
@@ -405,7 +419,9 @@ func TestList(t *testing.T) {
 	if got := names(nil); got != ".skandha-X.tmp:file a:file b:directory link:symlink" {
 		t.Errorf("got %s", got)
 	}
-	if got := names(map[string]any{"recursive": true}); got != ".skandha-X.tmp:file a:file b:directory b/c:directory b/c/d:file link:symlink" {
+	if got := names(map[string]any{
+		"recursive": true,
+	}); got != ".skandha-X.tmp:file a:file b:directory b/c:directory b/c/d:file link:symlink" {
 		t.Errorf("got %s", got)
 	}
 	if got := names(map[string]any{"path": "b/c"}); got != "b/c/d:file" {
@@ -428,7 +444,8 @@ func TestAListingIsBounded(t *testing.T) {
 func TestDeleteFile(t *testing.T) {
 	f := newFixture(t)
 	f.put("dir/file", "hello")
-	if r := f.call("delete_file", map[string]any{"path": "dir/file"}); !r.Success || !strings.Contains(string(r.Data), `"size":5`) {
+	if r := f.call("delete_file", map[string]any{"path": "dir/file"}); !r.Success ||
+		!strings.Contains(string(r.Data), `"size":5`) {
 		t.Fatalf("got %s, %+v", r.Data, r.Error)
 	}
 	if _, err := os.Stat(filepath.Join(f.dir, "dir/file")); !errors.Is(err, os.ErrNotExist) {
@@ -459,7 +476,9 @@ func TestDeleteFile(t *testing.T) {
 
 func TestTheSpecsAreHonest(t *testing.T) {
 	f := newFixture(t)
-	for name, want := range map[string]bool{"read_file": true, "list": true, "write_file": true, "append_file": false, "delete_file": false} {
+	for name, want := range map[string]bool{
+		"read_file": true, "list": true, "write_file": true, "append_file": false, "delete_file": false,
+	} {
 		if s := f.tools[name].Spec; s.Idempotent != want || s.Description == "" || len(s.Permissions) == 0 {
 			t.Errorf("%s: got %+v", name, s)
 		}

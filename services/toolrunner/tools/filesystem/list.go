@@ -41,7 +41,8 @@ func (l *lister) walk(dir string, depth int) error {
 			continue
 		}
 		// Entries that vanished or cannot be read are skipped.
-		if err := l.walk(name, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errNotDir) {
+		if err := l.walk(name, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) &&
+			!errors.Is(err, errNotDir) {
 			return err
 		}
 	}

@@ -36,7 +36,8 @@ func TestWhatIsProtectedIsRefusedUnderAnyName(t *testing.T) {
 		t.Fatal(err)
 	}
 	deep := filepath.Join(f.outer, "data", "nats", "streams", "meta")
-	if err := errors.Join(os.WriteFile(deep, []byte("{}"), 0o600), os.Link(deep, filepath.Join(f.dir, "deep"))); err != nil {
+	if err := errors.Join(os.WriteFile(deep, []byte("{}"), 0o600),
+		os.Link(deep, filepath.Join(f.dir, "deep"))); err != nil {
 		t.Fatal(err)
 	}
 	names = append(names, "deep")
@@ -47,7 +48,8 @@ func TestWhatIsProtectedIsRefusedUnderAnyName(t *testing.T) {
 	if c := f.read(map[string]any{"path": "other"}); c.Content != "ours" {
 		t.Errorf("a hard link of one's own: %+v", c)
 	}
-	if out, err := exec.CommandContext(t.Context(), "mount", "--bind", filepath.Join(f.outer, "data"), filepath.Join(f.dir, "mnt")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mount", "--bind", filepath.Join(f.outer, "data"),
+		filepath.Join(f.dir, "mnt")).CombinedOutput(); err != nil {
 		t.Logf("without a mount: %v: %s", err, out)
 	} else {
 		names = append(names, "mnt/ui-token", "mnt/new", "mnt")
@@ -78,7 +80,8 @@ func TestTemporaryNamesAreNotWritten(t *testing.T) {
 		for tl, args := range map[string]map[string]any{
 			"write_file": {"path": name, "content": "x"}, "append_file": {"path": name, "content": "x"},
 		} {
-			if r := f.call(tl, args); r.Success || !strings.Contains(r.Error.Message, "are reserved for files that are being written") {
+			if r := f.call(tl, args); r.Success ||
+				!strings.Contains(r.Error.Message, "are reserved for files that are being written") {
 				t.Errorf("%s %s: %+v", tl, name, r)
 			}
 		}

@@ -34,7 +34,8 @@ const (
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		cmp.Or(l.SessionBytes, DefaultSessionBytes), cmp.Or(l.SessionFiles, DefaultSessionFiles), cmp.Or(l.KeepFree, DefaultKeepFree),
+		cmp.Or(l.SessionBytes, DefaultSessionBytes), cmp.Or(l.SessionFiles, DefaultSessionFiles),
+		cmp.Or(l.KeepFree, DefaultKeepFree),
 	}
 }
 
@@ -46,7 +47,8 @@ func (l Limits) Validate() error {
 		value int64
 	}{{"session-bytes", l.SessionBytes}, {"session-files", int64(l.SessionFiles)}, {"keep-free", l.KeepFree}} {
 		if f.value < -1 {
-			errs = append(errs, fmt.Errorf("--files-%s is %d, want a positive number, 0 for the default, or -1 for no limit", f.name, f.value))
+			errs = append(errs,
+				fmt.Errorf("--files-%s is %d, want a positive number, 0 for the default, or -1 for no limit", f.name, f.value))
 		}
 	}
 	return errors.Join(errs...)
@@ -134,7 +136,8 @@ func (q *quota) free(bytes int64) error {
 		return err
 	}
 	if left := int64(disk.Bavail)*disk.Bsize - bytes; left < q.KeepFree { //nolint:gosec // a size
-		return fmt.Errorf("it would leave %d bytes free on the disk, but --files-keep-free (SKANDHA_FILES_KEEP_FREE) is %d", max(left, 0), q.KeepFree)
+		return fmt.Errorf("it would leave %d bytes free on the disk, but --files-keep-free (SKANDHA_FILES_KEEP_FREE) is %d",
+			max(left, 0), q.KeepFree)
 	}
 	return nil
 }

@@ -40,8 +40,10 @@ func TestASessionKeepsToItsQuota(t *testing.T) {
 		{"a", "append_file", `{"path":"two","content":"45"}`, ""},
 		{"a", "read_file", `{"path":"two"}`, ""},
 		{"b", "write_file", `{"path":"four","content":"1234567890"}`, ""},
-		{"c", "write_file", `{"path":"d/e/f","content":""}`, "--files-session-files (SKANDHA_FILES_SESSION_FILES) is 2"}, // directories count
-		{"d", "write_file", `{"path":"d/` + strings.Repeat("x", 300) + `","content":""}`, "name too long"},               // one is left
+		// directories count
+		{"c", "write_file", `{"path":"d/e/f","content":""}`, "--files-session-files (SKANDHA_FILES_SESSION_FILES) is 2"},
+		// one is left
+		{"d", "write_file", `{"path":"d/` + strings.Repeat("x", 300) + `","content":""}`, "name too long"},
 		{"d", "write_file", `{"path":"d/a","content":""}`, ""},
 		{"d", "write_file", `{"path":"d/b","content":""}`, "--files-session-files (SKANDHA_FILES_SESSION_FILES) is 2"},
 	} {
@@ -51,13 +53,15 @@ func TestASessionKeepsToItsQuota(t *testing.T) {
 		}
 	}
 	full := Tools(root, Limits{KeepFree: math.MaxInt64})
-	if r := call(full, "c", "write_file", `{"path":"five","content":"x"}`); r.Success || !strings.Contains(r.Error.Message, "SKANDHA_FILES_KEEP_FREE") {
+	if r := call(full, "c", "write_file", `{"path":"five","content":"x"}`); r.Success ||
+		!strings.Contains(r.Error.Message, "SKANDHA_FILES_KEEP_FREE") {
 		t.Errorf("on a disk without enough space: %+v", r)
 	}
 	if _, err := root.Stat("five"); err == nil {
 		t.Error("it was written all the same")
 	}
-	if err := (Limits{SessionFiles: -2}).Validate(); err == nil || !strings.Contains(err.Error(), "--files-session-files is -2") {
+	if err := (Limits{SessionFiles: -2}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "--files-session-files is -2") {
 		t.Errorf("%v", err)
 	}
 }

@@ -19,7 +19,9 @@ import (
 // protected paths.
 func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	q := newQuota(root, l)
-	all := []tools.Tool{ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root)}
+	all := []tools.Tool{
+		ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root),
+	}
 	for i := range all {
 		all[i] = guarded(all[i], root, protect)
 	}

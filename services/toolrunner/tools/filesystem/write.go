@@ -113,7 +113,8 @@ const (
 func cleanToWrite(name string) (string, error) {
 	p, err := clean(name)
 	if err == nil && slices.ContainsFunc(strings.Split(p, string(filepath.Separator)), isTemp) {
-		err = errors.New("names of the form " + tempPrefix + "*" + tempSuffix + " are reserved for files that are being written; choose another")
+		err = errors.New("names of the form " + tempPrefix + "*" + tempSuffix +
+			" are reserved for files that are being written; choose another")
 	}
 	return p, err
 }

@@ -101,7 +101,8 @@ func (l AllowList) check(u *url.URL) error {
 	if slices.ContainsFunc(l.rules, func(r rule) bool { return r.fits(host, port, own) }) {
 		return nil
 	}
-	return fmt.Errorf("host %q with port %s is not allowed; the operator of this tool runner can allow it (http_allow)", host, port)
+	return fmt.Errorf("host %q with port %s is not allowed; the operator of this tool runner can allow it (http_allow)",
+		host, port)
 }
 
 func (r rule) fits(host, port, own string) bool {

@@ -28,7 +28,9 @@ const (
 )
 
 // headersForModel are the headers of a response that are useful to a model.
-var headersForModel = []string{"Content-Type", "Content-Language", "Last-Modified", "Etag", "Location", "Retry-After", "Link", "Date"}
+var headersForModel = []string{
+	"Content-Type", "Content-Language", "Last-Modified", "Etag", "Location", "Retry-After", "Link", "Date",
+}
 
 // forbidden are the headers that belong to the connection or to this client.
 var forbidden = []string{

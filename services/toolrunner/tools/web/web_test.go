@@ -19,7 +19,9 @@ import (
 )
 
 func TestAllowList(t *testing.T) {
-	l, err := ParseAllow([]string{"api.example.com", "*.Example.org.", "other.net:8443", "*.svc.test:8080", "2001:db8::1", "[2606:4700::1]:444"})
+	l, err := ParseAllow([]string{
+		"api.example.com", "*.Example.org.", "other.net:8443", "*.svc.test:8080", "2001:db8::1", "[2606:4700::1]:444",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,10 @@ func TestAllowList(t *testing.T) {
 }
 
 func TestAllowListRefusesWhatItCannotKeep(t *testing.T) {
-	for _, p := range []string{"", "*", "*.com", "*.*.example.com", "a b", "example.com:0", "example.com:99999", "https://example.com", "exämple.com", "*.127.0.0.1", "a..b"} {
+	for _, p := range []string{
+		"", "*", "*.com", "*.*.example.com", "a b", "example.com:0", "example.com:99999", "https://example.com",
+		"exämple.com", "*.127.0.0.1", "a..b",
+	} {
 		if _, err := ParseAllow([]string{p}); err == nil || !strings.Contains(err.Error(), "http_allow") {
 			t.Errorf("%q: got %v", p, err)
 		}
@@ -78,10 +83,13 @@ func TestAllowListRefusesWhatItCannotKeep(t *testing.T) {
 func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"93.184.216.34": true, "1.1.1.1": true, "2606:4700:4700::1111": true,
-		"127.0.0.1": false, "127.8.8.8": false, "0.0.0.0": false, "10.1.2.3": false, "172.16.0.1": false, "172.31.255.255": false,
-		"192.168.1.1": false, "169.254.169.254": false, "100.100.100.200": false, "168.63.129.16": false, "192.0.0.192": false,
-		"224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "203.0.113.9": false,
-		"::1": false, "::": false, "fe80::1": false, "fc00::1": false, "fd00:ec2::254": false, "ff02::1": false, "fec0::1": false,
+		"127.0.0.1": false, "127.8.8.8": false, "0.0.0.0": false, "10.1.2.3": false, "172.16.0.1": false,
+		"172.31.255.255": false,
+		"192.168.1.1":    false, "169.254.169.254": false, "100.100.100.200": false, "168.63.129.16": false,
+		"192.0.0.192": false,
+		"224.0.0.1":   false, "255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "203.0.113.9": false,
+		"::1": false, "::": false, "fe80::1": false, "fc00::1": false, "fd00:ec2::254": false, "ff02::1": false,
+		"fec0::1":          false,
 		"::ffff:127.0.0.1": false, "::ffff:93.184.216.34": false, "::127.0.0.1": false,
 		"64:ff9b::7f00:1": false, "64:ff9b:1::1": false, "2002:7f00:1::": false, "2001:0:1::1": false, "2001:db8::1": false,
 	} {
@@ -90,7 +98,8 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]bool{
-		"1.1.1.1:80": true, "127.0.0.1:80": false, "[::ffff:10.0.0.1]:80": false, "[fe80::1%eth0]:80": false, "localhost:80": false,
+		"1.1.1.1:80": true, "127.0.0.1:80": false, "[::ffff:10.0.0.1]:80": false, "[fe80::1%eth0]:80": false,
+		"localhost:80": false,
 	} {
 		network := "tcp4"
 		if strings.HasPrefix(address, "[") {
@@ -153,8 +162,10 @@ func TestRequest(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		fmt.Fprintf(w, "%s %s %s %s %s", r.Method, r.URL.RequestURI(), r.Header.Get("X-Key"), r.UserAgent(), body)
 	})
-	a, r := call(t, local(t, host), requestArgs{Method: "POST", URL: base + "/p?q=1", Headers: map[string]string{"x-key": "k"}, Body: "hi"})
-	if !r.Success || a.Status != http.StatusTeapot || a.Body != "POST /p?q=1 k skandha-toolrunner hi" || a.Headers["Content-Type"] != "text/plain" || a.Headers["Set-Cookie"] != "" {
+	a, r := call(t, local(t, host),
+		requestArgs{Method: "POST", URL: base + "/p?q=1", Headers: map[string]string{"x-key": "k"}, Body: "hi"})
+	if !r.Success || a.Status != http.StatusTeapot || a.Body != "POST /p?q=1 k skandha-toolrunner hi" ||
+		a.Headers["Content-Type"] != "text/plain" || a.Headers["Set-Cookie"] != "" {
 		t.Fatalf("got %+v %v", a, r.Error)
 	}
 }
@@ -184,7 +195,8 @@ func TestNoProxyIsUsed(t *testing.T) {
 	for _, k := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY"} {
 		t.Setenv(k, base)
 	}
-	if _, r := call(t, local(t, "nowhere.invalid"), requestArgs{URL: "http://nowhere.invalid/"}); r.Success || reached.Load() {
+	if _, r := call(t, local(t, "nowhere.invalid"), requestArgs{URL: "http://nowhere.invalid/"}); r.Success ||
+		reached.Load() {
 		t.Fatalf("got %+v through a proxy", r)
 	}
 }
@@ -209,11 +221,13 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		status   int
 		location string
 	}{
-		"/other": {http.StatusTemporaryRedirect, other + "/x"}, "/here": {http.StatusFound, base + "/admin"}, "/unchanged": {http.StatusNotModified, ""},
+		"/other": {http.StatusTemporaryRedirect, other + "/x"}, "/here": {http.StatusFound, base + "/admin"},
+		"/unchanged": {http.StatusNotModified, ""},
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			a, r := call(t, local(t, host, otherHost), requestArgs{Method: method, URL: base + path, Body: "secret"})
-			if a.Status != c.status || !strings.HasSuffix(a.Note, c.location) || (a.Note == "") != (c.location == "") || reached.Load() != 0 {
+			if a.Status != c.status || !strings.HasSuffix(a.Note, c.location) || (a.Note == "") != (c.location == "") ||
+				reached.Load() != 0 {
 				t.Errorf("%s %s: %+v %v, reached %d", method, path, a, r.Error, reached.Load())
 			}
 		}
@@ -222,7 +236,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 func TestHeadersOfTheConnectionMayNotBeSet(t *testing.T) {
 	base, host := serve(t, func(http.ResponseWriter, *http.Request) {})
-	for _, k := range []string{"Host", "content-length", "Transfer-Encoding", "Proxy-Authorization", "Connection", "Bad Name", "X\r\nY"} {
+	for _, k := range []string{
+		"Host", "content-length", "Transfer-Encoding", "Proxy-Authorization", "Connection", "Bad Name", "X\r\nY",
+	} {
 		if _, r := call(t, local(t, host), requestArgs{URL: base, Headers: map[string]string{k: "x"}}); r.Success {
 			t.Errorf("%q was sent", k)
 		}
@@ -247,7 +263,8 @@ func TestBodies(t *testing.T) {
 		}
 	})
 	tl := local(t, host)
-	if a, _ := call(t, tl, requestArgs{URL: base + "/large"}); !a.Truncated || len(a.Body) > maxBody || len(a.Body) < maxBody-4 || strings.Contains(a.Body, "\uFFFD") {
+	if a, _ := call(t, tl, requestArgs{URL: base + "/large"}); !a.Truncated || len(a.Body) > maxBody ||
+		len(a.Body) < maxBody-4 || strings.Contains(a.Body, "\uFFFD") {
 		t.Errorf("large: truncated %v, %d bytes, note %q", a.Truncated, len(a.Body), a.Note)
 	}
 	if a, _ := call(t, tl, requestArgs{URL: base + "/latin1"}); a.Body != "café" {

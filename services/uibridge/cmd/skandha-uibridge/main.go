@@ -54,5 +54,6 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 
 func main() {
 	var s service
-	process.Main("skandha-uibridge", "Shows Skandha's agents to people: the web page, WebSocket, SSE, AG-UI, an OpenAI-compatible API.", &s.Flags, &s)
+	process.Main("skandha-uibridge",
+		"Shows Skandha's agents to people: the web page, WebSocket, SSE, AG-UI, an OpenAI-compatible API.", &s.Flags, &s)
 }

@@ -30,7 +30,8 @@ func Parse(body []byte) (calls []Call, batch bool) {
 	body = bytes.Trim(body, " \t\r\n") // JSON's white space, which is a subset of Unicode's
 	if !json.Valid(body) {
 		var v any
-		return refused(null, codeParse, contract.Invalid("", fmt.Sprintf("the message is not JSON: %v", json.Unmarshal(body, &v)))), false
+		return refused(null, codeParse,
+			contract.Invalid("", fmt.Sprintf("the message is not JSON: %v", json.Unmarshal(body, &v)))), false
 	}
 	if body[0] != '[' {
 		return []Call{one(body)}, false
@@ -125,7 +126,8 @@ func Success(id json.RawMessage, result any) ([]byte, error) {
 func Failure(id json.RawMessage, number int, e *contract.Error) []byte {
 	b, err := json.Marshal(failed{version, id, errorObject{number, e.Error(), e}})
 	if err != nil { // cannot happen: strings, numbers, and an id that was read from JSON
-		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"internal"}}`, Number(contract.CodeInternal))
+		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"internal"}}`,
+			Number(contract.CodeInternal))
 	}
 	return b
 }

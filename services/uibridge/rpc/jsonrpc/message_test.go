@@ -14,10 +14,19 @@ func TestNotificationsCarryTheirPlaceInFront(t *testing.T) {
 		n    contract.Notification
 		want string
 	}{
-		{contract.Notification{ID: "12.0", Method: "onX", Params: json.RawMessage(`{"a":1}`)}, `{"jsonrpc":"2.0","method":"onX","params":{"id":"12.0","a":1}}`},
-		{contract.Notification{ID: "12.h", Method: "onX", Params: json.RawMessage(` { } `)}, `{"jsonrpc":"2.0","method":"onX","params":{"id":"12.h" }}`},
+		{
+			contract.Notification{ID: "12.0", Method: "onX", Params: json.RawMessage(`{"a":1}`)},
+			`{"jsonrpc":"2.0","method":"onX","params":{"id":"12.0","a":1}}`,
+		},
+		{
+			contract.Notification{ID: "12.h", Method: "onX", Params: json.RawMessage(` { } `)},
+			`{"jsonrpc":"2.0","method":"onX","params":{"id":"12.h" }}`,
+		},
 		{contract.Notification{ID: "12.0", Method: "onX"}, `{"jsonrpc":"2.0","method":"onX","params":{"id":"12.0"}}`},
-		{contract.Notification{Method: "onX", Params: json.RawMessage(`{"a":1}`)}, `{"jsonrpc":"2.0","method":"onX","params":{"a":1}}`},
+		{
+			contract.Notification{Method: "onX", Params: json.RawMessage(`{"a":1}`)},
+			`{"jsonrpc":"2.0","method":"onX","params":{"a":1}}`,
+		},
 		{contract.Notification{Method: "onX"}, `{"jsonrpc":"2.0","method":"onX","params":{}}`},
 	} {
 		shared := slices.Clone(k.n.Params)
@@ -53,10 +62,14 @@ func TestEveryCodeHasANumberOfItsOwn(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		`{"jsonrpc":"2.0","method":"subtract","params":[42,23],"id":1}`, `{"jsonrpc":"2.0","method":"update"}`, `[]`, `[1,2,3]`, `{`, `null`, `1e999`,
-		`[{"jsonrpc":"2.0","method":"sum","params":[1],"id":"1"},{"foo":"boo"}]`, `{"jsonrpc":"2.0","method":"x","id":{}}`, `{"jsonrpc":"2.0","method":1,"params":"bar"}`,
-		`{"jsonrpc":"2.0","method":"x","id":null,"params":{}}`, `{"jsonrpc":"2.0","id":1.5e3,"method":"\ud800"}`, ` [ {"id" : "<" } ] `, `{"a":{"a":{}},"jsonrpc":null}`,
-		"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"x\"}", strings.Repeat("[", 20000) + strings.Repeat("]", 20000), `{"jsonrpc":"2.0","method":null,"id":1}`,
+		`{"jsonrpc":"2.0","method":"subtract","params":[42,23],"id":1}`, `{"jsonrpc":"2.0","method":"update"}`, `[]`,
+		`[1,2,3]`, `{`, `null`, `1e999`,
+		`[{"jsonrpc":"2.0","method":"sum","params":[1],"id":"1"},{"foo":"boo"}]`, `{"jsonrpc":"2.0","method":"x","id":{}}`,
+		`{"jsonrpc":"2.0","method":1,"params":"bar"}`,
+		`{"jsonrpc":"2.0","method":"x","id":null,"params":{}}`, `{"jsonrpc":"2.0","id":1.5e3,"method":"\ud800"}`,
+		` [ {"id" : "<" } ] `, `{"a":{"a":{}},"jsonrpc":null}`,
+		"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"x\"}", strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+		`{"jsonrpc":"2.0","method":null,"id":1}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -88,7 +101,8 @@ func FuzzParse(f *testing.F) {
 				Result  json.RawMessage `json:"result"`
 				Error   *errorObject    `json:"error"`
 			}
-			if err := json.Unmarshal(answer, &m); err != nil || m.JSONRPC != "2.0" || len(m.ID) == 0 || (m.Result == nil) == (m.Error == nil) || !isID(m.ID) {
+			if err := json.Unmarshal(answer, &m); err != nil || m.JSONRPC != "2.0" || len(m.ID) == 0 ||
+				(m.Result == nil) == (m.Error == nil) || !isID(m.ID) {
 				t.Fatalf("answered %s, %v", answer, err)
 			}
 		}
