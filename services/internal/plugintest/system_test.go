@@ -142,7 +142,7 @@ func (k *talk) answers(text, want string) {
 // A storage plugin keeps the agent's notes; without it, nobody says that they were kept.
 func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 	k := newTalk(t, func(c *system.Config) { c.NotesPlugin = "attic" })
-	k.answers("remember the blue bicycle", "failed: adding the note: the storage plugin attic is not there")
+	k.answers("remember the blue bicycle", "failed: adding the note: the storage plugin attic is not available")
 
 	var mu sync.Mutex
 	kept := map[string]plugin.StorageRequest{}
