@@ -172,7 +172,7 @@ func TestADataDirectoryAtRestIsFound(t *testing.T) {
 		t.Errorf("from below: exit code %d\n%s", code, out)
 	}
 	out, code, _ := runIn(t, dir, nil, "ask", "what is 2+3?")
-	if code != 0 || !strings.Contains(out, "started one for this question, on .data") || !strings.Contains(out, "5") {
+	if code != 0 || !strings.Contains(out, "started one for this question on .data") || !strings.Contains(out, "5") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

@@ -124,7 +124,7 @@ func (b *sandbox) outOfMemory() bool {
 
 func (b *sandbox) ended() {
 	b.mu.Lock()
-	why := fmt.Errorf("the sandbox exited by itself with status %d", b.exit)
+	why := fmt.Errorf("the sandbox ended by itself with exit status %d", b.exit)
 	switch {
 	case b.destroyed:
 		why = driver.ErrDestroyed
