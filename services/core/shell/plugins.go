@@ -326,9 +326,9 @@ func (p *plugins) runStart(at *pinned, who map[subject.Plugin]bool, reason strin
 	}
 }
 
-// runAgents runs a hook point outside of sessions, once for each agent. If who is nil, it
+// runAgents runs a hook point outside of sessions, once for each agent. With nil for only, it
 // asks all plugins.
-func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, who map[subject.Plugin]bool) {
+func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, only map[subject.Plugin]bool) {
 	if !t.Any(at) {
 		return
 	}
@@ -339,10 +339,10 @@ func (p *plugins) runAgents(t *dispatch.HookSet, at hook.Point, reason string, w
 	for a := range p.c.cfg.Agents {
 		env := hook.Envelope{Point: at, Agent: a, Data: data}
 		var d hook.Decision
-		if who == nil {
+		if only == nil {
 			d = t.Run(env)
 		} else {
-			d = t.RunOnly(env, who)
+			d = t.RunOnly(env, only)
 		}
 		for _, v := range d.Verdicts {
 			p.c.log.Debug("a hook was asked", "point", at, "agent", a, "plugin", v.Plugin, "error", v.Error)

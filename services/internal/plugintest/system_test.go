@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
@@ -175,6 +176,15 @@ func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 	r := k.say("recall bicycle")
 	if len(r.Actions) != 1 || !r.Actions[0].Success {
 		t.Fatalf("%+v", r)
+	}
+	var found tool.Result
+	call := tool.InternalCall{
+		Agent: core.DefaultAgent, Session: k.ref.Session, Caller: "test", Tool: "memory:retrieve",
+		Args: json.RawMessage(`{"query":"bicycle"}`),
+	}
+	k.request(subject.Service(coreapi.ServiceName, coreapi.VerbCall), coreapi.ServiceName, call, &found)
+	if !found.Success || !strings.Contains(string(found.Data), `"text":"the blue bicycle","score":0`) {
+		t.Errorf("memory:retrieve gives %s, %v", found.Data, found.Error)
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -220,7 +220,7 @@ type report struct {
 	Closed string
 }
 
-// beUser starts a sandbox as a user who is not root.
+// beUser starts a sandbox as an unprivileged user.
 func beUser() (err error) {
 	d, err := New(roleConfig())
 	if err != nil {

@@ -41,7 +41,7 @@ const (
 const settle = 400 * time.Millisecond
 
 // grace is the time after a prompt appears, and after the last key for the editor, in which keys
-// go to the editor: a user who is typing must not decide by accident. Esc ends it.
+// go to the editor: typing must not decide by accident. Esc ends it.
 const grace = 1500 * time.Millisecond
 
 // describeWait is the time limit for loading a tool's description.

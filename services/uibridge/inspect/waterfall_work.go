@@ -154,7 +154,7 @@ func (b *builder) audited(p event.Audited) {
 	d.Rule, d.Reason, d.Grant, d.Obligations = p.Rule, clip(p.Reason, 1000), p.Grant, p.Obligations
 }
 
-// confirmAsked begins waiting for a person, who is notified when the request is in the log.
+// confirmAsked starts the wait for a decision; the user sees the request once it is in the log.
 func (b *builder) confirmAsked(p event.ToolCallRequest) {
 	s := b.steps[p.ConfirmationID]
 	if s == nil {
