@@ -52,7 +52,7 @@ test: setup $(REPORT) ## Set up and run every test; one that fails and then pass
 
 # What the race detector adds nothing to: work that is done in other processes (sandboxes,
 # plugins, containers, browsers, whole deployments), and functions without goroutines.
-NO_RACE := sandboxtest|sandbox/(agent|bwrap|deps|docker|seccomp)|conformance|e2e|e2e/(compose|storm)|webtest|listener/examples|services/skandha|skandha/(bench|scaffold)|core/(decide|model)|uibridge/markdown|testreport|archtest
+NO_RACE := sandboxtest|sandbox/(agent|bwrap|deps|docker|seccomp)|conformance|e2e|e2e/(compose|storm)|webtest|listener/examples|services/(skandha|bench)|skandha/scaffold|core/decide|test/model(/explore)?|uibridge/markdown|testreport|archtest
 
 .PHONY: test-race
 test-race: setup $(REPORT) ## The tests of everything that shares memory, under the race detector
@@ -60,7 +60,7 @@ test-race: setup $(REPORT) ## The tests of everything that shares memory, under 
 
 .PHONY: storm
 storm: setup ## Long storms over a whole deployment: kills and pauses for STORM turns or a time (default 3000), overload, a hung core
-	@SKANDHA_STORM=$(STORM) CGO_ENABLED=0 go test -count=1 -v -timeout 90m ./services/internal/e2e/storm
+	@SKANDHA_STORM=$(STORM) CGO_ENABLED=0 go test -count=1 -v -timeout 90m ./services/test/e2e/storm
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, on both modules
@@ -88,7 +88,7 @@ modules: ## Build each module alone, without the workspace, and hold its go.mod 
 
 .PHONY: schemas
 schemas: $(REPORT) ## Hold schemas/ and the Go types against each other
-	@$(JUDGED); export CGO_ENABLED=0; $(TEST) ./services/internal/contract/... | $(REPORT) $(TEST)
+	@$(JUDGED); export CGO_ENABLED=0; $(TEST) ./services/test/contract/... | $(REPORT) $(TEST)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
@@ -97,8 +97,8 @@ fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
 .PHONY: bench
 bench: setup-build ## Measure this machine against the budgets, each beside the raw operation
 	@mkdir -p bin
-	$(STATIC) -o bin/ ./services/skandha
-	bin/skandha bench
+	$(STATIC) -o bin/ ./services/skandha ./services/bench/cmd/skandha-bench
+	bin/skandha-bench
 
 ##@ Docker
 
@@ -147,9 +147,9 @@ clean: ## Remove what was built; .data/ and .env stay
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z.-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(REPORT): $(wildcard services/internal/testreport/*.go services/internal/archtest/*.go) | setup-build
+$(REPORT): $(wildcard services/test/testreport/*.go services/test/archtest/*.go) | setup-build
 	@mkdir -p bin
-	go build -buildvcs=false -o $@ ./services/internal/testreport
+	go build -buildvcs=false -o $@ ./services/test/testreport
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"

@@ -14,7 +14,7 @@
 //
 // Every message carries a traceparent. Skandha's headers begin with "Skandha-". The exact
 // list of permissions that core needs is in the tests of this package
-// (services/internal/bustest, secure_test.go).
+// (services/test/bustest, secure_test.go).
 //
 // # Two connections
 //
@@ -91,6 +91,6 @@
 //
 // # Testing
 //
-// skandha.dev/services/internal/natstest starts a real server within a few milliseconds in
+// skandha.dev/services/test/natstest starts a real server within a few milliseconds in
 // the same process, or one in a separate process that can be killed.
 package bus

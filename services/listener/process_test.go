@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/listener/listenertest"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 // command builds the service's command, as make build does.

@@ -12,10 +12,10 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/listener/contract"
-	"skandha.dev/services/listener/listenertest"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 // running is a service that runs.

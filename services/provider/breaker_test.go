@@ -9,8 +9,8 @@ import (
 
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/openai"
-	"skandha.dev/services/provider/openai/openaitest"
 	"skandha.dev/services/provider/retry"
+	"skandha.dev/services/test/openaitest"
 )
 
 // One question that fails, however often core asks it again, leaves the API to the

@@ -15,9 +15,9 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/internal/plugincall/plugincalltest"
 	"skandha.dev/services/provider"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/plugincalltest"
 )
 
 // oracle is a plugin's manifest with two providers.

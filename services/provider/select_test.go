@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider"
-	"skandha.dev/services/provider/openai/openaitest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/openaitest"
 )
 
 func env(pairs ...string) func(string) string {

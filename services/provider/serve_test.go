@@ -18,9 +18,9 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/test/natstest"
 )
 
 // core asks a provider service over a real bus and hears what it streams.

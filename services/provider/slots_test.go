@@ -10,8 +10,8 @@ import (
 
 	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestSlotsBoundQuestionsAtATime(t *testing.T) {

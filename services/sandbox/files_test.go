@@ -9,8 +9,8 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
+	"skandha.dev/services/test/natstest"
 )
 
 // file is the data of the results about files.

@@ -13,11 +13,11 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/drivertest"
+	"skandha.dev/services/test/drivertest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestFilesLastForTheSessionAndNoLonger(t *testing.T) {

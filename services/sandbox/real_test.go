@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/deps"
-	"skandha.dev/services/sandbox/deps/depstest"
+	"skandha.dev/services/test/depstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // onBubblewrap starts a service with bubblewrap, and with packages from the index.

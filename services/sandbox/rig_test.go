@@ -17,10 +17,10 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/drivertest"
+	"skandha.dev/services/test/drivertest"
+	"skandha.dev/services/test/natstest"
 )
 
 // core calls one sandbox service over a real bus, as core does.

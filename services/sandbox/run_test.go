@@ -15,12 +15,12 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/drivertest"
 	"skandha.dev/services/sandbox/tools"
+	"skandha.dev/services/test/drivertest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestWhatIsOffered(t *testing.T) {

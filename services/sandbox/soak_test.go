@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/enginetest"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/bwrap"
 	"skandha.dev/services/sandbox/docker"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
+	"skandha.dev/services/test/natstest"
 )
 
 // soakFor returns how long the sessions work: SKANDHA_SOAK sets it, such as 2m.

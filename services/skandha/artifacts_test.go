@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestArtifactsGoToASessionAndComeBack(t *testing.T) {

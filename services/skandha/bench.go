@@ -2,70 +2,45 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
-
-	"skandha.dev/services/skandha/bench"
+	"time"
 )
 
-// benchCmd measures this machine.
+// benchCmd measures this machine with skandha-bench, a separate command: what measures
+// the system is not part of what runs it.
 type benchCmd struct {
-	JSON  bool     `help:"Print the rows as JSON."`
-	Quick bool     `help:"Run a tenth of the iterations, for a rough result."`
-	Only  []string `placeholder:"ID" help:"Only these rows, e.g. --only B4,B6."`
-
-	Role string `arg:"" optional:"" hidden:"" help:"Run as a helper process of a measurement."`
+	Args []string `arg:"" optional:"" name:"option" help:"As skandha-bench takes them: --quick, --only B4,B6, --json."`
 }
-
-// Validate implements kong's interface.
-func (b *benchCmd) Validate() error { return bench.CheckRows(b.Only) }
 
 // Run implements the command.
 func (b *benchCmd) Run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if b.Role != "" {
-		return bench.Role(ctx, b.Role)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "skandha-bench-")
-	if err != nil {
-		return err
+	program := filepath.Join(filepath.Dir(self), "skandha-bench")
+	if _, err := os.Stat(program); err != nil {
+		if program, err = exec.LookPath("skandha-bench"); err != nil {
+			return fmt.Errorf("skandha-bench is neither beside %s nor in PATH: build it with `make build` or `make bench`", self)
+		}
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // scratch
-	o := bench.Options{
-		Quick: b.Quick, Only: b.Only, Dir: dir, Binary: self,
-		Spawn: func(role string) []string { return []string{self, "bench", role} },
-	}
-	if !b.JSON {
-		o.Progress = func(what string) { fmt.Fprintln(os.Stderr, "measuring "+what+" …") }
-		fmt.Printf("%-4s %-52s %10s %10s %-8s %7s  %-10s\n", "ID", "WHAT", "OURS", "RAW", "UNIT", "RATIO", "BUDGET")
-		o.Row = printRow
-	}
-	rows, err := bench.Run(ctx, o)
-	if b.JSON && err == nil {
-		err = printJSON(os.Stdout, rows, true)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	args := append([]string{"--skandha", self}, b.Args...)
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own program
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+		return exit(ended.ExitCode()) // it has said why
 	}
 	return err
-}
-
-func printRow(r bench.Row) {
-	if r.Skipped {
-		fmt.Printf("%-4s %s\n", r.ID, r.What)
-		return
-	}
-	raw, ratio := "–", "–"
-	if r.Raw > 0 {
-		raw, ratio = fmt.Sprintf("%.3f", r.Raw), fmt.Sprintf("%.2f", r.Ratio)
-	}
-	verdict := "ok"
-	if !r.OK {
-		verdict = "MISSED"
-	}
-	fmt.Printf("%-4s %-52s %10.3f %10s %-8s %7s  %-10s %s\n", r.ID, r.What, r.Ours, raw, r.Unit, ratio, r.Budget, verdict)
 }

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/follow"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestTerminalStreamsAnAnswer(t *testing.T) {

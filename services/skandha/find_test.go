@@ -189,7 +189,6 @@ func TestHelpShowsWhatACommandUses(t *testing.T) {
 		"--help":            {[]string{"status", "--data"}, []string{"--provider"}, 0},
 		"sessions show":     {[]string{`Run "skandha sessions show --help"`}, []string{"--data"}, 2},
 		"sessions rebuild":  {[]string{"--all", `Run "skandha sessions rebuild --help"`}, []string{"--data"}, 2},
-		"bench --only Z9":   {[]string{`unknown row "Z9"`, "B1, B2, B3", `Run "skandha bench --help"`}, nil, 2},
 		"stauts":            {[]string{"stauts", `Run "skandha --help"`}, []string{"--data"}, 2},
 	} {
 		out, code, _ := runIn(t, t.TempDir(), nil, strings.Fields(line)...)

@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestToolsShowWhatWasCounted(t *testing.T) {

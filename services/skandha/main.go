@@ -31,7 +31,7 @@ type cli struct {
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
 	Status    statusCmd    `cmd:"" help:"Show the running cores and executors, and the page's address."`
 	Env       envCmd       `cmd:"" help:"Print the environment with which a plugin in another process joins: eval \"$(skandha env)\"."`
-	Bench     benchCmd     `cmd:"" help:"Measure this machine against the budgets."`
+	Bench     benchCmd     `cmd:"" passthrough:"" help:"Measure this machine against the budgets (skandha-bench)."`
 	Config    configCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Doctor    doctorCmd    `cmd:"" help:"Check what is installed and running, and how to fix what is not."`
 	Server    serverCmd    `cmd:"" help:"Run only the NATS server, for separate services."`

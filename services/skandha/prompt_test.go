@@ -8,7 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/follow"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestAPlainPromptEndsWhenOthersHaveDecided(t *testing.T) {

@@ -24,9 +24,9 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/client"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 // asCommand makes the test binary the command itself: what is driven in a terminal

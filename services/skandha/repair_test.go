@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestSessionsRepair(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/internal/plugincall/plugincalltest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/plugincalltest"
 	"skandha.dev/services/toolrunner"
 )
 

@@ -18,9 +18,9 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools"
 )

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/access"
 )
 

@@ -24,11 +24,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 const ownerToken = "owner-0123456789abcdef"

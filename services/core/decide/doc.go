@@ -8,6 +8,6 @@
 // the state rebuilt from the log equals the decided state bit for bit. Every
 // commit carries the digest of the state after it.
 //
-// services/core/model models the turn protocol (rules 1–17), and CI explores the
+// services/test/model models the turn protocol (rules 1–17), and CI explores the
 // model exhaustively. If you change one, change the other.
 package decide

@@ -18,7 +18,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 var _ decide.Hooks = (*dispatch.HookSet)(nil)

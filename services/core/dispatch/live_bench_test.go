@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/dispatch"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // Five plugins over TCP, in a chain and in parallel, beside raw requests with the

@@ -20,7 +20,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/dispatch"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // payloads are what each point is asked with, and what a plugin may make of it.

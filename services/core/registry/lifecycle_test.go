@@ -15,8 +15,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	view "skandha.dev/services/internal/registry"
+	"skandha.dev/services/test/natstest"
 )
 
 // short is a lease that ends while a test waits for it, and does not when the

@@ -13,7 +13,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestAPluginRegistersAndLeaves(t *testing.T) {

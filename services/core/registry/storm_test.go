@@ -16,8 +16,8 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
-	"skandha.dev/services/internal/natstest"
 	view "skandha.dev/services/internal/registry"
+	"skandha.dev/services/test/natstest"
 )
 
 // enough registrations make a storm, however slow the machine is, and so many

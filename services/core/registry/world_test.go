@@ -20,8 +20,8 @@ import (
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	view "skandha.dev/services/internal/registry"
+	"skandha.dev/services/test/natstest"
 )
 
 // core is what a core has of the registry.

@@ -16,8 +16,8 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
+	"skandha.dev/services/test/natstest"
 )
 
 // Beyond the limit the client refuses inputs, and nothing else. Every acknowledged input

@@ -17,7 +17,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 const parallel = 8 // calls in one answer: as many as would lock the session

@@ -17,8 +17,8 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/test/natstest"
 )
 
 var (

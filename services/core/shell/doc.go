@@ -1,7 +1,7 @@
 // Package shell is the thin, impure part of core. It consumes causes, loads
 // states, calls package decide, appends commits with a fence, dispatches what
 // they ask for and feeds the answers back. It follows the turn protocol, whose
-// model is services/core/model; comments name its rules.
+// model is services/test/model; comments name its rules.
 //
 // Consumes: causes (durable pull consumer "core", shared by all replicas),
 // fired timers, announcements of executors, answers under its own reply prefix,

@@ -21,7 +21,7 @@ import (
 	"skandha.dev/services/core/shell"
 
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // An agent names guides of plugins. They follow its own guide in the order in which it

@@ -18,7 +18,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // internally calls an internal tool as a plugin or a service does.

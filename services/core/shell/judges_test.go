@@ -17,7 +17,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // A judge that hangs denies every call, before and after it is suspended. The user is

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 func (s *system) send(ref subject.Ref, kind subject.CauseKind, by subject.Writer, body string) {

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/shell"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // deliverInVain delivers the waiting cause n times without deciding it, like a core whose

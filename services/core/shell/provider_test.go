@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // Only the provider that an agent names answers it, whichever instance is less busy. Any

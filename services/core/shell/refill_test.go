@@ -24,11 +24,11 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
-	"skandha.dev/services/internal/store/redistest"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/redistest"
 )
 
 // viewed is a system whose view is inspected and damaged.

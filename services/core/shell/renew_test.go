@@ -15,8 +15,8 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/test/natstest"
 )
 
 // losses are the ways in which a running core loses its log.

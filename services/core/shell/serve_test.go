@@ -15,8 +15,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestQueriesThatMakeNoSense(t *testing.T) {

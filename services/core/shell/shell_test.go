@@ -23,9 +23,9 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/test/natstest"
 )
 
 // system is a complete agent in one process, with a scripted model and tools.

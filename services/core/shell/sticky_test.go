@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // keeper is a runner with a sticky tool.

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // The consumer was in the memory of a server that died. The recreated one delivers

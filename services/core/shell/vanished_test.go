@@ -6,7 +6,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // A delivery of a lost log does not make its session skip causes of the new log, whose

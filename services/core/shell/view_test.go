@@ -11,10 +11,10 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
-	"skandha.dev/services/internal/store/redistest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/redistest"
 )
 
 // startWithout starts a core whose view is the store at the URL, which does not work.

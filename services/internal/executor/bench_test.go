@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // BenchmarkTool compares an instant tool call with the raw request it is made of.

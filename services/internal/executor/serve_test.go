@@ -20,7 +20,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // core is the other end: it asks one executor and receives its announcements.

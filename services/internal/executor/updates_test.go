@@ -10,7 +10,7 @@ import (
 	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 func offerOf(names ...string) executor.Offer {

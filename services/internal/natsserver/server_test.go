@@ -19,7 +19,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 var ref = subject.Ref{Agent: "ada", Session: "one"}

@@ -15,10 +15,10 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall"
-	"skandha.dev/services/internal/plugincall/plugincalltest"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/plugincalltest"
 )
 
 const grace = 50 * time.Millisecond

@@ -10,9 +10,9 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/test/natstest"
 )
 
 // fixed is a view that never changes.

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall"
-	"skandha.dev/services/internal/plugincall/plugincalltest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/plugincalltest"
 )
 
 // memory is a replica that remembers its requests, in as few lines as a plugin in any

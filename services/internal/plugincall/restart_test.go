@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/plugin"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/plugincall"
-	"skandha.dev/services/internal/plugincall/plugincalltest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/plugincalltest"
 )
 
 // The bus dies while a plugin works that only subscribes. A request that is not

@@ -16,8 +16,8 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/test/natstest"
 )
 
 // writer writes the bucket as a registrar does, without admission.

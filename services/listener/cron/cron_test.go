@@ -15,11 +15,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
-	"skandha.dev/services/listener/listenertest"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestConformance(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
-	"skandha.dev/services/listener/listenertest"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 var ref = subject.Ref{Agent: "main", Session: "s"}

@@ -19,8 +19,8 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/foreigntest"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/foreigntest"
+	"skandha.dev/services/test/natstest"
 )
 
 // write is the instruction to the model: offline rules for tests.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/foreigntest"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/foreigntest"
+	"skandha.dev/services/test/natstest"
 )
 
 func readme(t *testing.T) string {

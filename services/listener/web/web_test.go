@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener/web"
+	"skandha.dev/services/test/natstest"
 )
 
 // A page whose name was resolved anew to this machine still says its own name.

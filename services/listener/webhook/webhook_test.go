@@ -19,12 +19,12 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
-	"skandha.dev/services/listener/listenertest"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 // patience is as long as the bus may take.

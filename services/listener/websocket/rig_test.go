@@ -14,11 +14,11 @@ import (
 	ws "github.com/coder/websocket"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/listener/emitter"
-	"skandha.dev/services/listener/listenertest"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/websocket"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 const token = "the-token-of-the-tests"

@@ -14,9 +14,9 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/listener/listenertest"
 	"skandha.dev/services/listener/websocket"
+	"skandha.dev/services/test/listenertest"
+	"skandha.dev/services/test/natstest"
 )
 
 func TestConformance(t *testing.T) {

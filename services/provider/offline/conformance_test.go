@@ -5,7 +5,7 @@ import (
 
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/offline"
-	"skandha.dev/services/provider/providertest"
+	"skandha.dev/services/test/providertest"
 )
 
 func TestConformance(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/openai"
-	"skandha.dev/services/provider/openai/openaitest"
-	"skandha.dev/services/provider/providertest"
 	"skandha.dev/services/provider/retry"
+	"skandha.dev/services/test/openaitest"
+	"skandha.dev/services/test/providertest"
 )
 
 // quick retries without making a test wait.

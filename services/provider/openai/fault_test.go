@@ -14,9 +14,9 @@ import (
 	"time"
 
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/openai"
-	"skandha.dev/services/provider/openai/openaitest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/openaitest"
 )
 
 // status answers with a status and an error in the API's shape.

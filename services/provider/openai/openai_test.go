@@ -10,7 +10,7 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/openai"
-	"skandha.dev/services/provider/openai/openaitest"
+	"skandha.dev/services/test/openaitest"
 )
 
 func request(t testing.TB, messages ...contract.Message) contract.Request {

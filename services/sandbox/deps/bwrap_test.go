@@ -17,8 +17,8 @@ import (
 
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/bwrap"
-	"skandha.dev/services/sandbox/deps/depstest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/depstest"
 )
 
 // live is a manager of a driver as it is used, and its index.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/sandbox/deps/depstest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/depstest"
 )
 
 // wheel returns a wheel with entries that no tool would write.

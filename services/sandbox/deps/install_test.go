@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/sandbox/deps/depstest"
+	"skandha.dev/services/test/depstest"
 )
 
 // want parses a test's requirements.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // first is a first process that reports that it runs, and waits.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // The test binary is also a service to be killed; these variables configure it.

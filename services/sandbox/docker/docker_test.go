@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // patience bounds every wait, for slow and busy machines.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // A driver that cannot create sandboxes reports what to do.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // What the engine reports about a sandbox.

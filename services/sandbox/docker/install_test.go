@@ -15,8 +15,8 @@ import (
 	"sync"
 	"testing"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // index serves one wheel, called greeting, in the engine's network, and returns

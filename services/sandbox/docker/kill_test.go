@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // killed runs a service until it is ready, and kills it with SIGKILL.

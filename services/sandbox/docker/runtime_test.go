@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/enginetest"
 	"skandha.dev/services/sandbox/driver"
+	"skandha.dev/services/test/enginetest"
 )
 
 // Where the engine offers a runtime with the name runsc, it is used. Here it is runc under

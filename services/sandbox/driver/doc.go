@@ -14,6 +14,6 @@
 // dies, all its sandboxes are removed within [Driver].Reap's period at the latest. A driver
 // never touches anything that does not have our labels.
 //
-// All drivers pass the same suite, services/sandbox/sandboxtest. A driver lists what it
+// All drivers pass the same suite, services/test/sandboxtest. A driver lists what it
 // cannot prevent in its [Report], and the suite skips those probes by name.
 package driver

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/drivertest"
 	"skandha.dev/services/sandbox/pool"
+	"skandha.dev/services/test/drivertest"
+	"skandha.dev/services/test/natstest"
 )
 
 func open(t *testing.T, cfg pool.Config) (*pool.Pool, *drivertest.Driver) {

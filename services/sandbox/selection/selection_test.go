@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/drivertest"
+	"skandha.dev/services/test/drivertest"
+	"skandha.dev/services/test/natstest"
 )
 
 // named is a driver that works, or reports why not.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/hook"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/conformance"
+	"skandha.dev/services/test/natstest"
 )
 
 // together bounds how many runs there are at a time, most of which wait for a clock:

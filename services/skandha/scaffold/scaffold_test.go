@@ -12,8 +12,8 @@ import (
 
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/foreigntest"
 	"skandha.dev/services/skandha/scaffold"
+	"skandha.dev/services/test/foreigntest"
 )
 
 // name has all that a plugin's name may have.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/contract"

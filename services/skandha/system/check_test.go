@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 )
 

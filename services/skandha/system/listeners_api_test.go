@@ -18,8 +18,8 @@ import (
 	"github.com/coder/websocket"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge"
 )
 

@@ -15,8 +15,8 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 // call calls a webhook and returns what it answers.

@@ -15,9 +15,9 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 // guest is a plugin that joins a running system from outside.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 func startOn(t *testing.T, dir string) *system.System {

@@ -13,10 +13,10 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 )
 
 // canIsolate skips a test where the driver does not work.

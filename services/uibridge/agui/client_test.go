@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/agui"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 // client speaks AG-UI to a handler.

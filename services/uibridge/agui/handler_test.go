@@ -14,9 +14,9 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/agui"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 func about() contract.About {

@@ -10,10 +10,10 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/test/transporttest"
+	"skandha.dev/services/test/turntest"
 	"skandha.dev/services/uibridge/agui"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/transporttest"
-	"skandha.dev/services/uibridge/turn/turntest"
 )
 
 const asked = `call ` + turntest.Asked + ` {}`

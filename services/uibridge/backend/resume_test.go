@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
 )

@@ -12,9 +12,9 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"

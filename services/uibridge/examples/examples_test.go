@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/foreigntest"
-	"skandha.dev/services/uibridge/transporttest"
+	"skandha.dev/services/test/foreigntest"
+	"skandha.dev/services/test/transporttest"
 )
 
 func env(l *transporttest.Live) []string {

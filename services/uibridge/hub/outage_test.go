@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
 )

@@ -8,7 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
 )

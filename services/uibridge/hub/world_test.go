@@ -21,7 +21,7 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"skandha.dev/services/internal/natstest"
-	"skandha.dev/services/uibridge/schematest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/schematest"
 )
 
 // allowed reports whether schemas/ui/results/<method>.json allows the answer.

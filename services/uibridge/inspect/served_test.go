@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )

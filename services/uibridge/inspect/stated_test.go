@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"skandha.dev/services/uibridge/schematest"
+	"skandha.dev/services/test/schematest"
 )
 
 // stated fails the test with an answer that schemas/ui/results does not allow.

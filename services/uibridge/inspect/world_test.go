@@ -17,9 +17,9 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )

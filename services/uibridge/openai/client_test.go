@@ -15,10 +15,10 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/openai"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 // rig is a handler with OpenAI's client.

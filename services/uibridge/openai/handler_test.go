@@ -14,9 +14,9 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/openai"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 func about() contract.About { return contract.About{Agent: "main", Session: "s", Turn: "t1"} }

@@ -15,11 +15,11 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/test/transporttest"
+	"skandha.dev/services/test/turntest"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/openai"
-	"skandha.dev/services/uibridge/transporttest"
-	"skandha.dev/services/uibridge/turn/turntest"
 )
 
 const asked = `call ` + turntest.Asked + ` {}`

@@ -12,10 +12,10 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 func TestMessagesThatEndAConnection(t *testing.T) {

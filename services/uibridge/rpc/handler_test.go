@@ -15,10 +15,10 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 func reason(err error) string {

@@ -11,10 +11,10 @@ import (
 	ws "github.com/coder/websocket"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 // The specification's contract against the real backend: a turn with a denial and one with

@@ -9,11 +9,11 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/pipenet"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 // rig is a handler with a backend in memory and a client's socket.

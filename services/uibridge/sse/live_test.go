@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 // A turn of a live system, over HTTP only, valid against schemas/ui; then the stream is

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 	"skandha.dev/services/uibridge/sse"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 func TestWhatIsPostedIsStored(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/pipenet"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/sse"
-	"skandha.dev/services/uibridge/transporttest"
 )
 
 var session = transporttest.Main("s")

@@ -12,9 +12,9 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/transporttest"
 	"skandha.dev/services/uibridge/turn"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
-	"skandha.dev/services/internal/store/redistest"
+	"skandha.dev/services/test/redistest"
 )
 
 func TestStore(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
-	"skandha.dev/services/internal/store/redistest"
+	"skandha.dev/services/test/redistest"
 )
 
 // Unreadable values are removed, logged once with their name, and the coverage with

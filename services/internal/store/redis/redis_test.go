@@ -13,11 +13,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"skandha.dev/services/internal/natstest"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
-	"skandha.dev/services/internal/store/redistest"
-	"skandha.dev/services/internal/store/storetest"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/redistest"
+	"skandha.dev/services/test/storetest"
 )
 
 func TestStore(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
-	"skandha.dev/services/internal/store/storetest"
+	"skandha.dev/services/test/storetest"
 )
 
 func TestStore(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // TestMain is the command itself when a test starts this binary as one.

@@ -16,7 +16,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/natstest"
+	"skandha.dev/services/test/natstest"
 )
 
 // TestMain makes the test binary the command itself when a test runs it again.

@@ -1,0 +1,180 @@
+package bustest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/test/natstest"
+)
+
+func put(t *testing.T, k *bus.Bucket, key, value string, f bus.Fence) uint64 {
+	t.Helper()
+	seq, err := k.Put(natstest.Context(t), key, []byte(value), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}
+
+func TestABucketsFences(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	one := put(t, k, "manifest.a", "1", bus.Fence{})
+	two := put(t, k, "manifest.b", "1", bus.Fence{})
+	lease := put(t, k, "lease.a.i", "1", bus.Fence{})
+	for about, f := range map[string]bus.Fence{
+		"its own key, before":       {Revision: one - 1},
+		"its own key, none":         {},
+		"its own key, too far":      {Revision: lease + 1},
+		"all keys of a kind, stale": {Filter: subject.AllManifests, Revision: one},
+		"all keys of a kind, none":  {Filter: subject.AllManifests},
+		"another key, stale":        {Filter: "manifest.b", Revision: one},
+		"a key that is not there":   {Filter: "manifest.c", Revision: one},
+	} {
+		if _, err := k.Put(ctx, "manifest.a", []byte("2"), f); !errors.Is(err, bus.ErrFenceLost) {
+			t.Errorf("%s: %v", about, err)
+		}
+		if _, err := k.Delete(ctx, "manifest.a", f); !errors.Is(err, bus.ErrFenceLost) {
+			t.Errorf("%s: deleting: %v", about, err)
+		}
+	}
+	three := put(t, k, "manifest.c", "1", bus.Fence{Filter: subject.AllManifests, Revision: two})
+	put(t, k, "manifest.a", "2", bus.Fence{Revision: one})
+	put(t, k, "lease.a.i", "2", bus.Fence{Filter: "manifest.c", Revision: three})
+	e, err := k.Get(ctx, "lease.a.i")
+	if err != nil || string(e.Value) != "2" || e.Key != "lease.a.i" || e.Revision != lease+3 || e.Deleted {
+		t.Errorf("%+v %v", e, err)
+	}
+	if last, err := k.Revision(ctx); err != nil || last != e.Revision {
+		t.Errorf("revision %d %v", last, err)
+	}
+}
+
+func TestADeletedKeyIsNotThereAndItsMarkerMayBeForgotten(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	one := put(t, k, "lease.a.i", "1", bus.Fence{})
+	gone, err := k.Delete(ctx, "lease.a.i", bus.Fence{Revision: one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Get(ctx, "lease.a.i"); !errors.Is(err, bus.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := k.Put(ctx, "lease.a.i", nil, bus.Fence{}); !errors.Is(err, bus.ErrFenceLost) {
+		t.Errorf("a deletion is a change: %v", err)
+	}
+	again := put(t, k, "lease.a.i", "2", bus.Fence{Revision: gone})
+	if err := k.Forget(ctx, "lease.a.i", gone); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := k.Get(ctx, "lease.a.i"); err != nil || e.Revision != again {
+		t.Errorf("what came later was forgotten: %v", err)
+	}
+	if _, err := k.Get(ctx, "nothing"); !errors.Is(err, bus.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestABucketThatIsNotThere(t *testing.T) {
+	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	if _, err := k.Get(ctx, "a"); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("getting: %v", err)
+	}
+	if _, err := k.Put(ctx, "a", nil, bus.Fence{}); !errors.Is(err, bus.ErrAmbiguous) {
+		t.Errorf("putting: %v", err)
+	}
+	if _, err := k.Revision(ctx); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("revision: %v", err)
+	}
+	if err := k.Forget(ctx, "a", 1); err != nil {
+		t.Errorf("forgetting: %v", err)
+	}
+}
+
+func TestAWatchGetsEverythingAndThenEachChange(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	const before, later = 700, 300 // more than one pull
+	for i := range before {
+		put(t, k, fmt.Sprintf("manifest.p%d", i), "1", bus.Fence{})
+	}
+	if _, err := k.Delete(ctx, "manifest.p0", bus.Fence{Revision: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var f follower
+	w := k.Watch(f.take)
+	natstest.Eventually(t, "what was there", func() bool { return len(f.entries()) == before })
+	if e := f.entries()[before-1]; e.Key != "manifest.p0" || !e.Deleted {
+		t.Errorf("the last change is %+v, want the deletion", e)
+	}
+	for i := range later {
+		put(t, k, fmt.Sprintf("lease.p%d.i", i), "1", bus.Fence{})
+	}
+	natstest.Eventually(t, "what came", func() bool { return len(f.entries()) == before+later })
+	w.Stop()
+	if _, ok := w.Since(); ok {
+		t.Error("it follows after it was stopped")
+	}
+	put(t, k, "lease.late.i", "1", bus.Fence{})
+	last := uint64(0)
+	for _, e := range f.entries() {
+		if e.Revision <= last {
+			t.Fatalf("revision %d after %d", e.Revision, last)
+		}
+		last = e.Revision
+	}
+	if n := len(f.entries()); n != before+later {
+		t.Errorf("%d entries in the end", n)
+	}
+	if first, resets := f.began(); !first.Reset || len(first.Entries) != before || resets > later/10 {
+		t.Errorf("first %d entries, reset %t; %d resets in all", len(first.Entries), first.Reset, resets)
+	}
+}
+
+// follower folds what a watch says. A watch may begin anew at any time, on a
+// machine that stalls for no other reason than that.
+type follower struct {
+	mu      sync.Mutex
+	first   bus.Change
+	all     []bus.Entry // since the last reset
+	changes int
+	resets  int
+}
+
+func (f *follower) take(c bus.Change) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changes++; f.changes == 1 {
+		f.first = c
+	}
+	if c.Reset {
+		f.all = nil
+		f.resets++
+	}
+	f.all = append(f.all, c.Entries...)
+}
+
+func (f *follower) entries() []bus.Entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all)
+}
+
+// saw reports whether the entry of the revision is the last that came.
+func (f *follower) saw(revision uint64) bool {
+	all := f.entries()
+	return len(all) > 0 && all[len(all)-1].Revision == revision
+}
+
+func (f *follower) began() (first bus.Change, resets int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first, f.resets
+}

@@ -1,0 +1,44 @@
+package compose
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skandha.dev/services/test/enginetest"
+)
+
+// engine is a Docker engine, and the compose that goes with it.
+type engine struct {
+	*enginetest.Engine
+	compose []string
+}
+
+// findEngine uses the engine that answers, or starts one for the time of the test.
+func findEngine(t *testing.T) *engine {
+	t.Helper()
+	e := &engine{Engine: enginetest.Find(t)}
+	switch {
+	case e.Command(t.Context(), "docker", "compose", "version").Run() == nil:
+		e.compose = []string{"docker", "compose"}
+	default:
+		enginetest.Need(t, "docker-compose")
+		e.compose = []string{"docker-compose"}
+	}
+	return e
+}
+
+// socket is the path of the engine's socket.
+func (e *engine) socket() string {
+	if path, ok := strings.CutPrefix(e.Host, "unix://"); ok {
+		return path
+	}
+	return "/var/run/docker.sock"
+}
+
+// script is one of the tree, which is called with the compose command.
+func (e *engine) script(ctx context.Context, name string) *exec.Cmd {
+	return e.Command(ctx, filepath.Join(root, name), e.compose...)
+}

@@ -1,0 +1,34 @@
+package compose
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skandha.dev/services/test/enginetest"
+)
+
+// images builds all images of docker-compose.yml as make compose-up does where no
+// registry can be reached, under the prefix, and returns the path of the skandha command.
+func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
+	t.Helper()
+	enginetest.Need(t, "make", "redis-server", "redis-cli", "busybox")
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own is over
+		defer cancel()
+		made := strings.Fields(enginetest.Output(t, e.Command(ctx, "docker", "images", "--quiet", prefix+"/*:"+tag)))
+		if len(made) > 0 {
+			enginetest.Output(t, e.Command(ctx, "docker", append([]string{"rmi", "--force"}, made...)...))
+		}
+	})
+	cmd := e.script(t.Context(), "deploy/docker/images.sh")
+	cmd.Env = append(cmd.Env, "SKANDHA_REGISTRY=no", "SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION="+tag)
+	enginetest.Output(t, cmd)
+
+	skandha = filepath.Join(t.TempDir(), "skandha")
+	container := e.Docker(t, "create", prefix+"/cli:"+tag)
+	e.Docker(t, "cp", container+":/service", skandha)
+	e.Docker(t, "rm", container)
+	return skandha
+}

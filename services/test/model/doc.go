@@ -1,0 +1,79 @@
+// Package model contains the turn protocol as a state machine, and an explorer that
+// visits every state of it within a budget of faults.
+//
+// The code in services/core/decide and services/core/shell follows this model. If you
+// change one, change the other, and run
+//
+//	go test ./services/test/model/               small worlds, every mutation
+//	go run ./services/test/model/explore -all    large worlds, some minutes, 3 GB
+//	go run ./services/test/model/explore -bugs   every mutation
+//	go run ./services/test/model/explore -s tool -crash 3 -rc 0
+//
+// # The world
+//
+// The world has one session; up to two inputs; up to two tool calls in the turn of the
+// first; two cores; two executor instances ("runners"). Any core may take any unacked
+// cause at any time, so stalled cores, redelivery and two cores at once need no budget.
+// A core's commit, its dispatch, each question to a runner and each step of a runner are
+// separate steps, and cores and runners may crash between any two of them. A dispatch in
+// flight may arrive arbitrarily late, or twice. Acks are atomic; a lost ack is a core
+// that never takes the step. start_by passes first at the runner and later, by the skew,
+// at the cores.
+//
+// # The rules
+//
+// Comments in the code name the rule of the protocol that a line implements:
+//
+//	 1 Log         state is the fold of the commits
+//	 2 Commit      is fenced with the last commit; causes are processed in log order
+//	 3 Driver      the commit names the delivery whose holder drives the turn
+//	 4 Ack         only processed causes, and not the driver's while it drives
+//	 5 No effect   is permanent, and read from all earlier commits, in a copy of the log
+//	               that includes the delivery in hand: a copy without that cause lags,
+//	               and is read again. An answer that does not count is refused by a
+//	               commit that only moves the cursor, unless the session has no commit
+//	               yet (ADR 14)
+//	 6 Fence lost  fold again, decide again
+//	 7 Assignment  only the core with a clean PubAck dispatches; the others ask
+//	 8 Executor    start, tombstone and refusal go through one locked table
+//	 9 Answers     what a core concludes from a runner's answer, or its silence
+//	10 Closing     ask to stop, then commit under the earlier fence
+//	11 Model calls are idempotent
+//	12 Parking     commit, store the timer, then ack
+//	13 Poison      from the third delivery of a cause without a commit, a core stores that
+//	               it begins to decide it; a cause that was begun that many times without
+//	               a result is poison
+//
+// # What is checked
+//
+// In every state (check.go): one terminal event per input; one result per call; an
+// effect that is not idempotent happens at most once; no "did not run" for a call that
+// ran, or still may; "succeeded" only with an effect; no effect begins after its call was
+// closed; outcome_unknown only after a crash, a partition, a stop or a dropped result; an
+// approval counts once, in time, and only for a request that was pending at its position;
+// every other answer to an existing session is audited, once; a cancel never hits a turn
+// that began after it; a turn ends with results for all of its calls; an acked cause has
+// no further effect; causes are committed in order; an open turn has an unacked cause
+// whose holder must drive it, and a parked one has that or a stored timer.
+//
+// At the end: from every state, the goal (all inputs have ended) can be reached. This
+// does not prove fairness: reachable is not inevitable.
+//
+// The mutations (mutations.go) are the protocol with one rule broken. The checks must
+// find each of them; if one passes, the checks have become ineffective.
+//
+// # What is not modelled
+//
+// Reason about these and test them with care: more than two calls at once, and two calls
+// at once with two attempts each, confirmations or a second input; fallible folds and
+// snapshots (15); retention (17); stale reads on three replicas (but see the mutations
+// staleNoop and lagDeleted); several sessions; MaxAckPending; the order and content of
+// what UIs see (16); hooks (14); deadlines other than start_by; the repetition of an
+// input's id (5); a driven session's limit of deliveries (13).
+//
+// # How it is explored
+//
+// The search is breadth first, so traces are as short as possible. The same
+// configuration always produces the same numbers. States are identified by 128-bit
+// fingerprints; a collision could hide a state, with a probability below 10^-22.
+package model

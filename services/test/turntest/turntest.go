@@ -1,0 +1,60 @@
+// Package turntest provides a whole Skandha system with a scripted model, for tests of
+// transports whose protocol is a request with one answer.
+package turntest
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/uibridge/backend"
+	"skandha.dev/services/uibridge/inspect"
+)
+
+// Asked is the tool that needs approval.
+const Asked = "time:now"
+
+const config = `agents:
+  main: {}
+  other: {}
+policy:
+  - {tool: "` + Asked + `", effect: confirm, reason: the test wants to be asked}
+`
+
+// Start starts a system that ends with the test. Its model follows
+// [offline.TestRules]; its agents are main and other.
+func Start(t testing.TB) *backend.Backend {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"config.yaml": config, "rules.yaml": string(offline.TestRules)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	ctx := natstest.Context(t)
+	s, err := system.Start(ctx, system.Config{
+		Data: filepath.Join(dir, "data"), ConfigFile: filepath.Join(dir, "config.yaml"), Sync: "relaxed",
+		Provider: "offline", OfflineRules: filepath.Join(dir, "rules.yaml"), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	bus, err := s.Connect(ctx, "uibridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	b, err := backend.New(backend.Config{}, backend.Deps{Bus: bus, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	b.Add(inspect.Methods(inspect.Deps{Client: b.Client(), Log: log})...)
+	return b
+}
