@@ -14,18 +14,38 @@ PKGS     ?= ./pkg/... ./services/...
 BIN      ?= bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
+# One way to compile, so that every target uses the same build cache; only the race detector
+# needs another.
+export CGO_ENABLED := 0
+export GOFLAGS     += -trimpath
+
 MODULES  := pkg services
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/skandha
 COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-*))
-STATIC   := CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
+STATIC   := go build -buildvcs=false -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
 COMPOSE   = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
-TEST     := go test -json -shuffle=on
 REPORT   := bin/testreport
-# The verdict is the report's, which runs failed tests again; go test has failed already.
-JUDGED   := set +o pipefail
+
+# The order of a package's tests; without it (SHUFFLE=off) go test takes the results of
+# packages that have not changed from its cache. It does not see changes of what a test
+# builds and runs as another process.
+SHUFFLE  ?= on
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+
+# $(call tests,NAME,PACKAGES,FLAGS) runs tests. What fails is run again, alone, up to twice,
+# unless it is a data race or a panic. The events and the output of flaky tests stay in
+# dist/tests and dist/flaky.
+define tests
+@mkdir -p dist/tests dist/flaky; rm -rf dist/flaky/$(1); code=0; \
+$(GOTESTSUM) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
+  --rerun-fails=2 --rerun-fails-max-failures=20 --rerun-fails-abort-on-data-race \
+  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -shuffle=$(SHUFFLE) $(3) || code=$$?; \
+$(REPORT) --keep dist/flaky/$(1) dist/tests/$(1).jsonl || code=1; exit $$code
+endef
 
 ##@ Use
 
@@ -47,20 +67,21 @@ build: setup-build ## Build every command into BIN=bin (static, stripped)
 ##@ Check
 
 .PHONY: test
-test: setup $(REPORT) ## Set up and run every test; one that fails and then passes alone is listed as FLAKY
-	@$(JUDGED); export CGO_ENABLED=0; $(TEST) -timeout 20m $(PKGS) | $(REPORT) $(TEST)
+test: setup $(GOTESTSUM) $(REPORT) ## Set up and run every test; one that fails and then passes alone is listed as FLAKY (SHUFFLE=off: unchanged packages from the cache)
+	$(call tests,test,$(PKGS),-timeout 20m)
 
 # What the race detector adds nothing to: work that is done in other processes (sandboxes,
 # plugins, containers, browsers, whole deployments), and functions without goroutines.
 NO_RACE := sandboxtest|sandbox/(agent|bwrap|deps|docker|seccomp)|conformance|e2e|e2e/(compose|storm)|webtest|listener/examples|services/(skandha|bench)|skandha/scaffold|core/decide|test/model(/explore)?|uibridge/markdown|testreport|archtest
 
 .PHONY: test-race
-test-race: setup $(REPORT) ## The tests of everything that shares memory, under the race detector
-	@$(JUDGED); export CGO_ENABLED=1; $(TEST) -race -timeout 30m $$(go list $(PKGS) | grep -vE '/($(NO_RACE))$$') | $(REPORT) $(TEST) -race
+test-race: export CGO_ENABLED := 1
+test-race: setup $(GOTESTSUM) $(REPORT) ## The tests of everything that shares memory, under the race detector
+	$(call tests,race,$$(go list $(PKGS) | grep -vE '/($(NO_RACE))$$' | tr '\n' ' '),-race -timeout 30m)
 
 .PHONY: storm
 storm: setup ## Long storms over a whole deployment: kills and pauses for STORM turns or a time (default 3000), overload, a hung core
-	@SKANDHA_STORM=$(STORM) CGO_ENABLED=0 go test -count=1 -v -timeout 90m ./services/test/e2e/storm
+	@SKANDHA_STORM=$(STORM) go test -count=1 -v -timeout 90m ./services/test/e2e/storm
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, on both modules
@@ -81,14 +102,14 @@ vet: ## go vet
 
 .PHONY: modules
 modules: ## Build each module alone, without the workspace, and hold its go.mod to what it imports
-	@set -e; export GOWORK=off CGO_ENABLED=0; for m in $(MODULES); do \
+	@set -e; export GOWORK=off; for m in $(MODULES); do \
 	  echo "$$m: build"; (cd $$m && go build -buildvcs=false ./...); \
 	  echo "$$m: go.mod"; (cd $$m && go mod tidy -diff); \
 	done
 
 .PHONY: schemas
-schemas: $(REPORT) ## Hold schemas/ and the Go types against each other
-	@$(JUDGED); export CGO_ENABLED=0; $(TEST) ./services/test/contract/... | $(REPORT) $(TEST)
+schemas: $(GOTESTSUM) $(REPORT) ## Hold schemas/ and the Go types against each other
+	$(call tests,schemas,./services/test/contract/...,)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
@@ -151,6 +172,10 @@ $(REPORT): $(wildcard services/test/testreport/*.go services/test/archtest/*.go)
 	@mkdir -p bin
 	go build -buildvcs=false -o $@ ./services/test/testreport
 
+$(GOTESTSUM):
+	@echo "building gotestsum $(GOTESTSUM_VERSION) into $(dir $@)"
+	GOWORK=off GOFLAGS= GOBIN=$(dir $@) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"
-	GOWORK=off GOFLAGS= GOBIN=$(dir $@) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	GOWORK=off GOFLAGS= GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

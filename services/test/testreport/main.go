@@ -1,52 +1,55 @@
-// Command testreport reads what `go test -json` writes and prints what a person
-// wants of it: go's own closing line of each package, the whole output of what
-// failed, and at the end every test that was not run, with its reason.
+// Command testreport reads the events of a run of tests, as gotestsum writes them with
+// --jsonfile, and says what gotestsum does not:
 //
-//	go test -json -race ./... | testreport go test -json -race
+//	testreport [--keep DIR] EVENTS
 //
-// The arguments are the command that runs tests. With them, a test that failed is
-// run again, alone, up to twice. If it passes then, it is listed at the end as
-// FLAKY, with the output of its failure, and does not fail the run. A package that
-// a panic or a timeout ended early is run again where it stopped. These fail
-// at once: a data race, a package that fails without a failed test, and more
-// failures than flaky tests explain.
+// It lists the slowest packages; each test that was skipped, with the reason; and each
+// test that failed and passed when it was run again, as FLAKY, with the output of the
+// failure. That output is also kept in DIR, one file per test.
 //
-// It exits with 1 when something failed, when no test ran at all, and, if the
-// environment says SKANDHA_REQUIRE=all, when a test was skipped that package
+// It exits with 1 when a test or package failed to the end, when no test ran at all, and,
+// if the environment says SKANDHA_REQUIRE=all, when a test was skipped that package
 // archtest does not list.
 package main
 
 import (
-	"context"
+	"bufio"
+	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"skandha.dev/services/test/archtest"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok := run(ctx)
-	stop()
-	if !ok {
+	keep := flag.String("keep", "", "directory for the output of flaky tests; default: not kept")
+	flag.Parse()
+	ok, err := run(flag.Arg(0), *keep)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+	}
+	if err != nil || !ok {
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) bool {
-	r := newReport(os.Stdout)
-	if err := r.read(os.Stdin); err != nil {
-		fmt.Fprintln(os.Stderr, "testreport:", err)
-		return false
+func run(events, keep string) (bool, error) {
+	f, err := os.Open(events) //nolint:gosec // an argument
+	if err != nil {
+		return false, err
 	}
-	if len(os.Args) > 1 {
-		r.retry(command{args: os.Args[1:]}.run(ctx))
+	defer func() { _ = f.Close() }() // only read
+	r := newReport()
+	if err := r.read(bufio.NewReader(f)); err != nil {
+		return false, err
 	}
 	maySkip := func(_, _ string) bool { return true }
 	if os.Getenv("SKANDHA_REQUIRE") == "all" {
 		maySkip = archtest.MaySkip
 	}
-	return r.close(maySkip)
+	ok := r.print(os.Stdout, maySkip)
+	if keep != "" {
+		err = r.keep(keep)
+	}
+	return ok, err
 }

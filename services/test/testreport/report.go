@@ -2,170 +2,201 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// line is one event of `go test -json` (go doc cmd/test2json).
-type line struct {
-	Action     string
-	Package    string
-	Test       string
-	Output     string
-	ImportPath string // of a build event
+// slowest is how many packages the list of the slowest has.
+const slowest = 15
+
+// event is one of `go test -json` (go doc cmd/test2json).
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+	Elapsed float64 // seconds
 }
 
 // test names one test; an empty name is the package itself.
 type test struct{ pkg, name string }
 
+func (t test) String() string { return strings.TrimSuffix(t.pkg+" "+t.name, " ") }
+
+// outcome is how a test has ended, over all its runs.
+type outcome struct {
+	last   string   // pass, fail or skip; empty: it never ended
+	output []string // of the run that goes on, or of the last one
+	failed []string // the output of each run that failed
+}
+
 type report struct {
-	out     io.Writer
-	output  map[test][]string // of running, failed and skipped tests
-	running map[test]bool
-	passed  []test
-	failed  []test
-	skipped []test
-	broken  []string          // packages that failed without a failed test: build, panic, timeout
-	cut     map[string][]test // tests that did not end, by package
-	flaky   []flake
+	tests   map[test]*outcome
+	seconds map[string]float64 // by package, over all runs
 }
 
-func newReport(out io.Writer) *report {
-	return &report{out: out, output: map[test][]string{}, running: map[test]bool{}, cut: map[string][]test{}}
-}
+func newReport() *report { return &report{tests: map[test]*outcome{}, seconds: map[string]float64{}} }
 
-// read takes the events and prints each package when it is done. What is no event
-// is printed as it is.
-func (r *report) read(in io.Reader) error {
-	lines := bufio.NewReader(in)
-	for {
-		raw, err := lines.ReadString('\n')
-		if raw != "" {
-			var l line
-			if json.Unmarshal([]byte(raw), &l) != nil || l.Action == "" {
-				r.print(raw)
-			} else {
-				r.take(l)
+// read takes the events, one per line.
+func (r *report) read(in *bufio.Reader) error {
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if bad := json.Unmarshal(line, &e); bad != nil {
+				return fmt.Errorf("line %d is no event: %w", n, bad)
 			}
+			r.take(e)
 		}
-		switch err {
-		case nil:
-		case io.EOF:
+		if errors.Is(err, io.EOF) {
 			return nil
-		default:
-			return fmt.Errorf("reading the events: %w", err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-func (r *report) print(s string) { _, _ = io.WriteString(r.out, s) }
-
-func (r *report) take(l line) {
-	t := test{l.Package, l.Test}
-	switch l.Action {
-	case "build-output":
-		r.print(l.Output)
-	case "run":
-		r.running[t] = true
+func (r *report) take(e event) {
+	if e.Package == "" {
+		return // of a build; the package fails too
+	}
+	t := test{e.Package, e.Test}
+	o := r.tests[t]
+	if o == nil {
+		o = &outcome{}
+		r.tests[t] = o
+	}
+	switch e.Action {
+	case "run", "start":
+		o.last, o.output = "", nil
 	case "output":
-		r.output[t] = append(r.output[t], l.Output)
-	case "pass", "fail", "skip":
-		r.end(t, l.Action)
-	}
-}
-
-func (r *report) end(t test, action string) {
-	delete(r.running, t)
-	if t.name == "" {
-		r.endPackage(t, action)
-		return
-	}
-	switch action {
-	case "pass":
-		r.passed = append(r.passed, t)
-		delete(r.output, t)
+		o.output = append(o.output, e.Output)
 	case "fail":
-		r.failed = append(r.failed, t)
-	case "skip":
-		r.skipped = append(r.skipped, t)
+		o.failed = append(o.failed, strings.Join(o.output, ""))
+		o.last = e.Action
+	case "pass", "skip":
+		o.last = e.Action
+	}
+	if e.Test == "" {
+		r.seconds[e.Package] += e.Elapsed
 	}
 }
 
-// endPackage prints what failed in the package and go's closing line of it.
-func (r *report) endPackage(pkg test, action string) {
-	if action == "fail" {
-		failed := slices.ContainsFunc(r.failed, func(t test) bool { return t.pkg == pkg.pkg })
-		unended := r.unended(pkg.pkg)
-		if !failed {
-			r.broken = append(r.broken, pkg.pkg)
-		}
-		// The test binary itself says FAIL when it has run every test.
-		if (failed || len(unended) > 0) && !slices.Contains(r.output[pkg], "FAIL\n") {
-			r.cut[pkg.pkg] = unended
-		}
-		r.printFailed(pkg.pkg, unended)
-	}
-	for _, out := range r.output[pkg] {
-		if action == "fail" || closing(out) {
-			r.print(out)
+// with returns the tests for which the condition holds, in order.
+func (r *report) with(cond func(test, *outcome) bool) []test {
+	var out []test
+	for t, o := range r.tests {
+		if cond(t, o) {
+			out = append(out, t)
 		}
 	}
-	delete(r.output, pkg)
+	slices.SortFunc(out, func(a, b test) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
-// unended returns the package's tests that are still running when the package has
-// ended.
-func (r *report) unended(pkg string) []test {
-	var unended []test
-	for t := range r.running {
-		if t.pkg == pkg {
-			unended = append(unended, t)
-			delete(r.running, t)
-		}
+func (r *report) ended(how string) []test {
+	return r.with(func(t test, o *outcome) bool { return t.name != "" && o.last == how })
+}
+
+// failed returns the tests that failed in their last run or did not end. A package is
+// among them only if none of its tests is: it did not build, or its TestMain failed.
+func (r *report) failed() []test {
+	tests := r.with(func(t test, o *outcome) bool { return t.name != "" && o.last != "pass" && o.last != "skip" })
+	packages := r.with(func(t test, o *outcome) bool {
+		within := func(u test) bool { return u.pkg == t.pkg }
+		return t.name == "" && o.last != "pass" && o.last != "skip" && !slices.ContainsFunc(tests, within)
+	})
+	return append(tests, packages...)
+}
+
+// flaky returns the tests that failed and then passed. A test of which only subtests
+// failed is not among them.
+func (r *report) flaky() []test {
+	all := r.with(func(t test, o *outcome) bool { return t.name != "" && o.last == "pass" && len(o.failed) > 0 })
+	return slices.DeleteFunc(slices.Clone(all), func(t test) bool {
+		part := func(u test) bool { return u.pkg == t.pkg && strings.HasPrefix(u.name, t.name+"/") }
+		return slices.ContainsFunc(all, part) && indent(r.tests[t].failed[0]) == ""
+	})
+}
+
+// print writes the report, and reports whether the run passed.
+func (r *report) print(w io.Writer, maySkip func(pkg, test string) bool) bool {
+	out := bufio.NewWriter(w)
+	defer func() { _ = out.Flush() }() // nobody reads it
+	r.printSlowest(out)
+	ok := r.printSkipped(out, maySkip)
+	for _, t := range r.flaky() {
+		o := r.tests[t]
+		_, _ = fmt.Fprintf(out, "FLAKY %s: passed in run %d. It failed with:\n%s", t, len(o.failed)+1, indent(o.failed[0]))
 	}
-	slices.SortFunc(unended, func(a, b test) int { return strings.Compare(a.name, b.name) })
-	return unended
+	failed := r.failed()
+	for _, t := range failed {
+		_, _ = fmt.Fprintf(out, "FAILED %s\n", t)
+	}
+	passed := len(r.ended("pass"))
+	_, _ = fmt.Fprintf(out, "%d passed (%d flaky), %d failed, %d skipped\n",
+		passed, len(r.flaky()), len(failed), len(r.ended("skip")))
+	if passed == 0 {
+		_, _ = fmt.Fprintln(out, "no test ran")
+	}
+	return ok && passed > 0 && len(failed) == 0
 }
 
-// printFailed prints the output of the package's tests that failed or did not end.
-func (r *report) printFailed(pkg string, unended []test) {
-	for _, t := range slices.Concat(r.failed, unended) {
-		if t.pkg == pkg {
-			r.print(strings.Join(r.output[t], ""))
-		}
+func (r *report) printSlowest(out io.Writer) {
+	sum := 0.0
+	for _, s := range r.seconds {
+		sum += s
+	}
+	packages := slices.SortedFunc(maps.Keys(r.seconds), func(a, b string) int { return cmp.Compare(r.seconds[b], r.seconds[a]) })
+	_, _ = fmt.Fprintf(out, "\nthe slowest of %d packages (%.0f s in all):\n", len(packages), sum)
+	for _, p := range packages[:min(slowest, len(packages))] {
+		_, _ = fmt.Fprintf(out, "%7.1f s  %s\n", r.seconds[p], p)
 	}
 }
 
-// closing knows go's closing line of a package that is well.
-func closing(out string) bool {
-	return strings.HasPrefix(out, "ok  \t") || strings.HasPrefix(out, "?   \t")
-}
-
-// close prints the flaky tests, the skipped tests and the sums, and reports whether
-// the run passed.
-func (r *report) close(maySkip func(pkg, test string) bool) bool {
-	ok := true
-	for _, t := range r.skipped {
-		r.print(fmt.Sprintf("SKIPPED %s %s\n", t.pkg, t.name))
-		for _, out := range r.output[t] {
-			if s := strings.TrimSpace(out); !strings.HasPrefix(s, "===") && !strings.HasPrefix(s, "---") {
-				r.print("        " + s + "\n")
-			}
-		}
+func (r *report) printSkipped(out io.Writer, maySkip func(pkg, test string) bool) (ok bool) {
+	ok = true
+	for _, t := range r.ended("skip") {
+		_, _ = fmt.Fprintf(out, "SKIPPED %s\n%s", t, indent(strings.Join(r.tests[t].output, "")))
 		if !maySkip(t.pkg, t.name) {
-			r.print("        and that is a failure: everything is required, and it is no listed exception\n")
+			_, _ = fmt.Fprintln(out, "        and that is a failure: everything is required, and it is no listed exception")
 			ok = false
 		}
 	}
-	r.printFlaky()
-	failed := len(r.failed) + len(r.broken)
-	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped\n", len(r.passed), failed, len(r.skipped)))
-	if len(r.passed)+failed == 0 {
-		r.print("no test ran\n")
-		ok = false
+	return ok
+}
+
+// indent leaves out the lines that go test adds.
+func indent(output string) string {
+	var b strings.Builder
+	for line := range strings.Lines(output) {
+		if s := strings.TrimSpace(line); !strings.HasPrefix(s, "===") && !strings.HasPrefix(s, "---") {
+			b.WriteString("        " + strings.TrimRight(line, "\n") + "\n")
+		}
 	}
-	return ok && failed == 0
+	return b.String()
+}
+
+// keep writes the output of each flaky test's failures to a file in dir.
+func (r *report) keep(dir string) error {
+	for _, t := range r.flaky() {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return err
+		}
+		name := strings.NewReplacer("/", "_", " ", ".").Replace(strings.TrimPrefix(t.String(), "skandha.dev/"))
+		text := strings.Join(r.tests[t].failed, "\n=== run again\n")
+		if err := os.WriteFile(filepath.Join(dir, name+".log"), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }

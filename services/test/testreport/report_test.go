@@ -1,12 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+const head = "package x\n\nimport \"testing\"\n\n"
+
+// flaky fails in its first run alone.
+const flaky = "package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\n" +
+	"func TestA(t *testing.T) { t.Run(\"part\", func(t *testing.T) {\n" +
+	"if os.Mkdir(\"ran\", 0o700) == nil { t.Error(\"broke once\") } }) }\nfunc TestB(*testing.T) {}\n"
 
 // module writes a module made of these files.
 func module(t *testing.T, files map[string]string) (dir string) {
@@ -25,138 +35,132 @@ func module(t *testing.T, files map[string]string) (dir string) {
 	return dir
 }
 
-// reportOn reports on the tests of a module made of these files, as go test runs them.
-func reportOn(t *testing.T, maySkip, retry bool, files map[string]string) (out string, ok bool) {
+// events runs tests of the module and returns go's events.
+func events(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
-	test := command{
-		args: []string{"go", "test", "-vet=off", "-json"}, dir: module(t, files),
-		env: append(os.Environ(), "GOWORK=off", "GOFLAGS="),
-	}.run(t.Context())
-	var events bytes.Buffer
-	if err := test(&events, "./..."); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-vet=off", "-json", "-count=1"}, args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	out, err := cmd.Output()
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
 		t.Fatal(err)
 	}
-	var b strings.Builder
-	r := newReport(&b)
-	if err := r.read(&events); err != nil {
-		t.Fatal(err)
-	}
-	if retry {
-		r.retry(test)
-	}
-	ok = r.close(func(_, _ string) bool { return maySkip })
-	return b.String(), ok
+	return out
 }
-
-const head = "package x\n\nimport \"testing\"\n\n"
 
 func TestReport(t *testing.T) {
 	for _, c := range []struct {
 		about    string
-		files    map[string]string
+		file     string
+		again    []string // the arguments of a second run, as gotestsum runs failed tests again
 		maySkip  bool
 		ok       bool
 		has, not []string
 	}{
 		{
-			"passing tests are a line per package",
-			map[string]string{
-				"a/x_test.go": head + "func TestA(t *testing.T) { t.Log(\"chatter\"); t.Run(\"part\", func(*testing.T) {}) }\n",
-				"b/x.go":      "package x\n",
-			},
-			true, true,
-			[]string{"ok  \texample.test/a\t", "?   \texample.test/b\t[no test files]", "2 passed, 0 failed, 0 skipped"},
-			[]string{"chatter", "PASS", "RUN"},
+			"passing tests are counted", head + "func TestA(t *testing.T) { t.Log(\"chatter\"); t.Run(\"part\", func(*testing.T) {}) }\n",
+			nil, true, true,
+			[]string{"the slowest of 2 packages", " s  example.test\n", "2 passed (0 flaky), 0 failed, 0 skipped"}, []string{"chatter"},
 		},
 		{
-			"a failure is shown whole, its neighbours are not",
-			map[string]string{
-				"x_test.go": head +
-					"func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) { t.Log(\"chatter\") }\n",
-			},
-			false, false,
-			[]string{"--- FAIL: TestA", "broke", "FAIL\texample.test", "1 passed, 1 failed, 0 skipped"},
-			[]string{"chatter"},
+			"a failure fails", head + "func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) {}\n",
+			nil, true, false, []string{"FAILED example.test TestA\n", "1 passed (0 flaky), 1 failed"}, nil,
+		},
+		{
+			"a failure that stays fails", head + "func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) {}\n",
+			[]string{"-run=^TestA$"}, true, false, []string{"FAILED example.test TestA\n", "1 passed (0 flaky), 1 failed"},
+			[]string{"FLAKY"},
+		},
+		{
+			"what passes when it is run again is flaky", flaky, []string{"-run=^TestA$/^part$"}, true, true,
+			[]string{
+				"FLAKY example.test TestA/part: passed in run 2", "broke once", "3 passed (1 flaky), 0 failed",
+			}, []string{"FLAKY example.test TestA:"},
 		},
 		{
 			"a skip is listed with its reason",
-			map[string]string{
-				"x_test.go": head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n",
-			},
-			true, true,
-			[]string{"SKIPPED example.test TestA", "no engine", "1 passed, 0 failed, 1 skipped"},
-			nil,
+			head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n", nil, true, true,
+			[]string{"SKIPPED example.test TestA", "no engine", "1 passed (0 flaky), 0 failed, 1 skipped"}, nil,
 		},
 		{
 			"a skip that may not be fails",
-			map[string]string{
-				"x_test.go": head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n",
-			},
-			false, false,
-			[]string{"no engine", "that is a failure"},
-			nil,
+			head + "func TestA(t *testing.T) { t.Skip(\"no engine\") }\nfunc TestB(*testing.T) {}\n", nil, false, false,
+			[]string{"no engine", "that is a failure"}, nil,
 		},
 		{
-			"a package that does not build is a failure",
-			map[string]string{"x_test.go": head + "func TestA(t *testing.T) { nowhere() }\n"},
-			false, false,
-			[]string{"undefined: nowhere", "0 passed, 1 failed, 0 skipped"},
-			nil,
+			"a package that does not build is a failure", head + "func TestA(t *testing.T) { nowhere() }\n", nil, true, false,
+			[]string{"FAILED example.test\n", "0 passed"}, nil,
 		},
 		{
-			"a test that ends the process is a failure, and shown",
-			map[string]string{
-				"x_test.go": "package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestA(t *testing.T) { os.Stdout.WriteString(\"last words\\n\"); os.Exit(3) }\n",
-			},
-			false, false,
-			[]string{"last words", "FAIL\texample.test", "0 passed, 1 failed, 0 skipped"},
-			nil,
+			"a test that ends the process is a failure",
+			"package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestA(t *testing.T) {}\nfunc TestB(t *testing.T) { os.Exit(3) }\n", nil,
+			true, false, []string{"FAILED example.test TestB\n", "1 passed (0 flaky), 1 failed"}, nil,
 		},
 		{
-			"a panic is a failure, and shown",
-			map[string]string{"x_test.go": head + "func TestA(t *testing.T) { panic(\"oh\") }\n"},
-			false, false,
-			[]string{"panic: oh", "0 passed, 1 failed, 0 skipped"},
-			nil,
+			"a panic is a failure", head + "func TestA(t *testing.T) { panic(\"oh\") }\n", nil, true, false,
+			[]string{"FAILED example.test TestA", "0 passed (0 flaky), 1 failed"}, nil,
 		},
 		{
-			"no test at all is a failure",
-			map[string]string{"x.go": "package x\n"},
-			false, false,
-			[]string{"no test ran"},
-			nil,
+			"a TestMain that fails is a failure",
+			"package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }\nfunc TestA(*testing.T) {}\n",
+			nil, true, false, []string{"FAILED example.test\n", "1 passed (0 flaky), 1 failed"}, nil,
 		},
+		{"no test at all is a failure", "package x\n", nil, true, false, []string{"no test ran"}, nil},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			out, ok := reportOn(t, c.maySkip, false, c.files)
-			if ok != c.ok {
-				t.Errorf("well is %t, want %t", ok, c.ok)
+			dir := module(t, map[string]string{"x_test.go": c.file, "empty/y.go": "package y\n"})
+			all := events(t, dir, "./...")
+			if c.again != nil {
+				all = append(all, events(t, dir, append(c.again, ".")...)...)
+			}
+			r := newReport()
+			if err := r.read(bufio.NewReader(bytes.NewReader(all))); err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			if ok := r.print(&b, func(_, _ string) bool { return c.maySkip }); ok != c.ok {
+				t.Errorf("passed is %t, want %t", ok, c.ok)
 			}
 			for _, s := range c.has {
-				if !strings.Contains(out, s) {
+				if !strings.Contains(b.String(), s) {
 					t.Errorf("the report lacks %q", s)
 				}
 			}
 			for _, s := range c.not {
-				if strings.Contains(out, s) {
+				if strings.Contains(b.String(), s) {
 					t.Errorf("the report has %q", s)
 				}
 			}
 			if t.Failed() {
-				t.Log("\n" + out)
+				t.Log("\n" + b.String())
 			}
 		})
 	}
 }
 
-func TestWhatIsNoEventIsPrinted(t *testing.T) {
-	var b strings.Builder
-	r := newReport(&b)
-	if err := r.read(strings.NewReader("go: warning\n")); err != nil {
+func TestTheOutputOfAFlakyTestIsKept(t *testing.T) {
+	dir := module(t, map[string]string{"x_test.go": flaky})
+	file := filepath.Join(dir, "events")
+	if err := os.WriteFile(file, append(events(t, dir, "."), events(t, dir, ".")...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.String(); got != "go: warning\n" {
-		t.Errorf("got %q", got)
+	keep := filepath.Join(dir, "flaky")
+	if ok, err := run(file, keep); err != nil || !ok {
+		t.Errorf("passed is %t (%v)", ok, err)
+	}
+	kept, err := os.ReadFile(filepath.Join(keep, "example.test.TestA_part.log")) //nolint:gosec // of this test
+	if err != nil || !strings.Contains(string(kept), "broke once") {
+		t.Errorf("kept is %q (%v)", kept, err)
+	}
+}
+
+func TestEventsThatAreNoneAreAnError(t *testing.T) {
+	for name, text := range map[string]string{"text": "go: warning\n", "half an event": `{"Action":"pass"`} {
+		if err := newReport().read(bufio.NewReader(strings.NewReader(text))); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := run(filepath.Join(t.TempDir(), "missing"), ""); err == nil {
+		t.Error("a file that is missing: no error")
 	}
 }
