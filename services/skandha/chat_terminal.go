@@ -17,10 +17,10 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
-	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/history"
+	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/skandha/terminal"
 )
 
@@ -58,7 +58,7 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 		Client: sessionClient{conn, ref}, Ref: ref, Writer: conn.Writer, Commands: completions(), About: conn.about,
 		Hints: page(ctx, conn), Logs: logs,
 		History: filepath.Join(g.Data, "chat_history"), Yes: c.Yes, NoColour: os.Getenv("NO_COLOR") != "", Now: time.Now,
-		NewID: client.NewID,
+		NewID: submit.NewID,
 		Where: g.where(),
 	}
 	if conn.own != nil {

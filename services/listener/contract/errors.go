@@ -3,6 +3,8 @@ package contract
 import (
 	"errors"
 	"fmt"
+
+	"skandha.dev/services/internal/submit"
 )
 
 // The ways in which an input can fail.
@@ -25,3 +27,11 @@ var (
 	// ErrNotTaken: a listener ended before the inputs that the error names were acknowledged.
 	ErrNotTaken = errors.New("not accepted")
 )
+
+// Outage says, for a sender, why the bus has not acknowledged an input.
+func Outage(err error) string {
+	if _, fault := submit.Why(err); fault != nil {
+		return fault.Error()
+	}
+	return "the bus does not answer"
+}

@@ -12,8 +12,6 @@ package emitter
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -24,6 +22,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/listener/contract"
 )
 
@@ -47,8 +46,7 @@ func (s *Stats) Counters() map[string]int64 {
 
 // Emitter stores the inputs of one listener.
 type Emitter struct {
-	bus    *bus.Bus
-	writer subject.Writer
+	sender submit.Sender
 	stats  *Stats
 	log    *slog.Logger
 }
@@ -57,7 +55,7 @@ var _ contract.Emitter = (*Emitter)(nil)
 
 // New returns the emitter of the listener with the writer's name.
 func New(b *bus.Bus, w subject.Writer, stats *Stats, log *slog.Logger) *Emitter {
-	return &Emitter{bus: b, writer: w, stats: stats, log: log.With("listener", string(w))}
+	return &Emitter{sender: submit.Sender{Bus: b, Writer: w}, stats: stats, log: log.With("listener", string(w))}
 }
 
 // EmitInput implements [contract.Emitter].
@@ -69,13 +67,9 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 		e.stats.Invalid.Add(1)
 		return contract.Receipt{}, err
 	}
-	body, err := json.Marshal(event.Input{Text: in.Text, ID: in.ID, Source: in.Source, Mode: in.Mode})
-	if err != nil {
-		return contract.Receipt{}, fmt.Errorf("%w: %w", contract.ErrInvalid, err)
-	}
 	began := time.Now()
 	ref := subject.Ref{Agent: in.Agent, Session: in.Session}
-	seq, err := e.bus.PublishCause(ctx, ref, subject.Input, e.writer, in.ID, body)
+	seq, err := e.sender.Say(ctx, ref, event.Input{Text: in.Text, ID: in.ID, Source: in.Source, Mode: in.Mode})
 	if err != nil {
 		err = e.failed(err)
 		e.log.Warn("input was not accepted", "ref", ref.String(), "id", in.ID, "after", time.Since(began), "error", err)
@@ -88,24 +82,17 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 
 // failed counts an error of the bus and maps it to an error of package contract.
 func (e *Emitter) failed(err error) error {
-	var full *bus.StorageFault
-	switch {
-	case errors.Is(err, bus.ErrOverloaded):
-		e.stats.Overloaded.Add(1)
-		return fmt.Errorf("%w: %w", contract.ErrOverloaded, err)
-	case errors.As(err, &full) && errors.Is(err, bus.ErrRefused):
-		e.stats.Unavailable.Add(1)
-		return fmt.Errorf("%w: %w", contract.ErrNoRoom, err)
-	case errors.Is(err, bus.ErrAmbiguous):
-		e.stats.Unavailable.Add(1)
-		return fmt.Errorf("%w: %w", contract.ErrUnavailable, err)
-	case errors.Is(err, bus.ErrTooLarge), errors.Is(err, bus.ErrInvalidArgument):
-		e.stats.Invalid.Add(1)
-		return fmt.Errorf("%w: %w", contract.ErrInvalid, err)
-	case errors.Is(err, bus.ErrRefused), errors.Is(err, bus.ErrDenied):
-		e.stats.Refused.Add(1)
-		return fmt.Errorf("%w: %w", contract.ErrRefused, err)
+	kind, count := contract.ErrUnavailable, &e.stats.Unavailable
+	switch why, _ := submit.Why(err); why {
+	case submit.Overloaded:
+		kind, count = contract.ErrOverloaded, &e.stats.Overloaded
+	case submit.Full:
+		kind = contract.ErrNoRoom
+	case submit.TooLarge, submit.Invalid:
+		kind, count = contract.ErrInvalid, &e.stats.Invalid
+	case submit.Refused, submit.Denied:
+		kind, count = contract.ErrRefused, &e.stats.Refused
 	}
-	e.stats.Unavailable.Add(1)
-	return fmt.Errorf("%w: %w", contract.ErrUnavailable, err)
+	count.Add(1)
+	return fmt.Errorf("%w: %w", kind, err)
 }

@@ -13,7 +13,6 @@ import (
 	"text/template"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/web"
@@ -147,20 +146,12 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, contract.ErrOverloaded):
 		l.busy(w, http.StatusTooManyRequests, "5", "too many inputs are waiting; send it again later")
 	case errors.Is(err, contract.ErrNoRoom):
-		l.busy(w, http.StatusServiceUnavailable, "10", reason(err)+"; it was not stored")
+		l.busy(w, http.StatusServiceUnavailable, "10", contract.Outage(err)+"; it was not stored")
 	case errors.Is(err, contract.ErrRefused): // the reason is logged
 		l.busy(w, http.StatusServiceUnavailable, "60", "the bus refuses inputs of this listener for now")
 	default:
-		l.busy(w, http.StatusServiceUnavailable, "5", reason(err)+"; it is safe to send it again with the same webhook-id")
+		l.busy(w, http.StatusServiceUnavailable, "5", contract.Outage(err)+"; it is safe to send it again with the same webhook-id")
 	}
-}
-
-// reason returns, for the sender, why the bus did not acknowledge.
-func reason(err error) string {
-	if f := (*bus.StorageFault)(nil); errors.As(err, &f) {
-		return f.Error()
-	}
-	return "the bus does not answer"
 }
 
 // read makes an input of a request, if the request is valid and its signature matches.

@@ -13,7 +13,6 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nuid"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/listener/contract"
 )
@@ -152,11 +151,8 @@ func (c *conn) emit(in contract.Input) {
 	case errors.Is(err, contract.ErrRefused): // the reason is logged
 		c.tell(answer{ID: in.ID, Error: "the bus refuses inputs of this listener for now", Retry: true})
 	default:
-		why := "the bus does not answer"
-		if f := (*bus.StorageFault)(nil); errors.As(err, &f) {
-			why = f.Error()
-		}
-		c.tell(answer{ID: in.ID, Error: why + "; it is safe to send it again with the same id", Retry: true})
+		why := contract.Outage(err) + "; it is safe to send it again with the same id"
+		c.tell(answer{ID: in.ID, Error: why, Retry: true})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -31,46 +32,32 @@ func (b *Backend) refusal(doing string, err error) error {
 
 // errorFor converts an error of the bus into one for the caller.
 func errorFor(doing string, err error) *contract.Error {
-	var fault *bus.StorageFault
-	switch {
-	case errors.Is(err, bus.ErrOverloaded):
-		var e *bus.Error
-		errors.As(err, &e)
-		return &contract.Error{Code: contract.CodeOverloaded, Message: e.Message, RetryAfterMS: overloadedRetryMS}
-	case errors.As(err, &fault) && errors.Is(err, bus.ErrRefused):
-		return &contract.Error{
-			Code:    contract.CodeUnavailable,
-			Message: fault.Error() + "; the message was not stored", RetryAfterMS: faultRetryMS,
+	e := &contract.Error{Code: contract.CodeUnavailable}
+	switch why, fault := submit.Why(err); why {
+	case submit.Overloaded:
+		var reported *bus.Error
+		errors.As(err, &reported)
+		e.Code, e.Message, e.RetryAfterMS = contract.CodeOverloaded, reported.Message, overloadedRetryMS
+	case submit.Full:
+		e.Message, e.RetryAfterMS = fault.Error()+"; the message was not stored", faultRetryMS
+	case submit.TooLarge:
+		e.Code, e.Message = contract.CodeTooLarge, "the message is larger than the bus accepts; send less at once"
+	case submit.Denied:
+		e.Code = contract.CodeForbidden
+		e.Message = "the bus denied the write; the bridge's credentials lack the permission"
+	case submit.Refused:
+		e.Message = "the log accepts no messages now, perhaps because it is full; the message was not stored"
+	case submit.Unknown:
+		e.Message = "the bus did not acknowledge the message, so it may or may not have been stored; " +
+			"a retry with the same id is safe"
+		if fault != nil {
+			e.Message = fault.Error() + "; the message may have been stored; a retry with the same id is safe"
+			e.RetryAfterMS = faultRetryMS
 		}
-	case errors.As(err, &fault):
-		return &contract.Error{
-			Code: contract.CodeUnavailable, RetryAfterMS: faultRetryMS,
-			Message: fault.Error() + "; the message may have been stored; a retry with the same id is safe",
-		}
-	case errors.Is(err, bus.ErrTooLarge):
-		return &contract.Error{
-			Code: contract.CodeTooLarge, Message: "the message is larger than the bus accepts; send less at once",
-		}
-	case errors.Is(err, bus.ErrDenied):
-		return &contract.Error{
-			Code:    contract.CodeForbidden,
-			Message: "the bus denied the write; the bridge's credentials lack the permission",
-		}
-	case errors.Is(err, bus.ErrRefused):
-		return &contract.Error{
-			Code:    contract.CodeUnavailable,
-			Message: "the log accepts no messages now, perhaps because it is full; the message was not stored",
-		}
-	case errors.Is(err, bus.ErrAmbiguous):
-		return &contract.Error{
-			Code: contract.CodeUnavailable,
-			Message: "the bus did not acknowledge the message, so it may or may not have been stored; " +
-				"a retry with the same id is safe",
-		}
+	default:
+		e.Message = doing + " failed: the bus or core does not answer; try again"
 	}
-	return &contract.Error{
-		Code: contract.CodeUnavailable, Message: fmt.Sprintf("%s failed: the bus or core does not answer; try again", doing),
-	}
+	return e
 }
 
 func tooLarge(field string, has, most int) error {

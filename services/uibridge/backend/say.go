@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -37,7 +38,7 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 		return contract.Receipt{}, err
 	}
 	if in.ID == "" {
-		in.ID = client.NewID()
+		in.ID = submit.NewID()
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
