@@ -16,7 +16,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/history"
@@ -90,7 +90,7 @@ func page(ctx context.Context, conn *connection) []string {
 
 func completions() []terminal.Command {
 	out := []terminal.Command{{Name: "retry", Help: "send the input of the failed turn again"}}
-	for _, c := range decide.Commands() {
+	for _, c := range commands.All() {
 		out = append(out, terminal.Command{Name: c.Name, Args: c.Args, Help: c.Help})
 	}
 	slices.SortFunc(out, func(a, b terminal.Command) int { return cmp.Compare(a.Name, b.Name) })

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/test/natstest"
 )
@@ -224,7 +224,7 @@ func TestTerminalCompletesCommands(t *testing.T) {
 	s := newWorld(t).chat("-s", "slash")
 	s.await("session main/slash")
 	s.keys("/")
-	for _, c := range decide.Commands()[:1] {
+	for _, c := range commands.All()[:1] {
 		s.await("/"+c.Name, c.Help)
 	}
 	s.keys("re")

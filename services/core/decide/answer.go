@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/security/grant"
+	"skandha.dev/services/internal/text"
 )
 
 // confirmation decides about a person's answer. An answer that does not count is
@@ -21,7 +22,7 @@ func (x *causeDecider) confirmation() string {
 	if no.Reason != "" {
 		return x.refused(c, no)
 	}
-	c.Reason, c.Source = cut(c.Reason, maxReason), cut(c.Source, maxSource)
+	c.Reason, c.Source = text.Cut(c.Reason, maxReason), text.Cut(c.Source, maxSource)
 	x.touched = true
 	if c.Approved {
 		x.emit(event.ActConfirmed{
@@ -84,7 +85,7 @@ func (x *causeDecider) mayAnswer(st *Step, c *event.Confirmation) Ruling {
 	}
 	r := x.env.Policy.Evaluate(Access{
 		Principal: x.c.Writer, Action: event.ActionConfirmation, Resource: spec,
-		Context: Context{Ref: x.s.Ref, Turn: x.s.Turn.ID, Call: st.Call, Source: cut(c.Source, maxSource), Args: st.Final},
+		Context: Context{Ref: x.s.Ref, Turn: x.s.Turn.ID, Call: st.Call, Source: text.Cut(c.Source, maxSource), Args: st.Final},
 	})
 	if r.Effect == Allow {
 		return Ruling{}
@@ -106,7 +107,7 @@ func (x *causeDecider) refused(c event.Confirmation, no Ruling) string {
 	}
 	p := event.Audited{
 		Principal: x.c.Writer, Action: event.ActionConfirmation, Effect: event.EffectDeny,
-		Call: cut(c.ConfirmationID, maxQuoted), Hash: cut(c.Hash, maxQuoted), Reason: cut(no.Reason, maxRefusal),
+		Call: text.Cut(c.ConfirmationID, maxQuoted), Hash: text.Cut(c.Hash, maxQuoted), Reason: text.Cut(no.Reason, maxRefusal),
 		Rule: no.Rule,
 	}
 	turn := ""

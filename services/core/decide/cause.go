@@ -7,6 +7,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/text"
 )
 
 // OnCause decides about the cause c while the core holds the delivery with that
@@ -37,7 +38,7 @@ func OnCause(s *State, delivery uint64, c Cause, closings Closings, env *Env) (d
 		x.fail(event.FailUnknownCause, fmt.Sprintf("unknown cause kind %q; want one of %v", c.Kind, subject.CauseKinds()))
 	}
 	if reason != "" {
-		return nil, cut(reason, maxReason)
+		return nil, text.Cut(reason, maxReason)
 	}
 	return b.done(), ""
 }
@@ -58,7 +59,7 @@ type causeDecider struct {
 // fail ends the cause itself at once, with its one terminal event. It bounds the
 // reason, which may quote what was sent.
 func (x *causeDecider) fail(code event.FailCode, reason string) {
-	reason = cut(reason, maxReason)
+	reason = text.Cut(reason, maxReason)
 	ask(x.builder, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
 	p := event.TurnFailed{Sequence: x.c.Sequence, InputID: x.inputID, Code: code, Reason: reason}
 	if code == event.FailLocked {
@@ -73,7 +74,7 @@ func readInput(body []byte) (event.Input, error) {
 	if err := event.DecodeCause(body, &in); err != nil {
 		return event.Input{}, err
 	}
-	in.Source = cut(in.Source, maxSource)
+	in.Source = text.Cut(in.Source, maxSource)
 	return in, in.Check()
 }
 
@@ -129,7 +130,7 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 		return false
 	case hook.Replace:
 		if err := decodeInto(d.Data, &data); err == nil && data.Text != "" {
-			p.Text = cut(data.Text, event.MaxTextBytes)
+			p.Text = text.Cut(data.Text, event.MaxTextBytes)
 		}
 	}
 	id := fmt.Sprint(p.Sequence)
@@ -166,7 +167,7 @@ func (x *causeDecider) cancel() string {
 	}
 	why := "cancelled by " + string(x.c.Writer)
 	if c.Reason != "" {
-		why += ": " + cut(c.Reason, maxReason)
+		why += ": " + text.Cut(c.Reason, maxReason)
 	}
 	if t := x.s.Turn; t != nil && names(c, x.c.Writer, t.Pending) {
 		x.closeTurn(event.FailCancelled, why, x.closings, true)

@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 )
 
@@ -161,13 +162,13 @@ func TestHelpListsEveryCommandWithItsArguments(t *testing.T) {
 	w := newWorld(t)
 	w.process(w.cause(subject.Command, "web", `{"name":"help"}`), nil)
 	answer := events[event.Recorded](w)[0].Answer
-	for _, c := range decide.Commands() {
+	for _, c := range commands.All() {
 		if want := "`" + strings.TrimSpace("/"+c.Name+" "+c.Args) + "` — " + c.Help; !strings.Contains(answer, want) {
 			t.Errorf("%q is not in\n%s", want, answer)
 		}
 	}
 	for _, want := range []string{"help", "reset", "quit", "metrics", "provider", "tools", "plugins", "cancel", "replay"} {
-		if !slices.ContainsFunc(decide.Commands(), func(c decide.Command) bool { return c.Name == want }) {
+		if !slices.ContainsFunc(commands.All(), func(c commands.Command) bool { return c.Name == want }) {
 			t.Errorf("there is no /%s", want)
 		}
 	}
@@ -177,8 +178,8 @@ func TestHelpListsEveryCommandWithItsArguments(t *testing.T) {
 func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 	env := func(w *world) *decide.Env {
 		e := w.env()
-		e.Plugins = func() []decide.PluginUse {
-			return []decide.PluginUse{
+		e.Plugins = func() []commands.Plugin {
+			return []commands.Plugin{
 				{Name: "guard", Version: "1.2.0", State: "suspended", Reason: "it\nfailed", Hooks: []string{"before_act"}},
 				{
 					Name: "maps", Version: "0.1.0", State: "active", Tools: []string{"maps:find", "odd`name"},
@@ -186,18 +187,18 @@ func TestCommandsShowWhatTheEnvironmentKnows(t *testing.T) {
 				},
 			}
 		}
-		e.Stats = func() []decide.ToolUse {
-			return []decide.ToolUse{
+		e.Stats = func() []commands.ToolUse {
+			return []commands.ToolUse{
 				{Tool: "rare", Used: 1},
 				{Tool: "often", Used: 9, Unknown: 2, SuccessRate: 0.5, MeanLatency: 1500 * time.Microsecond},
 			}
 		}
-		e.HookStats = func() []decide.HookUse {
-			return []decide.HookUse{{Point: "before_act", Plugin: "guard", Asked: 7, Failed: 1, P50US: 250, P99US: 4000}}
+		e.HookStats = func() []commands.HookUse {
+			return []commands.HookUse{{Point: "before_act", Plugin: "guard", Asked: 7, Failed: 1, P50US: 250, P99US: 4000}}
 		}
-		e.Replay = func(q decide.Replay) (string, error) {
+		e.Replay = func(q commands.Turns) (string, error) {
 			if q.Turn == "t9" {
-				return "", decide.ErrNoTurn
+				return "", commands.ErrNoTurn
 			}
 			return fmt.Sprintf("account of %+v", q), nil
 		}

@@ -6,6 +6,7 @@ import (
 
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
 )
 
 // dataOf returns a function that looks up the data of finished steps by the model's
@@ -55,7 +56,7 @@ func fit(steps map[string]stepResult) {
 	}
 	for id, s := range steps {
 		if share := maxPlanData / len(steps); len(s.Data) > share {
-			s.Data, s.Cut = encode(cut(string(s.Data), share)), true
+			s.Data, s.Cut = encode(text.Cut(string(s.Data), share)), true
 			steps[id] = s
 		}
 	}

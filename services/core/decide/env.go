@@ -11,26 +11,27 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/commands"
 )
 
 // Env is the environment that decisions read. Answers that matter are written into
 // the commit, so folding never needs an Env.
 type Env struct {
-	Now       time.Time        // by the core's clock; a cause is decided at its stream time instead
-	Heard     time.Time        // when this core received the answer to decide on; zero if unknown
-	Delivery  uint64           // how many times the cause in hand has been delivered
-	Nonce     func() string    // fresh on every call, unguessable
-	Agent     *Agent           // nil: unknown agent
-	Tools     Catalog          // the tools that can be called now
-	Executors Directory        // the live executors
-	Hooks     Hooks            // the hook engine
-	Policy    Policy           // the security layer
-	Version   func() string    // for /status
-	Stats     func() []ToolUse // for /metrics
+	Now       time.Time                 // by the core's clock; a cause is decided at its stream time instead
+	Heard     time.Time                 // when this core received the answer to decide on; zero if unknown
+	Delivery  uint64                    // how many times the cause in hand has been delivered
+	Nonce     func() string             // fresh on every call, unguessable
+	Agent     *Agent                    // nil: unknown agent
+	Tools     Catalog                   // the tools that can be called now
+	Executors Directory                 // the live executors
+	Hooks     Hooks                     // the hook engine
+	Policy    Policy                    // the security layer
+	Version   func() string             // for /status
+	Stats     func() []commands.ToolUse // for /metrics
 
-	Plugins   func() []PluginUse           // for /plugins
-	HookStats func() []HookUse             // for /metrics
-	Replay    func(Replay) (string, error) // for /replay: Markdown, or ErrNoTurn
+	Plugins   func() []commands.Plugin             // for /plugins
+	HookStats func() []commands.HookUse            // for /metrics
+	Replay    func(commands.Turns) (string, error) // for /replay: Markdown, or [commands.ErrNoTurn]
 }
 
 // Agent is an agent's configuration.
@@ -162,15 +163,6 @@ type Ruling struct {
 // Policy decides who may do what.
 type Policy interface {
 	Evaluate(Access) Ruling
-}
-
-// ToolUse is a tool's statistics, for /metrics.
-type ToolUse struct {
-	Tool        string
-	Used        int64
-	Unknown     int64 // calls whose outcome is unknown
-	SuccessRate float64
-	MeanLatency time.Duration
 }
 
 // Cause is a message in the log that core has to decide about.

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/security/grant"
+	"skandha.dev/services/internal/text"
 )
 
 // ErrMismatch means that folding a commit did not produce the digest that it carries,
@@ -198,7 +199,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	s.Turn = &Turn{ID: TurnID(in.Sequence), Pending: in, Started: s.Now, Deadline: deadline, Idle: s.Now}
 	s.Turns++
 	if s.Title == "" {
-		s.Title = cut(in.Text, 80)
+		s.Title = text.Cut(in.Text, 80)
 	}
 	text := in.Text
 	for _, a := range in.Annotations {
@@ -465,14 +466,4 @@ func (t *Turn) ready(st *Step) bool {
 		}
 	}
 	return true
-}
-
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
 }

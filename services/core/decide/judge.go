@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/security/grant"
+	"skandha.dev/services/internal/text"
 )
 
 // Names of what decides about a call besides the rules of the policy.
@@ -35,7 +36,7 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
 	v := verdict{warning: r.Warning, Audited: event.Audited{
 		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
-		Effect: r.Effect, Reason: cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
+		Effect: r.Effect, Reason: text.Cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
 	}}
 	switch r.Effect {
 	case Allow:
@@ -84,7 +85,7 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	}
 	b.emit(event.Audited{
 		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
-		Effect: Deny, Reason: cut(why, maxReason), Rule: rule,
+		Effect: Deny, Reason: text.Cut(why, maxReason), Rule: rule,
 	})
 	result := tool.Failure(tool.CodeDenied, why)
 	if st.Uncertain {
@@ -149,13 +150,13 @@ func (b *builder) unguided() string {
 }
 
 func unknownEffect(e Effect) string {
-	return fmt.Sprintf("policy returned the unknown effect %q", cut(string(e), 40))
+	return fmt.Sprintf("policy returned the unknown effect %q", text.Cut(string(e), 40))
 }
 
 // ask requires a person's approval, which no grant can replace.
 func (v *verdict) ask(rule string, w *hook.Warning) {
 	v.Effect, v.Rule, v.Grant, v.always = Ask, rule, nil, nil
-	v.warning, v.Reason = w, cut(w.Message, maxReason)
+	v.warning, v.Reason = w, text.Cut(w.Message, maxReason)
 }
 
 // hookWarning is the warning for a person when a before_act hook requires approval.

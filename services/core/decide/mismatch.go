@@ -8,6 +8,8 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/commands"
+	"skandha.dev/services/internal/text"
 )
 
 // Damage describes why a session is locked whose log cannot be folded to its end.
@@ -61,12 +63,12 @@ func (w Wreck) State() *State {
 // locked returns the state from which the session continues. It keeps the conversation
 // and the list of accepted inputs, and drops grants and work in progress.
 func (w Wreck) locked() *State {
-	s, d := New(w.Ref), &Damage{Why: cut(w.Why, maxReason)}
+	s, d := New(w.Ref), &Damage{Why: text.Cut(w.Why, maxReason)}
 	saved := "nothing could be recovered"
 	if w.Saved != nil && w.Saved.Rev > 0 {
 		s = w.Saved.clone()
 		d.Rev, d.Turns = s.Rev, s.Turns
-		saved = fmt.Sprintf("/repair continues with what was recovered, %s", count(s.Turns, "turn"))
+		saved = commands.Repairable(s.Turns)
 		if s.Turn != nil {
 			s.Failed++
 			s.abandon()
@@ -77,25 +79,6 @@ func (w Wreck) locked() *State {
 	s.Locked = "its log is damaged: " + d.Why + "; " + saved
 	s.UI, s.Damage = event.StateLocked, d
 	return s
-}
-
-// repair unlocks a session that was locked because its log is damaged.
-func (x *causeDecider) repair([]string) string {
-	d := x.s.Damage
-	if d == nil {
-		if x.s.Locked != "" {
-			return "This session's log is intact; /reset unlocks the session."
-		}
-		return "Nothing to repair: this session's log is intact."
-	}
-	open := x.s.clone()
-	open.Locked, open.Damage = "", nil
-	x.emit(event.Checkpoint{State: encode(open), Reason: "/repair by " + string(x.c.Writer)})
-	if d.Rev == 0 {
-		return "The session is unlocked and empty: nothing could be recovered."
-	}
-	return fmt.Sprintf("The session is unlocked, as of commit %d, after %s. Everything later is lost (%s).",
-		d.Rev, count(d.Turns, "turn"), onOneLine(d.Why))
 }
 
 // onCheckpoint replaces the whole state. The revision remains that of the log.

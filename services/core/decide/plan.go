@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner"
+	"skandha.dev/services/internal/text"
 )
 
 // Bounds of one model call.
@@ -166,7 +167,7 @@ const maxErrorBytes = 4000
 // free for another attempt now; the shell calls again when one is.
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := b.s.Turn.Plan
-	e.Message = cut(e.Message, maxErrorBytes)
+	e.Message = text.Cut(e.Message, maxErrorBytes)
 	limit, code := maxPlanAttempts, event.FailProvider
 	if a.State != executor.Finished {
 		limit *= 4 // the provider's process failed, not the model; refusals are free
@@ -225,7 +226,7 @@ func (b *builder) planned(a executor.Answer) bool {
 			r = n.Response
 		}
 	}
-	r.TextContent = cut(r.TextContent, maxAnswerBytes)
+	r.TextContent = text.Cut(r.TextContent, maxAnswerBytes)
 	r.IsFinal = len(r.ToolCalls) == 0
 	switch why := r.Usable(); {
 	case why == nil:

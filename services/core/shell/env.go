@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/hook"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
 	"skandha.dev/services/internal/history"
@@ -26,7 +27,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.hooks, s}, Policy: c.cfg.Policy, Stats: c.views.toolUse,
 		Version: func() string { return c.cfg.Version },
-		Plugins: func() []decide.PluginUse { return pluginUse(at.Snapshot) }, HookStats: c.plugins.use, Replay: s.replay,
+		Plugins: func() []commands.Plugin { return pluginUse(at.Snapshot) }, HookStats: c.plugins.use, Replay: s.replay,
 	}
 }
 
@@ -35,7 +36,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 const replayWait = 4 * time.Second
 
 // replay renders turns for /replay.
-func (s *session) replay(q decide.Replay) (string, error) {
+func (s *session) replay(q commands.Turns) (string, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, replayWait)
 	defer cancel()
 	var turns []history.Turn
@@ -49,7 +50,7 @@ func (s *session) replay(q decide.Replay) (string, error) {
 		turns[0], err = history.Find(ctx, s.c.bus, s.ref, q.Turn)
 	})
 	if errors.Is(err, history.ErrNoTurn) {
-		return "", decide.ErrNoTurn
+		return "", commands.ErrNoTurn
 	}
 	if err != nil {
 		return "", err
@@ -58,11 +59,11 @@ func (s *session) replay(q decide.Replay) (string, error) {
 }
 
 // pluginUse returns what /plugins lists, in the order of execution.
-func pluginUse(s *registry.Snapshot) []decide.PluginUse {
-	var out []decide.PluginUse
+func pluginUse(s *registry.Snapshot) []commands.Plugin {
+	var out []commands.Plugin
 	for _, p := range s.Plugins() {
 		m := p.Manifest
-		u := decide.PluginUse{Name: m.Name, Version: m.Version, State: string(p.State), Reason: p.Reason}
+		u := commands.Plugin{Name: m.Name, Version: m.Version, State: string(p.State), Reason: p.Reason}
 		for _, h := range m.Hooks {
 			u.Hooks = append(u.Hooks, string(h.Point))
 		}
@@ -87,12 +88,12 @@ func pluginUse(s *registry.Snapshot) []decide.PluginUse {
 }
 
 // use returns what /metrics shows of the hooks.
-func (p *plugins) use() []decide.HookUse {
-	var out []decide.HookUse
+func (p *plugins) use() []commands.HookUse {
+	var out []commands.HookUse
 	for _, point := range p.info().Points {
 		for _, h := range point.Plugins {
 			if h.Asked > 0 {
-				out = append(out, decide.HookUse{
+				out = append(out, commands.HookUse{
 					Point: string(point.Point), Plugin: string(h.Plugin), Asked: h.Asked, Failed: h.Failed, P50US: h.P50US,
 					P99US: h.P99US,
 				})

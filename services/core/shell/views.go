@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/store"
 )
@@ -27,7 +28,7 @@ type viewWriter struct {
 	snaps  map[subject.Ref]*dirty
 	stats  map[subject.Ref][]store.ToolRecord
 	failed bool // the last write failed
-	use    []decide.ToolUse
+	use    []commands.ToolUse
 	causes *bus.Consumption
 
 	readers chan chan struct{} // each is closed once the view holds everything observed before
@@ -261,10 +262,10 @@ func (w *viewWriter) readUse() {
 	if err != nil {
 		return
 	}
-	use := make([]decide.ToolUse, 0, len(all))
+	use := make([]commands.ToolUse, 0, len(all))
 	for _, t := range all {
 		use = append(use,
-			decide.ToolUse{
+			commands.ToolUse{
 				Tool: t.Tool, Used: t.Used, Unknown: t.Unknown, SuccessRate: t.SuccessRate(), MeanLatency: t.MeanLatency(),
 			})
 	}
@@ -274,7 +275,7 @@ func (w *viewWriter) readUse() {
 }
 
 // toolUse returns the statistics for /metrics, read every five seconds.
-func (w *viewWriter) toolUse() []decide.ToolUse {
+func (w *viewWriter) toolUse() []commands.ToolUse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.use
