@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/skandha/safetext"
 	"skandha.dev/services/skandha/terminal"
 )
@@ -97,7 +97,7 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 		return err
 	}
 	w := &waiter{
-		c: c, ref: ref, seq: seq, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr,
+		c: c, ref: ref, in: turn.Input{Sequence: seq}, json: a.JSON, yes: a.Yes, out: os.Stdout, err: os.Stderr,
 		interactive: !a.JSON && isTerminal(os.Stdin), lines: newLineReader(os.Stdin),
 	}
 	err = w.wait(ctx, items)
@@ -145,13 +145,12 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 type waiter struct {
 	c           *connection
 	ref         subject.Ref
-	seq         uint64
+	in          turn.Input
 	json, yes   bool
 	interactive bool
 	out, err    io.Writer
 	lines       *lineReader   // what the user types
 	later       []follow.Item // items that arrived while the user was asked
-	turn        string        // the turn of our input, once known
 	refused     bool
 	streamed    strings.Builder
 	plan        string        // the latest plan that was requested
@@ -165,7 +164,7 @@ func (w *waiter) missing(fault string) string {
 	switch {
 	case fault != "":
 		return ": " + clean(fault)
-	case w.turn == "":
+	case w.in.Turn == "":
 		return ": no core has started on the input, or an earlier turn is still running (see skandha status)"
 	case w.plan == "":
 		return fmt.Sprintf(": no provider was available (see skandha status, and agents.%s.provider in the configuration)",
@@ -174,48 +173,43 @@ func (w *waiter) missing(fault string) string {
 	return ""
 }
 
+// wait shows the turn, and asks the user what it asks, until it has ended.
 func (w *waiter) wait(ctx context.Context, items <-chan follow.Item) error {
-	for {
-		i, err := w.item(ctx, items)
-		if err != nil {
-			return err
+	arriving := turn.Items(ctx, items)
+	next := func() (i follow.Item, err error) {
+		if len(w.later) == 0 {
+			return arriving()
 		}
-		if done, err := w.show(i); done || err != nil {
-			return err
-		}
-		if q, ok := w.asks(i); ok {
-			if err := w.confirm(ctx, q, items); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// item returns the next item.
-func (w *waiter) item(ctx context.Context, items <-chan follow.Item) (i follow.Item, err error) {
-	if len(w.later) > 0 {
 		i, w.later = w.later[0], w.later[1:]
 		return i, nil
 	}
-	select {
-	case <-ctx.Done():
-		return i, ctx.Err()
-	case i, ok := <-items:
-		if !ok {
-			return i, cmp.Or(ctx.Err(), io.ErrUnexpectedEOF)
+	end, err := w.in.Follow(next, func(i follow.Item) error {
+		q, err := w.show(i)
+		if err != nil || q == nil {
+			return err
 		}
-		return i, nil
+		return w.confirm(ctx, *q, items)
+	})
+	switch {
+	case err != nil:
+		return err
+	case end.Failed != nil:
+		return w.failed(*end.Failed)
+	case w.refused:
+		return exitRefused
 	}
+	return nil
 }
 
-func (w *waiter) show(i follow.Item) (done bool, err error) {
+// show shows an item, and returns the confirmation request of our turn that it is.
+func (w *waiter) show(i follow.Item) (q *event.ToolCallRequest, err error) {
 	switch {
 	case i.Delta != nil:
 		w.delta(i)
-		return false, nil
+		return nil, nil
 	case i.Output != nil:
 		w.output(i.Output)
-		return false, nil
+		return nil, nil
 	}
 	e := i.Event
 	if w.json {
@@ -225,36 +219,16 @@ func (w *waiter) show(i follow.Item) (done bool, err error) {
 			Event  event.Event `json:"event"`
 		}{i.Commit, i.Index, e}
 		if err := printJSON(w.out, line, false); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	switch e.Type {
-	case event.TypePerceived:
-		var p event.Perceived
-		if e.DataAs(&p) == nil && p.Sequence == w.seq {
-			w.turn = e.Turn
-		}
-	case event.TypePlanRequested:
-		w.planned(e)
-	case event.TypeActCompleted:
-		w.result(e)
-	case event.TypeUIMessage:
-		w.message(e)
-	case event.TypeRecorded:
-		var p event.Recorded
-		if e.DataAs(&p) == nil && p.Sequence == w.seq {
-			if w.refused {
-				return true, exitRefused
-			}
-			return true, nil
-		}
-	case event.TypeTurnFailed:
-		var p event.TurnFailed
-		if e.DataAs(&p) == nil && p.Sequence == w.seq {
-			return true, w.failed(p)
-		}
+	v := event.Visitor{UIMessage: func(m event.UIMessage) { w.message(e, m) }}
+	if w.in.Owns(e) {
+		v.PlanRequested, v.ActCompleted = w.planned, w.result
+		v.ToolCallRequest = func(p event.ToolCallRequest) { q = &p }
 	}
-	return false, nil
+	_ = v.Visit(e) // what cannot be read is not shown
+	return q, nil
 }
 
 func (w *waiter) failed(p event.TurnFailed) error {
@@ -268,17 +242,8 @@ func (w *waiter) failed(p event.TurnFailed) error {
 	return exitFailed
 }
 
-// mine reports whether an event belongs to our input's turn, or was caused by it.
-func (w *waiter) mine(e event.Event) bool {
-	return e.Turn != "" && e.Turn == w.turn || e.Cause == strconv.FormatUint(w.seq, 10)
-}
-
 // planned shows the deltas that arrived before the event of their plan.
-func (w *waiter) planned(e event.Event) {
-	var p event.PlanRequested
-	if e.DataAs(&p) != nil || !w.mine(e) {
-		return
-	}
+func (w *waiter) planned(p event.PlanRequested) {
 	w.plan = p.Plan
 	early := w.early
 	w.early = nil
@@ -290,7 +255,7 @@ func (w *waiter) planned(e event.Event) {
 // delta prints text as it is generated, on a terminal. A new attempt starts the text
 // over.
 func (w *waiter) delta(i follow.Item) {
-	if w.json || !w.interactive || !strings.HasPrefix(i.Delta.Plan, w.turn+"-") || w.turn == "" {
+	if w.json || !w.interactive || w.in.Turn == "" || !strings.HasPrefix(i.Delta.Plan, w.in.Turn+"-") {
 		return
 	}
 	if i.Delta.Plan != w.plan {
@@ -310,7 +275,7 @@ func (w *waiter) delta(i follow.Item) {
 
 // output prints the output of a running tool of our turn, on a terminal.
 func (w *waiter) output(o *tool.Output) {
-	if w.json || !w.interactive || w.turn == "" || !strings.HasPrefix(o.Call, w.turn+"-") {
+	if w.json || !w.interactive || w.in.Turn == "" || !strings.HasPrefix(o.Call, w.in.Turn+"-") {
 		return
 	}
 	s := stylesFor(w.err)
@@ -319,16 +284,15 @@ func (w *waiter) output(o *tool.Output) {
 	}
 }
 
-func (w *waiter) message(e event.Event) {
-	var m event.UIMessage
-	if w.json || e.DataAs(&m) != nil {
+func (w *waiter) message(e event.Event, m event.UIMessage) {
+	switch {
+	case w.json:
 		return
-	}
-	if e.Turn == "" && m.Format == event.Text && !w.mine(e) { // about the session, such as a policy that cannot decide
+	case w.in.Owns(e):
+	case e.Turn == "" && m.Format == event.Text: // about the session, such as a policy that cannot decide
 		_, _ = fmt.Fprintln(w.err, "! "+clean(m.Content))
 		return
-	}
-	if !w.mine(e) {
+	default:
 		return
 	}
 	w.early = nil // this is the whole text
@@ -344,11 +308,7 @@ func (w *waiter) message(e event.Event) {
 }
 
 // result shows the result of a tool call.
-func (w *waiter) result(e event.Event) {
-	var p event.ActCompleted
-	if e.DataAs(&p) != nil || !w.mine(e) {
-		return
-	}
+func (w *waiter) result(p event.ActCompleted) {
 	if p.Result.Error != nil && (p.Result.Error.Code == tool.CodeDenied || p.Result.Error.Code == tool.CodeExpired) {
 		w.refused = true
 	}
@@ -364,11 +324,6 @@ func (w *waiter) result(e event.Event) {
 			_, _ = fmt.Fprintf(w.err, "%s  not kept: %s%s\n", s.dim, line(why, 500), s.off)
 		}
 	}
-}
-
-// asks reports whether i is a confirmation request of this turn.
-func (w *waiter) asks(i follow.Item) (q event.ToolCallRequest, ok bool) {
-	return q, i.Event.Type == event.TypeToolCallRequest && w.mine(i.Event) && i.Event.DataAs(&q) == nil
 }
 
 // confirm shows the user exactly what will run, and asks until the request is decided,
@@ -426,24 +381,27 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 }
 
 // decided describes how an event decides a call; it is empty if the event does not.
-func (w *waiter) decided(e event.Event, call string) string {
-	switch e.Type {
-	case event.TypeActConfirmed:
-		var p event.ActConfirmed
-		if e.DataAs(&p) == nil && p.Call == call {
-			return terminal.Decision(p, "")
-		}
-	case event.TypeActCompleted:
-		var p event.ActCompleted
-		if e.DataAs(&p) == nil && p.Call == call {
-			return "no longer needs an answer"
-		}
-	case event.TypeRecorded, event.TypeTurnFailed:
-		if w.mine(e) {
-			return "the turn has ended; no answer needed any more"
+func (w *waiter) decided(e event.Event, call string) (how string) {
+	ended := func() {
+		if w.in.Owns(e) {
+			how = "the turn has ended; no answer needed any more"
 		}
 	}
-	return ""
+	_ = event.Visitor{
+		ActConfirmed: func(p event.ActConfirmed) {
+			if p.Call == call {
+				how = terminal.Decision(p, "")
+			}
+		},
+		ActCompleted: func(p event.ActCompleted) {
+			if p.Call == call {
+				how = "no longer needs an answer"
+			}
+		},
+		Recorded:   func(event.Recorded) { ended() },
+		TurnFailed: func(event.TurnFailed) { ended() },
+	}.Visit(e)
+	return how
 }
 
 // indentJSON indents JSON and changes nothing else in it.

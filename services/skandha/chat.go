@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 )
 
 // chatCmd holds a conversation at the terminal, or with lines piped in.
@@ -154,8 +155,8 @@ func (c *chat) turn(ctx context.Context, text string) error {
 	stop := c.cancelOnInterrupt(ctx, seq)
 	defer stop()
 	w := &waiter{
-		c: c.conn, ref: c.ref, seq: seq, yes: c.yes, interactive: c.tty, out: os.Stdout, err: os.Stderr,
-		lines: c.lines, turn: decide.TurnID(seq),
+		c: c.conn, ref: c.ref, yes: c.yes, interactive: c.tty, out: os.Stdout, err: os.Stderr,
+		lines: c.lines, in: turn.Input{Sequence: seq, Turn: decide.TurnID(seq)},
 	}
 	err = w.wait(ctx, c.items)
 	var code exit

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 )
 
 func TestTerminalIsPlainWhereItShouldBe(t *testing.T) {
@@ -132,7 +133,7 @@ func TestChatIsPiped(t *testing.T) {
 }
 
 func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
-	w := waiter{ref: subject.Ref{Agent: "main", Session: "s"}, seq: 5}
+	w := waiter{ref: subject.Ref{Agent: "main", Session: "s"}, in: turn.Input{Sequence: 5}}
 	if got := w.missing(""); !strings.Contains(got, "no core has started on the input") {
 		t.Errorf("before it was taken up: %q", got)
 	}
@@ -148,6 +149,7 @@ func TestAnAnswerThatIsMissingIsExplained(t *testing.T) {
 	} {
 		e := event.New(w.ref, "e", "test", step.p)
 		e.Turn = "t5"
+		w.in.See(e)
 		if _, err := w.show(follow.Item{Event: e}); err != nil {
 			t.Fatal(err)
 		}

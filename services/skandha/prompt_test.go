@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -72,7 +73,7 @@ func TestWhatWasTypedBeforeAQuestionIsNoAnswer(t *testing.T) {
 	typed := func(n int) func() bool { return func() bool { return len(lines.out) == n } }
 	natstest.Eventually(t, "both lines are read", typed(2))
 	var out bytes.Buffer
-	w := &waiter{lines: lines, interactive: true, out: &out, err: &out, turn: "t1"}
+	w := &waiter{lines: lines, interactive: true, out: &out, err: &out, in: turn.Input{Turn: "t1"}}
 	q := event.ToolCallRequest{ToolName: "kit:risky", ConfirmationID: "t1-p1-c1"}
 	items := make(chan follow.Item)
 	asked := make(chan error)

@@ -63,60 +63,30 @@ func wrap(s string, n int, on string) string {
 
 // summary describes an event in a few words.
 func summary(e event.Event) string {
-	switch e.Type {
-	case event.TypePerceived:
-		var p event.Perceived
-		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("%s %q by %s", p.Disposition, line(p.Text, 60), p.Writer)
-		}
-	case event.TypePlanRequested:
-		var p event.PlanRequested
-		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts, p.Provider, len(p.Tools))
-		}
-	case event.TypePlanCompleted:
-		return planSummary(e)
-	case event.TypeActRequested:
-		var p event.ActRequested
-		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("%s %s, attempt %d, to %s", line(p.Tool, 100), line(string(p.Args), 80), p.Attempts, p.Runner)
-		}
-	case event.TypeActConfirmed:
-		var p event.ActConfirmed
-		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("%s %s by %s %s", p.Call, p.Outcome, p.By, line(p.Reason, 60))
-		}
-	case event.TypeActCompleted:
-		var p event.ActCompleted
-		if e.DataAs(&p) == nil {
-			return line(p.Tool, 100) + " " + resultSummary(p)
-		}
-	case event.TypeRecorded:
-		var p event.Recorded
-		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("%d calls, %d rounds, %d ms: %s", len(p.Actions), p.Rounds, p.DurationMS, line(p.Answer, 80))
-		}
-	case event.TypeTurnFailed:
-		var p event.TurnFailed
-		if e.DataAs(&p) == nil {
-			return fmt.Sprintf("%s: %s", p.Code, line(p.Reason, 120))
-		}
-	case event.TypeUIState:
-		var p event.UIState
-		if e.DataAs(&p) == nil {
-			return string(p.State)
-		}
-	case event.TypeUIReady:
-		return ""
-	}
-	return line(string(e.Data), 120)
+	s := line(string(e.Data), 120)
+	say := func(format string, args ...any) { s = fmt.Sprintf(format, args...) }
+	_ = event.Visitor{ // others, and what cannot be read, are shown as they are
+		Perceived: func(p event.Perceived) { say("%s %q by %s", p.Disposition, line(p.Text, 60), p.Writer) },
+		PlanRequested: func(p event.PlanRequested) {
+			say("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts, p.Provider, len(p.Tools))
+		},
+		PlanCompleted: func(p event.PlanCompleted) { s = planSummary(p) },
+		ActRequested: func(p event.ActRequested) {
+			say("%s %s, attempt %d, to %s", line(p.Tool, 100), line(string(p.Args), 80), p.Attempts, p.Runner)
+		},
+		ActConfirmed: func(p event.ActConfirmed) { say("%s %s by %s %s", p.Call, p.Outcome, p.By, line(p.Reason, 60)) },
+		ActCompleted: func(p event.ActCompleted) { say("%s %s", line(p.Tool, 100), resultSummary(p)) },
+		Recorded: func(p event.Recorded) {
+			say("%d calls, %d rounds, %d ms: %s", len(p.Actions), p.Rounds, p.DurationMS, line(p.Answer, 80))
+		},
+		TurnFailed: func(p event.TurnFailed) { say("%s: %s", p.Code, line(p.Reason, 120)) },
+		UIState:    func(p event.UIState) { s = string(p.State) },
+		UIReady:    func(event.UIReady) { s = "" },
+	}.Visit(e)
+	return s
 }
 
-func planSummary(e event.Event) string {
-	var p event.PlanCompleted
-	if e.DataAs(&p) != nil {
-		return ""
-	}
+func planSummary(p event.PlanCompleted) string {
 	if p.Error != nil {
 		return "failed: " + line(p.Error.Error(), 100)
 	}

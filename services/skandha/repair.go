@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/turn"
 )
 
 // sessionsRepairCmd opens a session whose log is damaged. It sends the command /repair
@@ -161,21 +162,15 @@ func (c *connection) runCommand(ctx context.Context, ref subject.Ref, name strin
 	if err != nil {
 		return "", err
 	}
-	for i := range items {
-		switch i.Event.Type {
-		case event.TypeRecorded:
-			var p event.Recorded
-			if i.Event.DataAs(&p) == nil && p.Sequence == seq {
-				return p.Answer, nil
-			}
-		case event.TypeTurnFailed:
-			var p event.TurnFailed
-			if i.Event.DataAs(&p) == nil && p.Sequence == seq {
-				return "", fmt.Errorf("/%s in %s: %s", name, ref, p.Reason)
-			}
-		}
+	in := turn.Input{Sequence: seq}
+	end, err := in.Follow(turn.Items(ctx, items), nil)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("/%s in %s: no answer: %w", name, ref, err)
+	case end.Failed != nil:
+		return "", fmt.Errorf("/%s in %s: %s", name, ref, end.Failed.Reason)
 	}
-	return "", fmt.Errorf("/%s in %s: no answer: %w", name, ref, ctx.Err())
+	return end.Recorded.Answer, nil
 }
 
 // printTroubles lists the sessions that need an operator.

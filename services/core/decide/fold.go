@@ -2,6 +2,7 @@ package decide
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,43 +91,27 @@ func (s *State) unstamp(seq uint64) {
 }
 
 // fold applies one event. It relies on nothing but the event itself.
-func (s *State) fold(e event.Event) error {
-	switch e.Type {
-	case event.TypePerceived:
-		return with(e, s.onPerceived)
-	case event.TypePlanRequested:
-		return with(e, s.onPlanRequested)
-	case event.TypePlanCompleted:
-		return with(e, s.onPlanCompleted)
-	case event.TypeActRequested:
-		return with(e, s.onActRequested)
-	case event.TypeToolCallRequest:
-		return with(e, s.onToolCallRequest)
-	case event.TypeActConfirmed:
-		return with(e, s.onActConfirmed)
-	case event.TypeActCompleted:
-		return with(e, s.onActCompleted)
-	case event.TypeAudited:
-		if !bytes.Contains(e.Data, obligations) {
-			return nil // most have none, so there is nothing to fold
-		}
-		return with(e, s.onAudited)
-	case event.TypeRecorded:
-		return with(e, s.onRecorded)
-	case event.TypeTurnFailed:
-		return with(e, s.onTurnFailed)
-	case event.TypeSessionLocked:
-		return with(e, s.onSessionLocked)
-	case event.TypeCheckpoint:
-		return with(e, s.onCheckpoint)
-	case event.TypeSessionReset:
-		return with(e, s.onReset)
-	case event.TypeUIState:
-		return with(e, func(p event.UIState) error { s.UI = p.State; return nil })
-	case event.TypeUIMessage, event.TypeUIReady:
-		return nil
+func (s *State) fold(e event.Event) (err error) {
+	if e.Type == event.TypeAudited && !bytes.Contains(e.Data, obligations) {
+		return nil // most have none, so there is nothing to fold
 	}
-	return fmt.Errorf("%w: %q", event.ErrUnknownType, e.Type)
+	bad := event.Visitor{
+		Perceived:       func(p event.Perceived) { err = s.onPerceived(p) },
+		PlanRequested:   func(p event.PlanRequested) { err = s.onPlanRequested(p) },
+		PlanCompleted:   func(p event.PlanCompleted) { err = s.onPlanCompleted(p) },
+		ActRequested:    func(p event.ActRequested) { err = s.onActRequested(p) },
+		ToolCallRequest: func(p event.ToolCallRequest) { err = s.onToolCallRequest(p) },
+		ActConfirmed:    func(p event.ActConfirmed) { err = s.onActConfirmed(p) },
+		ActCompleted:    func(p event.ActCompleted) { err = s.onActCompleted(p) },
+		Audited:         func(p event.Audited) { err = s.onAudited(p) },
+		Recorded:        func(p event.Recorded) { err = s.onRecorded(p) },
+		TurnFailed:      func(p event.TurnFailed) { err = s.onTurnFailed(p) },
+		SessionLocked:   func(p event.SessionLocked) { err = s.onSessionLocked(p) },
+		SessionReset:    func(p event.SessionReset) { err = s.onReset(p) },
+		Checkpoint:      func(p event.Checkpoint) { err = s.onCheckpoint(p) },
+		UIState:         func(p event.UIState) { s.UI = p.State },
+	}.Visit(e)
+	return cmp.Or(bad, err)
 }
 
 // take folds a payload directly, and reports false if the payload must be encoded and
@@ -151,17 +136,6 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 		return false, nil
 	}
 	return true, err
-}
-
-func with[P any, PP interface {
-	*P
-	event.Payload
-}](e event.Event, f func(P) error) error {
-	var p P
-	if err := e.DataAs(PP(&p)); err != nil {
-		return err
-	}
-	return f(p)
 }
 
 func (s *State) onPerceived(p event.Perceived) error {

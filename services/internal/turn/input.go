@@ -1,0 +1,87 @@
+package turn
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"strconv"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/follow"
+)
+
+// End is how an input ended. One of the two is set; neither if it has not ended.
+type End struct {
+	Recorded *event.Recorded
+	Failed   *event.TurnFailed
+}
+
+// Over reports whether the input has ended.
+func (e End) Over() bool { return e.Recorded != nil || e.Failed != nil }
+
+// Input is one input on its way to its end.
+type Input struct {
+	Sequence uint64
+	Turn     string // once its turn has begun, or a command of it was taken up
+	End      End
+}
+
+// See takes the next event of the session. Others are of no concern to the input.
+func (i *Input) See(e event.Event) {
+	_ = event.Visitor{ // what cannot be read says nothing about the input
+		Perceived: func(p event.Perceived) {
+			if p.Sequence == i.Sequence {
+				i.Turn = e.Turn
+			}
+		},
+		Recorded: func(p event.Recorded) {
+			if p.Sequence == i.Sequence {
+				i.End.Recorded = &p
+			}
+		},
+		TurnFailed: func(p event.TurnFailed) {
+			if p.Sequence == i.Sequence {
+				i.End.Failed = &p
+			}
+		},
+	}.Visit(e)
+}
+
+// Owns reports whether an event belongs to the input's turn, or was caused by the input.
+func (i *Input) Owns(e event.Event) bool {
+	return e.Turn != "" && e.Turn == i.Turn || e.Cause == strconv.FormatUint(i.Sequence, 10)
+}
+
+// Follow hands the items that next returns to each, which may be nil, until one has ended the
+// input: that is the last one. Each item has been seen by then.
+func (i *Input) Follow(next func() (follow.Item, error), each func(follow.Item) error) (End, error) {
+	for !i.End.Over() {
+		item, err := next()
+		if err != nil {
+			return End{}, err
+		}
+		i.See(item.Event)
+		if each == nil {
+			continue
+		}
+		if err := each(item); err != nil {
+			return End{}, err
+		}
+	}
+	return i.End, nil
+}
+
+// Items returns a function that receives the next item of a session, for [Input.Follow].
+func Items(ctx context.Context, items <-chan follow.Item) func() (follow.Item, error) {
+	return func() (follow.Item, error) {
+		select {
+		case <-ctx.Done():
+			return follow.Item{}, ctx.Err()
+		case i, ok := <-items:
+			if !ok {
+				return i, cmp.Or(ctx.Err(), io.ErrUnexpectedEOF)
+			}
+			return i, nil
+		}
+	}
+}
