@@ -2,59 +2,51 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"log/slog"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 )
 
-// lookAgain is the pause between two reads of a turn's log.
-const lookAgain = 50 * time.Millisecond
+// errAsked ends the following of a turn that waits for a person.
+var errAsked = errors.New("waits for a person to confirm a call")
 
 // turn sends an input to an agent and returns what plugins did until the turn ended,
 // or a person was asked.
 func (r *rig) turn(ctx context.Context, ref subject.Ref, text string) (verdicts []hook.Verdict, how string, err error) {
+	items, err := follow.With(ctx, r.bus, ref, follow.Position{}, follow.Options{
+		Log: slog.New(slog.DiscardHandler), Commits: func() bool { return true },
+	})
+	if err != nil {
+		return nil, "", err
+	}
 	id := string(ref.Session)
-	if _, err := r.bus.PublishCause(ctx, ref, subject.Input, "conformance", id,
-		mustJSON(event.Input{Text: text, ID: id})); err != nil {
+	seq, err := r.bus.PublishCause(ctx, ref, subject.Input, "conformance", id, mustJSON(event.Input{Text: text, ID: id}))
+	if err != nil {
 		return nil, "", fmt.Errorf("sending an input to the agent: %w", err)
 	}
-	last := uint64(0)
-	for ctx.Err() == nil {
-		for m, err := range r.bus.Commits(ctx, ref, last) {
-			if err != nil {
-				break // ctx ended, or the next read finds it
-			}
-			c, err := event.DecodeCommit(ref, m.Data)
-			if err != nil {
-				return nil, "", fmt.Errorf("reading commit %d: %w", m.Seq, err)
-			}
-			last = m.Seq
-			verdicts = append(verdicts, c.Header.Hooks...)
-			if how := ending(c.Events); how != "" {
-				return verdicts, how, nil
-			}
+	in := turn.Input{Sequence: seq}
+	end, err := in.Follow(turn.Items(ctx, items), func(i follow.Item) error {
+		if i.Whole != nil {
+			verdicts = append(verdicts, i.Whole.Header.Hooks...)
 		}
-		pause(ctx, lookAgain)
-	}
-	return nil, "", fmt.Errorf("the turn did not end: %w", ctx.Err())
-}
-
-// ending returns how a turn ended, or that it waits for a person; empty: it continues.
-func ending(events []event.Event) string {
-	for _, e := range events {
-		switch e.Type {
-		case event.TypeRecorded:
-			return "ended with an answer"
-		case event.TypeTurnFailed:
-			var f event.TurnFailed
-			_ = e.DataAs(&f) // the code is for people
-			return fmt.Sprintf("ended with %s: %s", f.Code, f.Reason)
-		case event.TypeToolCallRequest:
-			return "waits for a person to confirm a call"
+		if i.Event.Type == event.TypeToolCallRequest {
+			return errAsked
 		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errAsked):
+		return verdicts, err.Error(), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("the turn did not end: %w", err)
+	case end.Failed != nil:
+		return verdicts, fmt.Sprintf("ended with %s: %s", end.Failed.Code, end.Failed.Reason), nil
 	}
-	return ""
+	return verdicts, "ended with an answer", nil
 }

@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -154,46 +155,28 @@ func (s *System) Say(session, text string) (end End) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for i := range items {
-		if s.ended(ctx, ref, i, seq, &end) {
-			return end
+	in := turn.Input{Sequence: seq}
+	over, err := in.Follow(turn.Items(ctx, items), func(i follow.Item) error {
+		if i.Event.Type != event.TypeToolCallRequest {
+			return nil
 		}
-	}
-	s.t.Fatalf("%q in session %s did not end within %v", text, session, natstest.Patience)
-	return end
-}
-
-// ended looks at an event, and reports whether it is the terminal one of the input.
-func (s *System) ended(ctx context.Context, ref subject.Ref, i follow.Item, seq uint64, end *End) bool {
-	s.t.Helper()
-	if i.Delta != nil {
-		return false
-	}
-	read := func(v event.Payload) {
-		if err := i.Event.DataAs(v); err != nil {
-			s.t.Fatalf("%s: %v", i.Event.Type, err)
-		}
-	}
-	switch i.Event.Type {
-	case event.TypeToolCallRequest:
 		var q event.ToolCallRequest
-		read(&q)
-		end.Asked = append(end.Asked, &q)
-		if err := s.Client.Confirm(ctx, ref, q, false, "the test says no"); err != nil {
-			s.t.Fatal(err)
+		if err := i.Event.DataAs(&q); err != nil {
+			return err
 		}
-	case event.TypeRecorded:
-		var r event.Recorded
-		read(&r)
-		end.Answer, end.Calls, end.Notes = r.Answer, r.Actions, r.Notes
-		return r.Sequence == seq
-	case event.TypeTurnFailed:
-		var f event.TurnFailed
-		read(&f)
-		end.Failed, end.Reason, end.Calls = f.Code, f.Reason, f.Actions
-		return f.Sequence == seq
+		end.Asked = append(end.Asked, &q)
+		return s.Client.Confirm(ctx, ref, q, false, "the test says no")
+	})
+	if err != nil {
+		s.t.Fatalf("%q in session %s did not end within %v: %v", text, session, natstest.Patience, err)
 	}
-	return false
+	if r := over.Recorded; r != nil {
+		end.Answer, end.Calls, end.Notes = r.Answer, r.Actions, r.Notes
+	}
+	if f := over.Failed; f != nil {
+		end.Failed, end.Reason, end.Calls = f.Code, f.Reason, f.Actions
+	}
+	return end
 }
 
 // Plugin is what the registry has of a plugin; its state is "gone" if there is

@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 )
 
 // elsewhere is a UI of the test's own, on the bus and not at the bridge.
@@ -62,13 +63,10 @@ func (r *Rig) say(c *client.Client, session, text string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for i := range items {
-		var recorded event.Recorded
-		if i.Event.Type == event.TypeRecorded && i.Event.DataAs(&recorded) == nil && recorded.Sequence == seq {
-			return
-		}
+	in := turn.Input{Sequence: seq}
+	if end, err := in.Follow(turn.Items(ctx, items), nil); err != nil || end.Recorded == nil {
+		r.t.Fatalf("what was said elsewhere in %s ended with %+v, %v", session, end.Failed, err)
 	}
-	r.t.Fatalf("what was said elsewhere in %s has not ended", session)
 }
 
 // Answer answers the last confirmation request of a session of the agent main, as
@@ -84,16 +82,19 @@ func (r *Rig) Answer(session string, approved bool, reason string) {
 		r.t.Fatal(err)
 	}
 	for i := range items {
-		switch i.Event.Type {
-		case event.TypeToolCallRequest:
-			var q event.ToolCallRequest
-			if err := i.Event.DataAs(&q); err != nil {
-				r.t.Fatal(err)
-			}
-			if err := c.Confirm(ctx, ref(session), q, approved, reason); err != nil {
-				r.t.Fatal(err)
-			}
-		case event.TypeActConfirmed:
+		decided := false
+		err := event.Visitor{
+			ToolCallRequest: func(q event.ToolCallRequest) {
+				if err := c.Confirm(ctx, ref(session), q, approved, reason); err != nil {
+					r.t.Fatal(err)
+				}
+			},
+			ActConfirmed: func(event.ActConfirmed) { decided = true },
+		}.Visit(i.Event)
+		if err != nil && i.Event.Type != "" {
+			r.t.Fatal(err)
+		}
+		if decided {
 			return
 		}
 	}

@@ -10,25 +10,6 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// notForwarded lists the event types that produce no notification, with the reason.
-var notForwarded = map[event.Type]string{
-	event.TypeCheckpoint: "it contains the session's state, which is internal to core; onCommit has the rest",
-}
-
-// Notifications returns the notifications for an item: one, or none for a checkpoint. It
-// returns an error if the item cannot be decoded or encoded.
-func Notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, error) {
-	method, params, err := paramsOf(ref, i)
-	if err != nil || method == "" {
-		return nil, err
-	}
-	n, err := encode(placeOf(i), method, params)
-	if err != nil {
-		return nil, err
-	}
-	return []contract.Notification{n}, nil
-}
-
 // placeOf returns an item's place, the zero place for lossy items.
 func placeOf(i follow.Item) place {
 	if i.Delta != nil || i.Output != nil {
@@ -61,14 +42,11 @@ func paramsOf(ref subject.Ref, i follow.Item) (method string, params any, err er
 		return contract.OnCommit, commit(about, i), nil
 	}
 	about.Turn, about.Time, about.Cause = i.Event.Turn, i.Event.Time, i.Event.Cause
-	f, ok := shapers[i.Event.Type]
-	if !ok {
-		if notForwarded[i.Event.Type] != "" {
-			return "", nil, nil
-		}
-		return "", nil, fmt.Errorf("making a notification of %s: %w", i.Event.Type, event.ErrUnknownType)
+	err = shapes(about, func(m string, p any) { method, params = m, p }).Visit(i.Event)
+	if err != nil {
+		return "", nil, fmt.Errorf("making a notification: %w", err)
 	}
-	return f(about, i.Event)
+	return method, params, nil
 }
 
 func commit(about contract.About, i follow.Item) contract.Commit {
@@ -101,73 +79,50 @@ func withoutState(e event.Event) json.RawMessage {
 	return b
 }
 
-type shaper func(contract.About, event.Event) (method string, params any, err error)
-
-// shaping makes a shaper from a function that converts a payload for UIs.
-func shaping[P any, PP interface {
-	*P
-	event.Payload
-}](method string, shape func(contract.About, P) any) shaper {
-	return func(about contract.About, e event.Event) (string, any, error) {
-		var p P
-		if err := e.DataAs(PP(&p)); err != nil {
-			return "", nil, err
-		}
-		return method, shape(about, p), nil
+// shapes converts payloads for UIs and hands them to put. A checkpoint is not forwarded: it
+// contains the session's state, which is internal to core, and onCommit has the rest.
+func shapes(a contract.About, put func(method string, params any)) event.Visitor {
+	return event.Visitor{
+		Perceived: func(p event.Perceived) { put(contract.OnInput, contract.Input{About: a, Perceived: p}) },
+		PlanRequested: func(p event.PlanRequested) {
+			put(contract.OnPlanRequested, contract.PlanRequested{
+				About: a, Plan: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
+			})
+		},
+		PlanCompleted: func(p event.PlanCompleted) { put(contract.OnPlanCompleted, planCompleted(a, p)) },
+		ActRequested: func(p event.ActRequested) {
+			put(contract.OnToolCall, contract.ToolCall{
+				About: a, Call: p.Call, ToolName: p.Tool, Args: p.Args, Runner: p.Runner, Attempts: p.Attempts,
+				ApprovedBy: p.ApprovedBy,
+			})
+		},
+		ActConfirmed: func(p event.ActConfirmed) {
+			put(contract.OnConfirmationResolved, contract.ConfirmationResolved{
+				About: a, ConfirmationID: p.Call, Outcome: p.Outcome, By: p.By, Source: p.Source, Reason: p.Reason,
+				Always: p.Always,
+			})
+		},
+		ActCompleted: func(p event.ActCompleted) {
+			put(contract.OnToolResult, contract.ToolResult{
+				About: a, Call: p.Call, ToolName: p.Tool, Result: p.Result, DurationMS: p.DurationMS, Note: p.Note,
+			})
+		},
+		Audited:    func(p event.Audited) { put(contract.OnAudit, contract.Audit{About: a, Audited: p}) },
+		Recorded:   func(p event.Recorded) { put(contract.OnTurnEnd, contract.TurnEnd{About: a, Recorded: &p}) },
+		TurnFailed: func(p event.TurnFailed) { put(contract.OnTurnEnd, contract.TurnEnd{About: a, Failed: &p}) },
+		SessionLocked: func(p event.SessionLocked) {
+			put(contract.OnSessionLocked, contract.SessionLocked{About: a, SessionLocked: p})
+		},
+		SessionReset: func(p event.SessionReset) {
+			put(contract.OnSessionReset, contract.SessionReset{About: a, SessionReset: p})
+		},
+		UIMessage:       func(p event.UIMessage) { put(contract.OnNewMessage, contract.Message{About: a, UIMessage: p}) },
+		ToolCallRequest: func(p event.ToolCallRequest) { put(contract.OnToolCallRequest, toolCallRequest(a, p)) },
+		UIReady:         func(event.UIReady) { put(contract.OnReadyForInput, a) },
+		UIState: func(p event.UIState) {
+			put(contract.OnAgentStateChange, contract.StateChange{About: a, UIState: p})
+		},
 	}
-}
-
-var shapers = map[event.Type]shaper{
-	event.TypePerceived: shaping(contract.OnInput, func(a contract.About, p event.Perceived) any {
-		return contract.Input{About: a, Perceived: p}
-	}),
-	event.TypePlanRequested: shaping(contract.OnPlanRequested, func(a contract.About, p event.PlanRequested) any {
-		return contract.PlanRequested{
-			About: a, Plan: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
-		}
-	}),
-	event.TypePlanCompleted: shaping(contract.OnPlanCompleted, planCompleted),
-	event.TypeActRequested: shaping(contract.OnToolCall, func(a contract.About, p event.ActRequested) any {
-		return contract.ToolCall{
-			About: a, Call: p.Call, ToolName: p.Tool, Args: p.Args, Runner: p.Runner, Attempts: p.Attempts,
-			ApprovedBy: p.ApprovedBy,
-		}
-	}),
-	event.TypeActConfirmed: shaping(contract.OnConfirmationResolved, func(a contract.About, p event.ActConfirmed) any {
-		return contract.ConfirmationResolved{
-			About: a, ConfirmationID: p.Call, Outcome: p.Outcome, By: p.By, Source: p.Source, Reason: p.Reason, Always: p.Always,
-		}
-	}),
-	event.TypeActCompleted: shaping(contract.OnToolResult, func(a contract.About, p event.ActCompleted) any {
-		return contract.ToolResult{
-			About: a, Call: p.Call, ToolName: p.Tool, Result: p.Result, DurationMS: p.DurationMS, Note: p.Note,
-		}
-	}),
-	event.TypeAudited: shaping(contract.OnAudit, func(a contract.About, p event.Audited) any {
-		return contract.Audit{About: a, Audited: p}
-	}),
-	event.TypeRecorded: shaping(contract.OnTurnEnd, func(a contract.About, p event.Recorded) any {
-		return contract.TurnEnd{About: a, Recorded: &p}
-	}),
-	event.TypeTurnFailed: shaping(contract.OnTurnEnd, func(a contract.About, p event.TurnFailed) any {
-		return contract.TurnEnd{About: a, Failed: &p}
-	}),
-	event.TypeSessionLocked: shaping(contract.OnSessionLocked, func(a contract.About, p event.SessionLocked) any {
-		return contract.SessionLocked{About: a, SessionLocked: p}
-	}),
-	event.TypeSessionReset: shaping(contract.OnSessionReset, func(a contract.About, p event.SessionReset) any {
-		return contract.SessionReset{About: a, SessionReset: p}
-	}),
-	event.TypeUIMessage: shaping(contract.OnNewMessage, func(a contract.About, p event.UIMessage) any {
-		return contract.Message{About: a, UIMessage: p}
-	}),
-	event.TypeToolCallRequest: shaping(contract.OnToolCallRequest, func(a contract.About, p event.ToolCallRequest) any {
-		return toolCallRequest(a, p)
-	}),
-	event.TypeUIReady: shaping(contract.OnReadyForInput, func(a contract.About, _ event.UIReady) any { return a }),
-	event.TypeUIState: shaping(contract.OnAgentStateChange, func(a contract.About, p event.UIState) any {
-		return contract.StateChange{About: a, UIState: p}
-	}),
 }
 
 func planCompleted(a contract.About, p event.PlanCompleted) any {

@@ -118,19 +118,28 @@ func eventOf(p event.Payload) event.Event {
 	return e
 }
 
+// notifications returns the notifications for an item: one, or none for a checkpoint.
+func notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, error) {
+	n, err := newNotification(ref, i, nil)
+	if err != nil || n == nil {
+		return nil, err
+	}
+	return []contract.Notification{n.note}, nil
+}
+
 func TestEveryEventIsTold(t *testing.T) {
 	seen := map[event.Type]bool{}
 	for _, c := range payloads {
 		e := eventOf(c.payload)
 		seen[e.Type] = true
-		got, err := Notifications(ref, follow.Item{Commit: 7, Index: 2, Event: e})
+		got, err := notifications(ref, follow.Item{Commit: 7, Index: 2, Event: e})
 		if err != nil {
 			t.Errorf("%s: %v", e.Type, err)
 			continue
 		}
 		if c.method == "" {
-			if len(got) != 0 || notForwarded[e.Type] == "" {
-				t.Errorf("%s: got %v, want nothing, with a reason", e.Type, got)
+			if len(got) != 0 {
+				t.Errorf("%s: got %v, want nothing", e.Type, got)
 			}
 			continue
 		}
@@ -143,12 +152,6 @@ func TestEveryEventIsTold(t *testing.T) {
 	for _, typ := range event.CommitTypes() {
 		if !seen[typ] {
 			t.Errorf("%s: there is no example of it here", typ)
-		}
-		if shapers[typ] == nil && notForwarded[typ] == "" {
-			t.Errorf("%s: it is not forwarded, and no reason is given", typ)
-		}
-		if shapers[typ] != nil && notForwarded[typ] != "" {
-			t.Errorf("%s: it is forwarded, and also listed in notForwarded", typ)
 		}
 	}
 }
@@ -173,7 +176,7 @@ func TestWhatIsLossyHasNoID(t *testing.T) {
 		contract.OnDelta:      {Delta: &provider.Delta{Plan: "t3-p1", Attempt: "a", N: 1, Text: "x"}, Turn: "t3"},
 		contract.OnToolOutput: {Output: &tool.Output{Call: "c", Attempt: "a", Stream: "stdout", Text: "x"}, Turn: "t3"},
 	} {
-		got, err := Notifications(ref, i)
+		got, err := notifications(ref, i)
 		if err != nil || len(got) != 1 || got[0].Method != method || got[0].ID != "" {
 			t.Errorf("%s: got %+v, %v", method, got, err)
 		}
@@ -193,7 +196,7 @@ func TestACommitIsToldWithoutCheckpoint(t *testing.T) {
 	for _, p := range payloads {
 		c.Events = append(c.Events, eventOf(p.payload))
 	}
-	got, err := Notifications(ref, follow.Item{Commit: 7, Index: -1, Whole: &c})
+	got, err := notifications(ref, follow.Item{Commit: 7, Index: -1, Whole: &c})
 	if err != nil || len(got) != 1 || got[0].ID != "7.h" || got[0].Method != contract.OnCommit {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -218,7 +221,7 @@ func TestWhatCannotBeToldIsAnError(t *testing.T) {
 		"garbage":         {Type: event.TypeUIMessage, Data: json.RawMessage(`"no object"`)},
 		"an unknown type": {Type: "skandha.future.thing.v1", Data: json.RawMessage(`{}`)},
 	} {
-		if got, err := Notifications(ref, follow.Item{Commit: 1, Event: e}); err == nil || len(got) > 0 {
+		if got, err := notifications(ref, follow.Item{Commit: 1, Event: e}); err == nil || len(got) > 0 {
 			t.Errorf("%s: got %v, %v, want an error", about, got, err)
 		}
 	}

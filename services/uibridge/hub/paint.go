@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
 	"strings"
 	"sync"
 
@@ -69,29 +68,26 @@ func (p *painter) reset() {
 
 // replaced drops an attempt whose text is in the log now.
 func (p *painter) replaced(i follow.Item) {
-	var body struct {
-		Plan string `json:"plan"`
-	}
-	switch i.Event.Type {
-	case event.TypePlanCompleted:
-		if json.Unmarshal(i.Event.Data, &body) != nil {
-			return
-		}
-	case event.TypeRecorded, event.TypeTurnFailed:
-	default:
+	plan, over := "", false
+	_ = event.Visitor{ // what cannot be read replaces nothing
+		PlanCompleted: func(c event.PlanCompleted) { plan, over = c.Plan, true },
+		Recorded:      func(event.Recorded) { over = true },
+		TurnFailed:    func(event.TurnFailed) { over = true },
+	}.Visit(i.Event)
+	if !over {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case body.Plan == p.plan:
+	case plan == p.plan:
 		p.reset()
-	case body.Plan == "" && i.Event.Turn != "" && i.Event.Turn == p.last.Turn:
-		body.Plan = p.plan // the attempt was cut off
+	case plan == "" && i.Event.Turn != "" && i.Event.Turn == p.last.Turn:
+		plan = p.plan // the attempt was cut off
 		p.reset()
 	}
-	if body.Plan != "" {
-		p.done = body.Plan
+	if plan != "" {
+		p.done = plan
 	}
 }
 
