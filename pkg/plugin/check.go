@@ -107,7 +107,7 @@ func (c *checker) add(path, format string, args ...any) {
 
 func clip(s string) string {
 	if len(s) > 80 {
-		return s[:80] + "…"
+		return strings.ToValidUTF8(s[:80], "") + "…"
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package subject
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // MaxIDLen is the maximum length of an id, in bytes.
@@ -66,7 +67,7 @@ func kindOf(v any) string {
 
 func clip(s string) string {
 	if len(s) > MaxIDLen+16 {
-		return s[:MaxIDLen+16] + "…"
+		return strings.ToValidUTF8(s[:MaxIDLen+16], "") + "…"
 	}
 	return s
 }

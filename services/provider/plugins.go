@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/executor"
@@ -20,6 +19,7 @@ import (
 	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -103,7 +103,7 @@ func (r *remotes) refresh(s *registry.Snapshot) {
 			}
 			key := p.Hash + " " + info.Name + " " + why
 			if warned[key] = true; !r.warned[key] {
-				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider", clip(info.Name), "why", why)
+				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider", text.Cut(info.Name, maxReason), "why", why)
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func unanswered(p subject.Plugin, err error) *contract.Error {
 	case errors.Is(err, plugincall.ErrNotAsked), errors.Is(err, plugincall.ErrLost):
 		return adapter.Errorf(contract.ErrUnavailable, "%v", err)
 	case errors.As(err, &said):
-		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code, clip(said.Message))
+		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code, text.Cut(said.Message, maxReason))
 	}
 	return adapter.Errorf(contract.ErrInternal, "asking plugin %s: %v", p, err)
 }
@@ -230,23 +230,12 @@ func readError(p subject.Plugin, e contract.Error) *contract.Error {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
 		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
 	default:
-		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, clip(string(e.Code)),
-			clip(e.Message))
+		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, text.Cut(string(e.Code), maxReason),
+			text.Cut(e.Message, maxReason))
 	}
-	e.Message, e.RetryInMS = clip(e.Message), max(e.RetryInMS, 0)
+	e.Message, e.RetryInMS = text.Cut(e.Message, maxReason), max(e.RetryInMS, 0)
 	if e.Message == "" {
 		e.Message = fmt.Sprintf("plugin %s gave no reason", p)
 	}
 	return &e
-}
-
-func clip(s string) string {
-	if len(s) <= maxReason {
-		return s
-	}
-	n := maxReason
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/result"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/tools"
 )
@@ -127,7 +127,7 @@ func exitMessage(exit agent.Exit) string {
 	if last == "" {
 		return code
 	}
-	return fmt.Sprintf("%s (%s)", result.Clip(last, maxLastLine), code)
+	return fmt.Sprintf("%s (%s)", text.Cut(last, maxLastLine), code)
 }
 
 // keep stores the files that the run left for the user.

@@ -16,6 +16,7 @@ import (
 	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/result"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/toolrunner/tools"
 )
 
@@ -167,7 +168,7 @@ func readError(p subject.Plugin, e *tool.Error) *tool.Error {
 	}
 	out := *e
 	if !slices.Contains(pluginCodes, e.Code) {
-		out.Code, out.Message = tool.CodeFailed, result.Clip(e.Error(), result.MaxMessage)
+		out.Code, out.Message = tool.CodeFailed, text.Cut(e.Error(), result.MaxMessage)
 	}
 	if out.Message == "" {
 		out.Message = fmt.Sprintf("plugin %s failed without giving a reason", p)

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"skandha.dev/services/internal/nearest"
+	"skandha.dev/services/internal/text"
 )
 
 // decode decodes a node at a path, or nothing if anything is wrong. Its error is of type
@@ -246,10 +247,7 @@ const maxQuoted = 60
 
 // quoted returns a scalar as written in the file.
 func quoted(n *yaml.Node) string {
-	v := n.Value
-	if len(v) > maxQuoted {
-		v = strings.ToValidUTF8(v[:maxQuoted], "") + "…"
-	}
+	v := text.Cut(n.Value, maxQuoted)
 	if n.Tag == "!!str" {
 		return strconv.Quote(v)
 	}

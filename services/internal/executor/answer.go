@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
@@ -88,14 +87,4 @@ func (t *Attempts) outOfTime(a executor.Answer, ran time.Duration) executor.Answ
 		out.Error.Message += ": " + a.Error.Message
 	}
 	return out
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

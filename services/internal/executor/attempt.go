@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/text"
 )
 
 // Watcher is a caller that receives the answers about an attempt, such as a
@@ -71,7 +72,7 @@ func (a *attempt) awaitSent() {
 }
 
 func (a *attempt) setProgress(s string) {
-	s = clip(s, MaxProgress)
+	s = text.Cut(s, MaxProgress)
 	a.progress.Store(&s)
 }
 

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
 )
 
 // maxIDLen bounds the call's and the attempt's id, in bytes.
@@ -153,10 +154,10 @@ func (t *Attempts) admit(r executor.Request) (tool.Spec, executor.RefusedReason,
 	if t.kind == subject.Runner {
 		var ok bool
 		if spec, ok = t.tools[r.Tool.Name]; !ok {
-			return spec, executor.RefusedUnknown, fmt.Sprintf("this instance has no tool %q", clip(r.Tool.Name, maxIDLen))
+			return spec, executor.RefusedUnknown, fmt.Sprintf("this instance has no tool %q", text.Cut(r.Tool.Name, maxIDLen))
 		}
 	} else if !t.providers[r.Provider] {
-		return spec, executor.RefusedUnknown, fmt.Sprintf("this instance has no provider %q", clip(r.Provider, maxIDLen))
+		return spec, executor.RefusedUnknown, fmt.Sprintf("this instance has no provider %q", text.Cut(r.Provider, maxIDLen))
 	}
 	if late := t.late(r); late != "" {
 		return spec, executor.RefusedLate, late

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/text"
 )
 
 const (
@@ -186,7 +187,7 @@ func (s *server) handle(q *bus.Request) {
 			s.attempts.Release(executor.Request{Call: also.Call, Attempt: also.Attempt})
 		}
 	default:
-		s.attempts.Refuse(r, q, fmt.Sprintf("op is %q, want %q, %q, %q or %q", clip(string(r.Op), 32),
+		s.attempts.Refuse(r, q, fmt.Sprintf("op is %q, want %q, %q, %q or %q", text.Cut(string(r.Op), 32),
 			executor.OpRun, executor.OpAsk, executor.OpStop, executor.OpRelease))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
 )
 
 // execute does the work of an attempt that has a slot, and then that of the attempts that
@@ -89,7 +90,7 @@ func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (
 		if v := recover(); v != nil {
 			t.log.Error("work panicked", "call", a.call, "attempt", a.attempt, "panic", v, "stack", string(debug.Stack()))
 			answer = t.failure(tool.CodeInternal, provider.ErrInternal,
-				fmt.Sprintf("it panicked: %s", clip(fmt.Sprint(v), maxIDLen)))
+				fmt.Sprintf("it panicked: %s", text.Cut(fmt.Sprint(v), maxIDLen)))
 		}
 	}()
 	return t.onlyPayload(t.work(ctx, req, a.setProgress))

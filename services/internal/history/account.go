@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
 )
 
 // Bounds of an account, in bytes.
@@ -317,14 +317,7 @@ func quote(s string) string {
 	if json.Compact(&b, []byte(s)) == nil {
 		s = b.String()
 	}
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxQuote {
-		cut := maxQuote
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "…"
-	}
+	s = text.Cut(strings.Join(strings.Fields(s), " "), maxQuote)
 	if s == "" {
 		return "nothing"
 	}

@@ -14,6 +14,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
 )
 
 // The limits of a result, in bytes.
@@ -86,14 +87,14 @@ func limitError(e *tool.Error) *tool.Error {
 		return nil
 	}
 	out := *e
-	out.Message = Clip(out.Message, MaxMessage)
+	out.Message = text.Cut(out.Message, MaxMessage)
 	if n := len(out.Details) - maxDetails; n > 0 {
 		out.Details = append(out.Details[:maxDetails:maxDetails], fmt.Sprintf("and %d more", n))
 	}
 	for i, d := range out.Details {
 		if len(d) > MaxMessage {
 			out.Details = append([]string(nil), out.Details...)
-			out.Details[i] = Clip(d, MaxMessage)
+			out.Details[i] = text.Cut(d, MaxMessage)
 		}
 	}
 	return &out
@@ -166,16 +167,4 @@ func encode(v any) json.RawMessage {
 		panic(err) // cannot happen: v comes from a JSON decoder
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// Clip returns at most n bytes of s, without splitting a character, followed by … if it
-// cut something.
-func Clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+	"skandha.dev/services/internal/text"
 )
 
 const (
@@ -65,7 +65,7 @@ func (e *explainer) walk(v *jsonschema.ValidationError) {
 }
 
 func (e *explainer) add(at, what string) {
-	e.out = append(e.out, clip(pointerOr(at), maxMessage)+": "+clip(what, maxMessage))
+	e.out = append(e.out, text.Cut(pointerOr(at), maxMessage)+": "+text.Cut(what, maxMessage))
 }
 
 // pointer is the path as a JSON pointer, or the beginning of one that is too long for a
@@ -77,7 +77,7 @@ func pointer(path []string) string {
 			break
 		}
 		b.WriteByte('/')
-		b.WriteString(escape(clip(t, maxMessage)))
+		b.WriteString(escape(text.Cut(t, maxMessage)))
 	}
 	return b.String()
 }
@@ -92,13 +92,3 @@ func pointerOr(p string) string {
 var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func escape(token string) string { return escaper.Replace(token) }
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}

@@ -15,6 +15,7 @@ import (
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/nesting"
+	"skandha.dev/services/internal/text"
 )
 
 // The limits, in bytes.
@@ -153,7 +154,7 @@ func decode(args json.RawMessage) (any, error) {
 		return nil, errors.New("the arguments are more than one JSON value")
 	}
 	if s, ok := value.(string); ok {
-		return nil, fmt.Errorf("got the string %q, want a JSON object", clip(s, 200))
+		return nil, fmt.Errorf("got the string %q, want a JSON object", text.Cut(s, 200))
 	}
 	return value, checkNumbers(value)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/text"
 )
 
 // Status is the outcome of a check.
@@ -95,9 +96,5 @@ func quote(b []byte) string {
 	if len(b) == 0 {
 		return "(empty)"
 	}
-	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b), "�")), " ")
-	if len(s) > 300 {
-		s = strings.ToValidUTF8(s[:300], "") + "…"
-	}
-	return s
+	return text.Cut(strings.Join(strings.Fields(strings.ToValidUTF8(string(b), "�")), " "), 300)
 }

@@ -15,7 +15,7 @@ import (
 
 // schemas is the path of schemas/ and what it refers to, for tests in the bridge's
 // packages: a link inside the module, so that the go command notices changes.
-const schemas = "../contract/schemas"
+const schemas = "../../test/contract/schemas"
 
 // schemaFiles loads schemas by their ids, and nothing else.
 type schemaFiles string

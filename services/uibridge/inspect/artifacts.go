@@ -16,6 +16,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -190,7 +191,7 @@ func filename(name string) string {
 		}
 		return '_'
 	}, base)
-	if base = strings.TrimLeft(clip(base, 150), ". "); base == "" {
+	if base = strings.TrimLeft(text.Cut(base, 150), ". "); base == "" {
 		base = "artifact"
 	}
 	ascii := strings.Map(func(r rune) rune {

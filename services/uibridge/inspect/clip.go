@@ -3,19 +3,13 @@ package inspect
 import (
 	"encoding/json"
 	"strings"
-)
 
-// clip shortens a text to n bytes, between characters, and appends "…" if it did.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
-}
+	"skandha.dev/services/internal/text"
+)
 
 // line returns the first n bytes of a text as one line.
 func line(s string, n int) string {
-	return clip(strings.Join(strings.Fields(clip(s, 4*n)), " "), n)
+	return text.Cut(strings.Join(strings.Fields(text.Cut(s, 4*n)), " "), n)
 }
 
 // clipper shortens values to a maximum size each, and to a much smaller one after all of
@@ -38,7 +32,7 @@ func (c *clipper) room() int {
 // text shortens a text; cut reports whether it did.
 func (c *clipper) text(s string) (out string, cut bool) {
 	room := c.room()
-	out = clip(s, room)
+	out = text.Cut(s, room)
 	c.budget -= len(out)
 	return out, len(s) > room
 }
@@ -50,7 +44,7 @@ func (c *clipper) json(v json.RawMessage) (out json.RawMessage, cut bool) {
 		c.budget -= len(v)
 		return v, false
 	}
-	s, err := json.Marshal(clip(string(v), c.room()))
+	s, err := json.Marshal(text.Cut(string(v), c.room()))
 	if err != nil {
 		return nil, true // a string always encodes
 	}

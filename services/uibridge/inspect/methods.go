@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -277,7 +278,7 @@ const maxReason = 500
 func (i *inspector) pluginAction(ctx context.Context, p contract.Principal, q pluginAction) (json.RawMessage, error) {
 	switch {
 	case !slices.Contains([]string{"suspend", "resume", "unload"}, q.Op):
-		return nil, contract.Invalid("op", fmt.Sprintf("is %q; want suspend, resume or unload", clip(q.Op, 40)))
+		return nil, contract.Invalid("op", fmt.Sprintf("is %q; want suspend, resume or unload", text.Cut(q.Op, 40)))
 	case !subject.Valid(q.Plugin):
 		return nil, contract.Invalid("plugin", notAnID)
 	case len(q.Reason) > maxReason:

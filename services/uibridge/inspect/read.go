@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -32,7 +33,7 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
 	if err != nil || seq == 0 || q.Turn != turnOf(seq) {
 		return Timeline{}, contract.Invalid("turn", fmt.Sprintf(
-			"is %q; want t<sequence of the input>, such as t17", clip(q.Turn, 40)))
+			"is %q; want t<sequence of the input>, such as t17", text.Cut(q.Turn, 40)))
 	}
 	commits, cut, err := i.commitsOf(ctx, ref, seq)
 	if err != nil {

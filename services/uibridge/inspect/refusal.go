@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -28,7 +29,7 @@ func (i *inspector) refusal(doing string, err error) error {
 	}[bus.CodeOf(err)]
 	switch {
 	case mapped:
-		return &contract.Error{Code: code, Message: clip(message, 1000)}
+		return &contract.Error{Code: code, Message: text.Cut(message, 1000)}
 	case errors.Is(err, context.Canceled):
 		return err
 	case bus.Retryable(err):

@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
 )
 
 // pages reads the turns of a session page by page, as listTurns does, and returns them one
@@ -112,7 +113,7 @@ func TestATurnThatFailedHasItsFigures(t *testing.T) {
 
 func TestTextsAreCutBetweenCharacters(t *testing.T) {
 	for in, want := range map[string]string{"": "", "abc": "abc", "abcdef": "abcd…", "abcé": "abc…"} {
-		if got := clip(in, 4); got != want {
+		if got := text.Cut(in, 4); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

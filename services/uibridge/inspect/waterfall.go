@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/text"
 )
 
 // The limits of a timeline.
@@ -180,7 +181,7 @@ func (b *builder) hooks() {
 		s := b.open(id, parent, LaneHook, KindHook, string(a.Plugin)+" at "+string(a.Point), a.start)
 		s.end, s.closed, s.Status = a.end, true, st
 		s.Detail.Plugin, s.Detail.Point, s.Detail.Verb = a.Plugin, a.Point, a.Verb
-		s.Detail.Reason, s.Detail.Error, s.Detail.Call = clip(a.Reason, 1000), clip(a.Error, 1000), a.Step
+		s.Detail.Reason, s.Detail.Error, s.Detail.Call = text.Cut(a.Reason, 1000), text.Cut(a.Error, 1000), a.Step
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/text"
 )
 
 // planRequested begins a round, or another attempt at it.
@@ -59,7 +60,7 @@ func (b *builder) planCompleted(p event.PlanCompleted) {
 	switch {
 	case p.Error != nil:
 		st = StatusFailed
-		d.Code, d.Error, d.Usage = string(p.Error.Code), clip(p.Error.Message, 1000), usage(p.Spent)
+		d.Code, d.Error, d.Usage = string(p.Error.Code), text.Cut(p.Error.Message, 1000), usage(p.Spent)
 	case p.Response != nil:
 		var cut bool
 		d.Model, d.Usage, d.Calls = p.Response.Model, usage(p.Response.Usage), len(p.Steps)
@@ -151,7 +152,7 @@ func (b *builder) audited(p event.Audited) {
 		"policy: "+string(p.Effect), at, st)
 	d := &s.Detail
 	d.Principal, d.Action, d.Tool, d.Call, d.Hash, d.Effect = p.Principal, p.Action, p.Resource, p.Call, p.Hash, p.Effect
-	d.Rule, d.Reason, d.Grant, d.Obligations = p.Rule, clip(p.Reason, 1000), p.Grant, p.Obligations
+	d.Rule, d.Reason, d.Grant, d.Obligations = p.Rule, text.Cut(p.Reason, 1000), p.Grant, p.Obligations
 }
 
 // confirmAsked starts the wait for a decision; the user sees the request once it is in the log.
@@ -180,7 +181,7 @@ func (b *builder) confirmed(p event.ActConfirmed) {
 		s.ready, s.readyIn = b.m.began, b.c.Sequence
 	}
 	d := &s.confirm.Detail
-	d.Outcome, d.By, d.Source, d.Reason, d.Grant = p.Outcome, p.By, p.Source, clip(p.Reason, 1000), p.Always
+	d.Outcome, d.By, d.Source, d.Reason, d.Grant = p.Outcome, p.By, p.Source, text.Cut(p.Reason, 1000), p.Always
 	s.confirm.Name = string(p.Outcome) + " by " + string(p.By)
 	if p.Outcome == event.Expired {
 		s.confirm.Name = "nobody answered in time"
@@ -233,12 +234,12 @@ func (b *builder) actCompleted(p event.ActCompleted) {
 		b.shut(s.confirm, b.m.began, st)
 	}
 	d := &s.Detail
-	d.WorkedMS, d.Note = p.DurationMS, clip(p.Note, 1000)
+	d.WorkedMS, d.Note = p.DurationMS, text.Cut(p.Note, 1000)
 	if p.Hash != "" {
 		d.Hash = p.Hash
 	}
 	if e := p.Result.Error; e != nil {
-		d.Code, d.Error = string(e.Code), clip(e.Error(), 2000)
+		d.Code, d.Error = string(e.Code), text.Cut(e.Error(), 2000)
 		d.Notes = b.list(e.Details, d)
 	}
 	var cut bool
@@ -300,7 +301,7 @@ func (b *builder) turnFailed(p event.TurnFailed) {
 	}
 	b.over = true
 	st := endOf(p.Code)
-	b.line.Outcome, b.line.Reason = string(p.Code), clip(p.Reason, 1000)
+	b.line.Outcome, b.line.Reason = string(p.Code), text.Cut(p.Reason, 1000)
 	at := b.after(endKey(b.seq))
 	if b.sense != nil && !b.sense.closed {
 		b.shut(b.sense, later(b.asked(senseKey(b.seq)), b.m.began), st)
@@ -309,7 +310,7 @@ func (b *builder) turnFailed(p event.TurnFailed) {
 	end := b.mark("end", "", LaneReflect, KindEnd, "failed: "+string(p.Code), at, st)
 	b.owned[endKey(b.seq)] = end
 	d := &end.Detail
-	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), clip(p.Reason,
+	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), text.Cut(p.Reason,
 		1000), len(p.Actions), usage(p.Usage), p.DurationMS
 	b.rest(at, StatusCancelled)
 }

@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/eventstream"
 	"skandha.dev/services/uibridge/request"
@@ -267,10 +268,7 @@ func (a *answer) waits(q *contract.ToolCallRequest) error {
 		a.waiting = append(a.waiting, q)
 		return nil
 	}
-	args := string(q.Args)
-	if len(args) > maxArgs {
-		args = strings.ToValidUTF8(args[:maxArgs], "") + "…"
-	}
+	args := text.Cut(string(q.Args), maxArgs)
 	why := ""
 	if q.SecurityWarning != nil {
 		why = " " + q.SecurityWarning.Message

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"skandha.dev/pkg/strictjson"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -161,9 +162,5 @@ func clip(s string) string {
 	if s == "" {
 		return "params"
 	}
-	const most = 64
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
+	return text.Cut(s, 64)
 }
