@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // dataOf returns a function that looks up the data of finished steps by the model's

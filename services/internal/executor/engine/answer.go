@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"encoding/json"
@@ -6,10 +6,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // encode adds the ids to the answer and encodes it. If that fails, because the work

@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 )
 
 // Watcher is a caller that receives the answers about an attempt, such as a
