@@ -53,14 +53,14 @@ func newExecs(ctx context.Context, cli, image string) (run func(context.Context)
 	}, end, nil
 }
 
-// engine speaks the engine's HTTP API.
-type engine struct {
+// dockerAPI speaks the engine's HTTP API.
+type dockerAPI struct {
 	http.Client
 
 	base string
 }
 
-func newEngine() (*engine, error) {
+func newEngine() (*dockerAPI, error) {
 	host := os.Getenv("DOCKER_HOST")
 	if host == "" {
 		host = "unix:///var/run/docker.sock"
@@ -73,10 +73,10 @@ func newEngine() (*engine, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, network, addr)
 	}
-	return &engine{Client: http.Client{Transport: &http.Transport{DialContext: dial}}, base: "http://engine"}, nil
+	return &dockerAPI{Client: http.Client{Transport: &http.Transport{DialContext: dial}}, base: "http://engine"}, nil
 }
 
-func (e *engine) post(ctx context.Context, path string, v any) ([]byte, error) {
+func (e *dockerAPI) post(ctx context.Context, path string, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, err

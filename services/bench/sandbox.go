@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"

@@ -11,11 +11,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // Executor serves the benchmark's provider or runner until ctx ends: the model
 // asks for one tool call, then answers; the tool does nothing.
 func Executor(ctx context.Context, b *bus.Bus, role string) error {
-	cfg := executor.Config{
+	cfg := engine.Config{
 		Kind: subject.Runner, Service: "bench-" + role, Pools: []contract.Pool{{Name: contract.DefaultPool, Slots: slots}},
 		Logger: quiet, DrainTimeout: 100 * time.Millisecond,
 	}
@@ -45,7 +45,7 @@ func Executor(ctx context.Context, b *bus.Bus, role string) error {
 			return contract.Answer{State: contract.Finished, Result: &res}
 		}
 	}
-	return executor.Serve(ctx, b, cfg)
+	return engine.Serve(ctx, b, cfg)
 }
 
 func think(r contract.Request) contract.Answer {

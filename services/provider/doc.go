@@ -1,5 +1,5 @@
 // Package provider is the provider service: it forwards core's requests to
-// language models. It is an executor (package services/internal/executor) whose
+// language models. It is an executor (package services/internal/executor/engine) whose
 // work is one adapter's Generate.
 //
 // # Subjects

@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	engine "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"

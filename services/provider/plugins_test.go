@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/plugincalltest"

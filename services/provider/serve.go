@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	engine "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/retry"

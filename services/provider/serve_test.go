@@ -14,9 +14,9 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/offline"

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/test/natstest"
 )

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 )
 
 const (

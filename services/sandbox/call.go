@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/deps"
@@ -68,14 +68,14 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 	}
 	own := s.leases.enter(ref, req.Tool)
 	if own == nil {
-		return executor.DidNotRun("the session was reset after the call was made")
+		return engine.DidNotRun("the session was reset after the call was made")
 	}
 	defer s.leave(own)
 	if job.Fresh {
 		return s.once(ctx, c, wanted)
 	}
 	if err := own.await(ctx); err != nil {
-		return executor.DidNotRun("it was stopped while it waited for an earlier call of the session")
+		return engine.DidNotRun("it was stopped while it waited for an earlier call of the session")
 	}
 	defer own.done()
 	at, err := s.place(ctx, own, c, wanted)
@@ -226,7 +226,7 @@ func (s *Service) withoutSandbox(ctx context.Context, c call, err error) contrac
 	var refused *tools.Error
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return executor.DidNotRun("it was stopped before its sandbox was ready")
+		return engine.DidNotRun("it was stopped before its sandbox was ready")
 	case errors.As(err, &packages):
 		return s.answer(ctx, c,
 			tool.Failure(tool.CodeFailed, "cannot install the packages, so the code was not run: "+packages.Error()))

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/sandbox/pool"
 )
@@ -47,7 +47,7 @@ func (c Config) withDefaults() Config {
 	if c.Limits == (driver.Limits{}) {
 		c.Limits = driver.DefaultLimits()
 	}
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, executor.DefaultDrainTimeout)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, engine.DefaultDrainTimeout)
 	return c
 }
 

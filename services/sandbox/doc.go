@@ -3,7 +3,7 @@
 //
 // # Subjects
 //
-// The service is an executor of kind runner (see services/internal/executor) with its own
+// The service is an executor of kind runner (see services/internal/executor/engine) with its own
 // slots, the pool "sandbox", so that sandboxes scale separately from other runners. It
 // follows the live events agent.*.*.session.* and publishes what code prints while it runs
 // on stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,

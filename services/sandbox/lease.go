@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/pool"
 )

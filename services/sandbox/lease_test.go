@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"

@@ -13,9 +13,9 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"

@@ -15,10 +15,10 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"
@@ -126,8 +126,8 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	})
 	loops.Go(func() { s.expire(background) })
-	return executor.Serve(ctx, s.bus, executor.Config{
-		Kind: subject.Runner, Service: Name, Offer: executor.Offer{Tools: s.specs}, Work: s.work,
+	return engine.Serve(ctx, s.bus, engine.Config{
+		Kind: subject.Runner, Service: Name, Offer: engine.Offer{Tools: s.specs}, Work: s.work,
 		Pools:        []contract.Pool{{Name: tools.Pool, Slots: s.cfg.Slots}, {Name: contract.DefaultPool, Slots: 1}},
 		DrainTimeout: s.cfg.DrainTimeout, Logger: s.log,
 	})

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"

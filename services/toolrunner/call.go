@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/result"
@@ -35,14 +35,14 @@ func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contra
 		Tool: t.spec.Name, Args: args, Deadline: deadline.UTC(),
 	})
 	if err != nil {
-		return executor.DidNotRun("encoding the call: " + err.Error())
+		return engine.DidNotRun("encoding the call: " + err.Error())
 	}
 	reply, err := r.plugins.Ask(ctx, plugincall.Request{
 		Plugin: t.plugin, Hash: t.hash, Subject: subject.Tool(t.plugin, t.spec.Name), Body: body,
 		Replicas: true, Repeatable: t.spec.Idempotent,
 	})
 	if errors.Is(err, plugincall.ErrNotAsked) {
-		return executor.DidNotRun(err.Error())
+		return engine.DidNotRun(err.Error())
 	}
 	var res tool.Result
 	if err != nil {

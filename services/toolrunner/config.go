@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
@@ -52,8 +52,8 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, DefaultWorkspace)
-	c.Slots = cmp.Or(c.Slots, executor.DefaultSlots)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, executor.DefaultDrainTimeout)
+	c.Slots = cmp.Or(c.Slots, engine.DefaultSlots)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, engine.DefaultDrainTimeout)
 	c.PluginGrace = cmp.Or(c.PluginGrace, plugincall.DefaultGrace)
 	return c
 }

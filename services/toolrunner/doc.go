@@ -3,7 +3,7 @@
 //
 // # Subjects
 //
-// It is an executor of kind runner (see services/internal/executor): it answers on
+// It is an executor of kind runner (see services/internal/executor/engine): it answers on
 // runner.<instance>, announces its tools and slots on announce.runner.<instance>
 // and listens on discover.runner. Large results are stored in the object store
 // "artifacts". It follows the registry of plugins (services/internal/registry) and

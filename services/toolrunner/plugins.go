@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
@@ -41,7 +41,7 @@ type remotes struct {
 	cfg    Config
 	own    []tool.Spec // the runner's own tools, which take precedence
 	room   int         // limit of all plugins' specs in an announcement, in bytes
-	offers *executor.Offers
+	offers *engine.Offers
 	log    *slog.Logger
 
 	warned  map[string]bool
@@ -50,7 +50,7 @@ type remotes struct {
 }
 
 func newRemotes(cfg Config, own []tool.Spec, room int, log *slog.Logger) *remotes {
-	r := &remotes{cfg: cfg, own: own, room: room, offers: executor.NewOffers(), log: log, warned: map[string]bool{}}
+	r := &remotes{cfg: cfg, own: own, room: room, offers: engine.NewOffers(), log: log, warned: map[string]bool{}}
 	r.tools.Store(&map[string]*remote{})
 	return r
 }
@@ -154,5 +154,5 @@ func (r *remotes) announce(tools map[string]*remote) {
 		return
 	}
 	r.offered = specs
-	r.offers.Put(executor.Offer{Tools: specs})
+	r.offers.Put(engine.Offer{Tools: specs})
 }

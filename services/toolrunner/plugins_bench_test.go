@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/plugincalltest"
 	"skandha.dev/services/toolrunner"

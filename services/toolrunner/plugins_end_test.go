@@ -14,10 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/result"

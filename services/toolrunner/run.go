@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/result"
@@ -69,8 +69,8 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err != nil {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
-	ec := executor.Config{
-		Kind: subject.Runner, Service: Service, Offer: executor.Offer{Tools: r.specs()}, Work: r.work,
+	ec := engine.Config{
+		Kind: subject.Runner, Service: Service, Offer: engine.Offer{Tools: r.specs()}, Work: r.work,
 		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
 		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		defer leave()
 		ec.Updates = r.remote.offers.Updates()
 	}
-	return executor.Serve(ctx, deps.Bus, ec)
+	return engine.Serve(ctx, deps.Bus, ec)
 }
 
 // follow offers the plugins' tools from now on.
@@ -199,12 +199,12 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 	}
 	if t := r.remote.get(req.Tool.Name); t != nil {
 		if was := req.Tool.Spec; was != "" && was != t.spec.Digest() {
-			return executor.DidNotRun(fmt.Sprintf("%s is now another tool, of the plugin %s", req.Tool.Name, t.plugin))
+			return engine.DidNotRun(fmt.Sprintf("%s is now another tool, of the plugin %s", req.Tool.Name, t.plugin))
 		}
 		return r.callPlugin(ctx, c, t)
 	}
 	// it was offered when the call arrived
-	return executor.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name))
+	return engine.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name))
 }
 
 func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {

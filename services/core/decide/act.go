@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner"
+	"skandha.dev/services/internal/executor"
 )
 
 // maxAttempts bounds the attempts at a call. A new attempt is made only if the

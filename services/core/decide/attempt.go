@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // OnCallAnswer decides about the outcome of an attempt at a call. Nil means no

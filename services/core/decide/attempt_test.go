@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // A refused call is tried again before its pause ends if a new executor can run it.

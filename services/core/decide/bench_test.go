@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // driver runs turns through decide as the shell does, without a replica.

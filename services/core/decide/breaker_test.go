@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // The consequences of tool failures.

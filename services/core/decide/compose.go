@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
+	"skandha.dev/services/internal/executor"
 )
 
 // Env is the environment that decisions read. Answers that matter are written into

@@ -3,10 +3,10 @@ package decide_test
 import (
 	"encoding/json"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // attempt is one attempt at a call, as its runner sees it.

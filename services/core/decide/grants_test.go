@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/security/grant"
+	"skandha.dev/services/internal/executor"
 )
 
 // wary returns a world whose policy asks about every call of read.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/security/grant"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 

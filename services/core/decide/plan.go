@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 

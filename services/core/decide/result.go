@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // closingResult returns a truthful result for a call that is being closed.

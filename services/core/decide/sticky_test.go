@@ -3,10 +3,10 @@ package decide_test
 import (
 	"testing"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 const kept = "kept" // the pool of the sticky tool

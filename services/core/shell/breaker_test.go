@@ -10,13 +10,13 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -38,8 +38,8 @@ func (s *system) offer(b *bus.Bus, spec tool.Spec, work func(context.Context) co
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := executor.Serve(ctx, b, executor.Config{
-			Kind: subject.Runner, Service: "other", Offer: executor.Offer{Tools: []tool.Spec{spec}},
+		err := engine.Serve(ctx, b, engine.Config{
+			Kind: subject.Runner, Service: "other", Offer: engine.Offer{Tools: []tool.Spec{spec}},
 			DrainTimeout: 100 * time.Millisecond, Pools: []contract.Pool{{Name: "default", Slots: 128}},
 			Work: func(ctx context.Context, _ contract.Request, _ func(string)) contract.Answer { return work(ctx) },
 		})
@@ -117,7 +117,7 @@ func TestCallsWaitForAPluginThatComesBack(t *testing.T) {
 	}
 	s.offer(natstest.Connect(t, s.srv), tool.Spec{Name: "dur:once", Plugin: "dur"}, func(context.Context) contract.Answer {
 		if !s.core.Plugins().Active("dur") {
-			return executor.DidNotRun("plugin dur is gone")
+			return engine.DidNotRun("plugin dur is gone")
 		}
 		res := tool.OK("done")
 		return contract.Answer{Result: &res}
@@ -152,7 +152,7 @@ func TestCallsWaitForAPluginThatWasKilled(t *testing.T) {
 			res := tool.OK("done")
 			return contract.Answer{Result: &res}
 		default:
-			return executor.DidNotRun("nobody listens on tool.dur.once")
+			return engine.DidNotRun("nobody listens on tool.dur.once")
 		}
 	})
 	ref := subject.Ref{Agent: "main", Session: "refused"}

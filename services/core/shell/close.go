@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // closeCalls asks runners to stop the calls that are about to be ended, and waits

@@ -18,9 +18,9 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/store"
 )
 

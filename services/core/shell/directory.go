@@ -13,11 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )

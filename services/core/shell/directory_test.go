@@ -9,12 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/registry"
 )
 

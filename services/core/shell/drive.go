@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // drive does the driver's work for the session: it checks the log, schedules timers,

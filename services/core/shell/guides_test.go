@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
@@ -19,6 +18,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
+	contract "skandha.dev/services/internal/executor"
 
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/test/natstest"

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
+	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

@@ -10,7 +10,6 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
@@ -18,6 +17,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/internal/coreapi"
+	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
@@ -17,6 +16,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
+	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

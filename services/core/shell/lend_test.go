@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 )
 
 // lender is a directory of core a with one provider of 8 slots, for which sessions of

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
+	contract "skandha.dev/services/internal/executor"
 )
 
 // What an executor or a plugin answers is wrapped before it is stored. If it nests as deep

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
+	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

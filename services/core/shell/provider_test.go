@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -19,11 +19,11 @@ import (
 func TestAnAgentNamesItsProvider(t *testing.T) {
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "choosy": {Provider: "second"}}})
 	b := natstest.Connect(t, s.srv)
-	offers := executor.NewOffers() // no offer yet
+	offers := engine.NewOffers() // no offer yet
 	s.background("another provider", func(ctx context.Context) error {
-		return executor.Serve(ctx, b, executor.Config{
+		return engine.Serve(ctx, b, engine.Config{
 			Kind: subject.Provider, Service: "provider",
-			Offer:   executor.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}}},
+			Offer:   engine.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}}},
 			Updates: offers.Updates(), DrainTimeout: 100 * time.Millisecond,
 			Pools: []contract.Pool{{Name: "default", Slots: 128}},
 			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
@@ -36,7 +36,7 @@ func TestAnAgentNamesItsProvider(t *testing.T) {
 	s.say(ref, event.Input{Text: "hello"})
 	for n := range 5 {
 		if n == 0 { // the turn waits until a provider of that name is offered
-			offers.Put(executor.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}, {Name: "second", Model: "m"}}})
+			offers.Put(engine.Offer{Providers: []provider.Info{{Name: "first", Model: "m"}, {Name: "second", Model: "m"}}})
 		} else {
 			s.say(ref, event.Input{Text: "hello"})
 		}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 )
 
 // Every free slot is assigned, in order. A session that has claimed one, cannot take one

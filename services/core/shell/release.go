@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 )
 
 // releases informs executors which results they no longer need to keep. Nothing waits

@@ -14,14 +14,14 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
@@ -135,8 +135,8 @@ func (s *system) runner(b *bus.Bus) {
 		{Name: "test:risky", Description: "asks first", Args: json.RawMessage(`{"type":"object"}`), Risk: tool.RiskHigh},
 	}
 	s.stopRunner = s.background("runner", func(ctx context.Context) error {
-		return executor.Serve(ctx, b, executor.Config{
-			Kind: subject.Runner, Service: "toolrunner", Offer: executor.Offer{Tools: specs},
+		return engine.Serve(ctx, b, engine.Config{
+			Kind: subject.Runner, Service: "toolrunner", Offer: engine.Offer{Tools: specs},
 			DrainTimeout: 100 * time.Millisecond,
 			Pools:        []contract.Pool{{Name: "default", Slots: s.slots}},
 			Work: func(ctx context.Context, r contract.Request, _ func(string)) contract.Answer {
@@ -149,9 +149,9 @@ func (s *system) runner(b *bus.Bus) {
 
 func (s *system) provider(b *bus.Bus) {
 	s.background("provider", func(ctx context.Context) error {
-		return executor.Serve(ctx, b, executor.Config{
+		return engine.Serve(ctx, b, engine.Config{
 			Kind: subject.Provider, Service: "provider",
-			Offer:        executor.Offer{Providers: []provider.Info{{Name: "scripted", Model: "m"}}},
+			Offer:        engine.Offer{Providers: []provider.Info{{Name: "scripted", Model: "m"}}},
 			DrainTimeout: 100 * time.Millisecond, Pools: []contract.Pool{{Name: "default", Slots: 128}},
 			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
 				var last provider.Message

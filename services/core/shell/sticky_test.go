@@ -9,12 +9,12 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -33,8 +33,8 @@ func (s *system) keeper() *keeper {
 		Name: "test:keep", Description: "keeps", Args: json.RawMessage(`{"type":"object"}`), Pool: "kept", Sticky: true,
 	}
 	k.stop = s.background("keeper", func(ctx context.Context) error {
-		return executor.Serve(ctx, k.bus, executor.Config{
-			Kind: subject.Runner, Service: "keeper", Offer: executor.Offer{Tools: []tool.Spec{spec}},
+		return engine.Serve(ctx, k.bus, engine.Config{
+			Kind: subject.Runner, Service: "keeper", Offer: engine.Offer{Tools: []tool.Spec{spec}},
 			DrainTimeout: 100 * time.Millisecond,
 			Pools:        []contract.Pool{{Name: "kept", Slots: 8}},
 			Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {

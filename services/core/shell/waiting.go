@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/registry"
 )
 

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/nesting"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 )
 
 // An answer about anything but the requested attempt is not evidence: core asks about the

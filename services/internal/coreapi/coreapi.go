@@ -7,10 +7,10 @@ package coreapi
 import (
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // ServiceName is core's name on the bus: in service.core.<verb>, and as the responder of

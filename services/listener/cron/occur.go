@@ -9,8 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"skandha.dev/pkg/subject"
 )
 
 const (
@@ -53,7 +51,7 @@ func nothing(err error) bool {
 
 // handle emits what is due of an entry, stores its next schedule, and acknowledges.
 func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error {
-	_, name, err := subject.ParseCronOccurred(m.Subject())
+	_, name, err := parseOccurred(m.Subject())
 	var due plan
 	if err == nil {
 		err = json.Unmarshal(m.Data(), &due)

@@ -68,7 +68,7 @@ func openStore(ctx context.Context, b *bus.Bus, listener subject.Writer) (*store
 		return nil, err
 	}
 	s.consumer, err = s.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: string(listener), FilterSubject: subject.CronOccurrences(listener),
+		Durable: string(listener), FilterSubject: occurrences(listener),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1,
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *store) openStream(ctx context.Context, replicas int) (err error) {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s.stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: Stream, Description: "schedules of cron listeners' entries, and due occurrences until they are handled",
-			Subjects: []string{subject.AllCron, subject.AllOccurrences},
+			Subjects: []string{allSchedules, allOccurrences},
 			// As stream TIMERS: handled messages are removed; a schedule has no consumer and stays.
 			Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
 			MaxBytes: -1, Replicas: replicas, AllowMsgSchedules: true, AllowRollup: true,
@@ -166,13 +166,13 @@ func (s *store) lay(ctx context.Context, entry string, p plan) error {
 	if err != nil {
 		return err
 	}
-	subj := subject.CronSchedule(s.listener, entry)
+	subj := scheduleSubject(s.listener, entry)
 	if m, err := s.stream.GetLastMsgForSubject(ctx, subj); err == nil && string(m.Data) == string(body) {
 		return nil
 	}
 	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
 		jetstream.ScheduleHeader:       {"@at " + p.At.UTC().Format(time.RFC3339)},
-		jetstream.ScheduleTargetHeader: {subject.CronOccurred(s.listener, entry)},
+		jetstream.ScheduleTargetHeader: {occurredSubject(s.listener, entry)},
 		jetstream.ExpectedStreamHeader: {Stream},
 	}})
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *store) entries(ctx context.Context) ([]string, error) {
 
 // remove deletes an entry: its schedule, its due occurrences and its position.
 func (s *store) remove(ctx context.Context, entry string) error {
-	for _, subj := range []string{subject.CronSchedule(s.listener, entry), subject.CronOccurred(s.listener, entry)} {
+	for _, subj := range []string{scheduleSubject(s.listener, entry), occurredSubject(s.listener, entry)} {
 		if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(subj)); err != nil {
 			return fmt.Errorf("removing entry %s: %w", entry, err)
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/foreigntest"
 	"skandha.dev/services/test/natstest"
 )

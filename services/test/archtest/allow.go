@@ -13,10 +13,10 @@ const (
 
 // What the rules go by.
 var (
-	// contract is what a plugin and the core have in common: types, no doing.
+	// contract is what core has in common with plugins and executors: types, no doing.
 	contract = []string{
 		sdk + "/event", sdk + "/subject", sdk + "/hook", sdk + "/tool", sdk + "/provider", sdk + "/guide",
-		sdk + "/executor", sdk + "/strictjson",
+		sdk + "/strictjson", internal + "/executor",
 	}
 
 	// pure decides from its arguments alone, and so does all it imports.

@@ -36,7 +36,7 @@ func tree() map[string]string {
 	}
 	for _, p := range contract {
 		name := p[strings.LastIndex(p, "/")+1:]
-		files["pkg/"+name+"/"+name+".go"] = src(name, "encoding/json")
+		files[strings.TrimPrefix(p, root+"/")+"/"+name+".go"] = src(name, "encoding/json")
 	}
 	return files
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
@@ -18,6 +17,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 )
 
 // filler fills Go values at random, within what the schema says of each field:

@@ -84,10 +84,8 @@ func built() map[string]map[string]string {
 // no subject to send on.
 var noChannel = map[string]string{
 	"Encode": "a token", "Ref.String": "for people", "Ref.Causes": "a filter", "Ref.All": "a filter",
-	"Replies":      "a filter",
-	"CronSchedule": "between a cron listener and the server alone", "CronOccurred": "likewise",
-	"CronOccurrences": "a filter",
-	"BucketKey":       "a key of a bucket", "ManifestKey": "a key", "LeaseKey": "a key",
+	"Replies":   "a filter",
+	"BucketKey": "a key of a bucket", "ManifestKey": "a key", "LeaseKey": "a key",
 }
 
 // liveChannel is the name of the channel of an event type.

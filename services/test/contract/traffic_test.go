@@ -16,7 +16,6 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
@@ -24,7 +23,8 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
-	engine "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store/sqlite"
 	"skandha.dev/services/test/natstest"

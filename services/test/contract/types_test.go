@@ -5,7 +5,6 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
@@ -13,6 +12,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 	ui "skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )
@@ -183,8 +183,8 @@ var noGoType = map[string]string{
 
 // contractPackages are those whose structs must all be stated, relative to pkg.
 var contractPackages = []string{
-	"event", "executor", "guide", "hook", "plugin", "provider", "tool", "../services/uibridge/contract",
-	"../services/uibridge/inspect",
+	"event", "guide", "hook", "plugin", "provider", "tool", "../services/internal/executor",
+	"../services/uibridge/contract", "../services/uibridge/inspect",
 }
 
 // noSchema are the structs of these packages that never cross the bus.

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

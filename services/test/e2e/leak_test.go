@@ -13,11 +13,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/store/sqlite"
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/natstest"
@@ -45,15 +45,15 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	background(t, c.Run)
 	background(t, func(ctx context.Context) error {
-		return executor.Serve(ctx, buses[1], executor.Config{
-			Kind: subject.Runner, Service: "e2e", Offer: executor.Offer{Tools: Specs()},
+		return engine.Serve(ctx, buses[1], engine.Config{
+			Kind: subject.Runner, Service: "e2e", Offer: engine.Offer{Tools: Specs()},
 			Pools: pools, Work: Tools(effects, buses[1].Instance()), DrainTimeout: time.Second,
 		})
 	})
 	background(t, func(ctx context.Context) error {
-		return executor.Serve(ctx, buses[2], executor.Config{
+		return engine.Serve(ctx, buses[2], engine.Config{
 			Kind: subject.Provider, Service: "e2e", Pools: pools, DrainTimeout: time.Second,
-			Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "m"}}}, Work: Model,
+			Offer: engine.Offer{Providers: []provider.Info{{Name: "script", Model: "m"}}}, Work: Model,
 		})
 	})
 	said, last := int64(0), uint64(0)

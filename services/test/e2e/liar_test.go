@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	contract "skandha.dev/services/internal/executor"
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/natstest"
 )

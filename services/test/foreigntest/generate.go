@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

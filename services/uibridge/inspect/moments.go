@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/services/internal/executor"
 )
 
 // asked is one verdict, and the time when its plugin was asked.

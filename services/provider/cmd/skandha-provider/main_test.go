@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

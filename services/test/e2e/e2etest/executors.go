@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 )
 
 // The tools of a runner. Each appends one line to the file of effects per effect.
@@ -52,14 +52,14 @@ func Specs() []tool.Spec {
 }
 
 func (r Role) runner(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
-	return executor.Serve(ctx, b, executor.Config{
-		Kind: subject.Runner, Service: "e2e", Offer: executor.Offer{Tools: Specs()}, Pools: r.pools(),
+	return engine.Serve(ctx, b, engine.Config{
+		Kind: subject.Runner, Service: "e2e", Offer: engine.Offer{Tools: Specs()}, Pools: r.pools(),
 		DrainTimeout: r.Drain, Logger: log, Work: Tools(r.Effects, b.Instance()),
 	})
 }
 
 // Tools is the work of a runner.
-func Tools(effects string, self subject.Instance) executor.Work {
+func Tools(effects string, self subject.Instance) engine.Work {
 	return func(ctx context.Context, q contract.Request, progress func(string)) contract.Answer {
 		var a Args
 		if err := json.Unmarshal(q.Tool.Args, &a); err != nil {
@@ -165,9 +165,9 @@ func (r Role) pools() []contract.Pool {
 }
 
 func (r Role) provider(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
-	return executor.Serve(ctx, b, executor.Config{
+	return engine.Serve(ctx, b, engine.Config{
 		Kind: subject.Provider, Service: "e2e",
-		Offer: executor.Offer{Providers: []provider.Info{{Name: "script", Model: "script"}}},
+		Offer: engine.Offer{Providers: []provider.Info{{Name: "script", Model: "script"}}},
 		Pools: r.pools(), DrainTimeout: r.Drain, Logger: log, Work: Model,
 	})
 }

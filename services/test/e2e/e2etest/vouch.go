@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	contract "skandha.dev/services/internal/executor"
 )
 
 // Vouch announces an executor as it has announced itself, in its place, until the

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

@@ -1,4 +1,4 @@
-package executor_test
+package engine_test
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
 

@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 func TestStop(t *testing.T) {

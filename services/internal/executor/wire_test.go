@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/executor"
 )
 
 func aModelCall() executor.Request {

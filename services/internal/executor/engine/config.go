@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // The defaults and limits.

@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // listener collects the answers that one caller gets.

@@ -1,14 +1,14 @@
-package executor
+package engine
 
 import (
 	"encoding/json"
 	"fmt"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // encode adds the ids to the answer and encodes it. If that fails, because the work

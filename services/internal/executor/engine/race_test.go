@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // TestNoTwoStartsAndNoneAfterNever lets many callers run, ask, stop and release

@@ -1,9 +1,9 @@
-package executor
+package engine
 
 import (
 	"slices"
 
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 )
 
 // Pools returns the pools with the number of their busy slots.

@@ -1,4 +1,4 @@
-package executor_test
+package engine_test
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"sync"
 	"testing"
 
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/test/natstest"
 )
 
-func offerOf(names ...string) executor.Offer {
-	var o executor.Offer
+func offerOf(names ...string) engine.Offer {
+	var o engine.Offer
 	for _, n := range names {
 		o.Tools = append(o.Tools, tool.Spec{Name: n})
 	}
@@ -27,7 +27,7 @@ func (c *core) awaitTools(what string, n int) {
 }
 
 func TestOffersHoldTheLastAlone(t *testing.T) {
-	o := executor.NewOffers()
+	o := engine.NewOffers()
 	var g sync.WaitGroup
 	for i := range 50 {
 		g.Go(func() { o.Put(offerOf(fmt.Sprint(i))) }) // nobody receives, and nobody is held up
@@ -46,7 +46,7 @@ func TestOffersHoldTheLastAlone(t *testing.T) {
 
 // A storm of changes costs few announcements, and the last one wins.
 func TestQuickChangesAreGathered(t *testing.T) {
-	offers := executor.NewOffers()
+	offers := engine.NewOffers()
 	cfg := runner(nil)
 	cfg.Updates = offers.Updates()
 	c := start(t, cfg)
@@ -78,7 +78,7 @@ func TestQuickChangesAreGathered(t *testing.T) {
 
 func TestACallGoesOnWhenItsToolIsNotOfferedAnyMore(t *testing.T) {
 	gate := make(chan struct{})
-	offers := executor.NewOffers()
+	offers := engine.NewOffers()
 	cfg := runner(gate)
 	cfg.Updates = offers.Updates()
 	c := start(t, cfg)
@@ -99,12 +99,12 @@ func TestACallGoesOnWhenItsToolIsNotOfferedAnyMore(t *testing.T) {
 }
 
 func TestAnotherSchemaUnderTheSameName(t *testing.T) {
-	offers := executor.NewOffers()
+	offers := engine.NewOffers()
 	cfg := runner(nil)
 	cfg.Updates = offers.Updates()
 	c := start(t, cfg)
 	for _, args := range []string{`{"type":"object"}`, `{"properties":{"x":{}},"type":"object"}`} {
-		offers.Put(executor.Offer{Tools: []tool.Spec{{Name: "now", Args: json.RawMessage(args), TimeoutMS: 1000}}})
+		offers.Put(engine.Offer{Tools: []tool.Spec{{Name: "now", Args: json.RawMessage(args), TimeoutMS: 1000}}})
 		c.await(args, func(a contract.Announcement) bool { return len(a.Tools) == 1 && string(a.Tools[0].Args) == args })
 	}
 	if a := c.final(c.send(run("c1", "now"))); a.State != contract.Finished {
@@ -113,7 +113,7 @@ func TestAnotherSchemaUnderTheSameName(t *testing.T) {
 }
 
 func TestAClosedChannelOfUpdatesLeavesTheOffer(t *testing.T) {
-	updates := make(chan executor.Offer)
+	updates := make(chan engine.Offer)
 	cfg := runner(nil)
 	cfg.Updates = updates
 	c := start(t, cfg)
@@ -130,7 +130,7 @@ func TestWorkThatDidNotRun(t *testing.T) {
 	gate := make(chan struct{})
 	cfg.Work = func(context.Context, contract.Request, func(string)) contract.Answer {
 		<-gate
-		a := executor.DidNotRun("nobody was there")
+		a := engine.DidNotRun("nobody was there")
 		a.Result = &tool.Result{Success: true} // counts for nothing
 		return a
 	}

@@ -1,9 +1,9 @@
-package executor
+package engine
 
 import (
 	"time"
 
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 )
 
 // Ask attaches the watcher to an attempt, or leaves a tombstone for an unknown one.

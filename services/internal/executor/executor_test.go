@@ -3,7 +3,7 @@ package executor_test
 import (
 	"testing"
 
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 )
 
 func TestAllStatesButRunningAreFinal(t *testing.T) {

@@ -1,4 +1,4 @@
-package subject_test
+package cron
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 
 func TestCronSubjectsAreReadBack(t *testing.T) {
 	for _, entry := range []string{"morning", "a b", "x.y", "", "*"} {
-		s := subject.CronOccurred("clock", entry)
-		w, got, err := subject.ParseCronOccurred(s)
+		s := occurredSubject("clock", entry)
+		w, got, err := parseOccurred(s)
 		if err != nil || w != "clock" || got != entry {
 			t.Errorf("%s is read as %s %q, %v; want clock %q", s, w, got, err, entry)
 		}
-		if strings.Count(subject.CronSchedule("clock", entry), ".") != 2 || strings.ContainsAny(s, " *>") {
+		if strings.Count(scheduleSubject("clock", entry), ".") != 2 || strings.ContainsAny(s, " *>") {
 			t.Errorf("%q is no subject of three tokens", s)
 		}
 	}
@@ -25,7 +25,7 @@ func TestWhatIsNoOccurrenceIsRefused(t *testing.T) {
 	for _, s := range []string{
 		"", "occurred.clock", "occurred.a b.c", "occurred.clock.a..b", "fired.clock.a", "occurred.clock.-2",
 	} {
-		if _, entry, err := subject.ParseCronOccurred(s); !errors.Is(err, subject.ErrInvalidSubject) {
+		if _, entry, err := parseOccurred(s); !errors.Is(err, subject.ErrInvalidSubject) {
 			t.Errorf("%q is read as entry %q, %v; want ErrInvalidSubject", s, entry, err)
 		}
 	}

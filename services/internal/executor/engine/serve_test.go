@@ -1,4 +1,4 @@
-package executor_test
+package engine_test
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	contract "skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/executor"
+	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -37,7 +37,7 @@ type core struct {
 	heard []contract.Announcement
 }
 
-func start(t testing.TB, cfg executor.Config) *core {
+func start(t testing.TB, cfg engine.Config) *core {
 	t.Helper()
 	s := natstest.Start(t)
 	b := natstest.Connect(t, s)
@@ -74,7 +74,7 @@ func start(t testing.TB, cfg executor.Config) *core {
 	c.stop = cancel
 	done := make(chan struct{})
 	go func() {
-		c.ended <- executor.Serve(ctx, c.exec, cfg)
+		c.ended <- engine.Serve(ctx, c.exec, cfg)
 		close(done)
 	}()
 	t.Cleanup(func() {
@@ -171,10 +171,10 @@ func op(o contract.Op, call string) contract.Request {
 }
 
 // runner offers "now", "trace", "big" and "block", which waits for the gate.
-func runner(gate chan struct{}) executor.Config {
-	return executor.Config{
+func runner(gate chan struct{}) engine.Config {
+	return engine.Config{
 		Kind: subject.Runner, Service: "test",
-		Offer: executor.Offer{Tools: []tool.Spec{{Name: "now"}, {Name: "block"}, {Name: "trace"}, {Name: "big"}}},
+		Offer: engine.Offer{Tools: []tool.Spec{{Name: "now"}, {Name: "block"}, {Name: "trace"}, {Name: "big"}}},
 		Pools: []contract.Pool{{Name: "default", Slots: 1}},
 		Work: func(ctx context.Context, r contract.Request, _ func(string)) contract.Answer {
 			res := tool.OK(r.Call)
@@ -285,7 +285,7 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 
 func TestAnnouncements(t *testing.T) {
 	gate := make(chan struct{})
-	updates := make(chan executor.Offer)
+	updates := make(chan engine.Offer)
 	cfg := runner(gate)
 	cfg.Updates, cfg.Host = updates, "h"
 	c := start(t, cfg)
@@ -303,8 +303,8 @@ func TestAnnouncements(t *testing.T) {
 	c.final(running)
 	c.await("a free pool", func(a contract.Announcement) bool { return a.Pools[0].Busy == 0 })
 
-	updates <- executor.Offer{Tools: []tool.Spec{{Name: "now"}, {Name: "bad", Pool: "none"}}} // ignored
-	updates <- executor.Offer{Tools: []tool.Spec{{Name: "now"}}}
+	updates <- engine.Offer{Tools: []tool.Spec{{Name: "now"}, {Name: "bad", Pool: "none"}}} // ignored
+	updates <- engine.Offer{Tools: []tool.Spec{{Name: "now"}}}
 	c.await("a smaller offer", func(a contract.Announcement) bool { return len(a.Tools) == 1 })
 	if a := c.final(c.send(run("c2", "block"))); a.Reason != contract.RefusedUnknown {
 		t.Fatalf("got %+v", a)
@@ -366,9 +366,9 @@ func TestDrainEndsInTheEnd(t *testing.T) {
 
 func TestAProviderServesItsProviders(t *testing.T) {
 	var asked atomic.Value
-	c := start(t, executor.Config{
+	c := start(t, engine.Config{
 		Kind: subject.Provider, Service: "provider",
-		Offer: executor.Offer{Providers: []provider.Info{{Name: "one", Model: "m"}, {Name: "two"}}},
+		Offer: engine.Offer{Providers: []provider.Info{{Name: "one", Model: "m"}, {Name: "two"}}},
 		Work: func(_ context.Context, r contract.Request, _ func(string)) contract.Answer {
 			asked.Store(r.Provider)
 			return contract.Answer{Response: &provider.Response{IsFinal: true, TextContent: "hello"}}
@@ -414,9 +414,9 @@ func TestManyAtOnceFinishOnce(t *testing.T) {
 }
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	err := executor.Serve(context.Background(), nil, executor.Config{
+	err := engine.Serve(context.Background(), nil, engine.Config{
 		Kind: "cook", Service: "a b", DrainTimeout: -1, Pools: []contract.Pool{{Name: "p"}},
-		Offer: executor.Offer{Tools: []tool.Spec{{Name: ""}, {Name: "x", Pool: "q"}, {Name: "x"}}},
+		Offer: engine.Offer{Tools: []tool.Spec{{Name: ""}, {Name: "x", Pool: "q"}, {Name: "x"}}},
 	})
 	if err == nil {
 		t.Fatal("no error")

@@ -1,10 +1,10 @@
-package executor
+package engine
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 )
 
 // key names an attempt.

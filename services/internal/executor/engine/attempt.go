@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skandha.dev/pkg/executor"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 

@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 

@@ -1,4 +1,4 @@
-// Package executor is the engine shared by all executors: tool runners, sandboxes
+// Package engine is the engine shared by all executors: tool runners, sandboxes
 // and providers. It implements the executor's side of the turn protocol (rules 7
 // to 11), so that the work itself is one plain function.
 //
@@ -32,4 +32,4 @@
 // silence or from the server ("no responders"), and the ids end with the instance.
 // An answer that could not be sent because the connection was lost is sent when core
 // asks again.
-package executor
+package engine

@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 )
 
 // coalesce is how long changes of the slots are gathered before they are announced.

@@ -1,4 +1,4 @@
-package executor
+package engine
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/executor"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 
