@@ -10,11 +10,22 @@ import (
 
 // payloads has a payload of every type that a commit may carry.
 var payloads = []event.Payload{
-	event.Perceived{Sequence: 1}, event.PlanRequested{Plan: "2"}, event.PlanCompleted{Plan: "3"},
-	event.ActRequested{Call: "4"}, event.ActConfirmed{Call: "5"}, event.ActCompleted{Call: "6"}, event.Audited{Call: "7"},
-	event.Recorded{Sequence: 8}, event.TurnFailed{Sequence: 9}, event.SessionLocked{Reason: "10"},
-	event.SessionReset{By: "11"}, event.Checkpoint{Reason: "12", State: []byte("{}")}, event.UIMessage{Content: "13"},
-	event.ToolCallRequest{ToolName: "14"}, event.UIReady{}, event.UIState{State: "16"},
+	event.Perceived{Sequence: 1},
+	event.PlanRequested{Plan: "2"},
+	event.PlanCompleted{Plan: "3"},
+	event.ActRequested{Call: "4"},
+	event.ActConfirmed{Call: "5"},
+	event.ActCompleted{Call: "6"},
+	event.Audited{Call: "7"},
+	event.Recorded{Sequence: 8},
+	event.TurnFailed{Sequence: 9},
+	event.SessionLocked{Reason: "10"},
+	event.SessionReset{By: "11"},
+	event.Checkpoint{Reason: "12", State: []byte("{}")},
+	event.UIMessage{Content: "13"},
+	event.ToolCallRequest{ToolName: "14"},
+	event.UIReady{},
+	event.UIState{State: "16"},
 }
 
 // recorder returns a visitor that hands every payload to f.
