@@ -138,14 +138,16 @@ func earlier(
 // withText adds the text to the perception of an input that had been queued: the log has it
 // in an earlier event.
 func withText(e event.Event, t history.Turn) event.Event {
-	var p event.Perceived
-	if e.Type != event.TypePerceived || e.DataAs(&p) != nil || p.Text != "" {
-		return e
-	}
-	p.Text, p.Source = t.Input.Text, t.Input.Source
-	again := event.New(e.Ref(), e.ID, e.Source, p)
-	again.Time, again.Cause, again.Turn = e.Time, e.Cause, e.Turn
-	return again
+	_ = event.Visitor{Perceived: func(p event.Perceived) {
+		if p.Text != "" {
+			return
+		}
+		p.Text, p.Source = t.Input.Text, t.Input.Source
+		again := event.New(e.Ref(), e.ID, e.Source, p)
+		again.Time, again.Cause, again.Turn = e.Time, e.Cause, e.Turn
+		e = again
+	}}.Visit(e)
+	return e
 }
 
 // sessionClient implements terminal.Client for one session.

@@ -149,7 +149,7 @@ func (b *builder) lock(why string) {
 // firstWithUntil is the first fold version in which the breaker's locks expire.
 const firstWithUntil = 4
 
-func (s *State) onSessionLocked(p event.SessionLocked) error {
+func (s *State) onSessionLocked(p event.SessionLocked) {
 	until := p.Until
 	if s.version < firstWithUntil && s.Locked == "" { // by the breaker: after a checkpoint it is locked already
 		until = s.Now.Add(lockFirst)
@@ -159,7 +159,6 @@ func (s *State) onSessionLocked(p event.SessionLocked) error {
 		s.Breaker.Trips++
 		s.Breaker.Until = until
 	}
-	return nil
 }
 
 // lockedAt reports whether the session refuses an input at that time.

@@ -105,8 +105,8 @@ func (s *State) fold(e event.Event) (err error) {
 		ActCompleted:    func(p event.ActCompleted) { err = s.onActCompleted(p) },
 		Audited:         func(p event.Audited) { err = s.onAudited(p) },
 		Recorded:        func(p event.Recorded) { err = s.onRecorded(p) },
-		TurnFailed:      func(p event.TurnFailed) { err = s.onTurnFailed(p) },
-		SessionLocked:   func(p event.SessionLocked) { err = s.onSessionLocked(p) },
+		TurnFailed:      s.onTurnFailed,
+		SessionLocked:   s.onSessionLocked,
 		SessionReset:    func(p event.SessionReset) { err = s.onReset(p) },
 		Checkpoint:      func(p event.Checkpoint) { err = s.onCheckpoint(p) },
 		UIState:         func(p event.UIState) { s.UI = p.State },
@@ -128,7 +128,7 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 	case event.Recorded:
 		err = s.onRecorded(p)
 	case event.TurnFailed:
-		err = s.onTurnFailed(p)
+		s.onTurnFailed(p)
 	case event.UIState:
 		s.UI = p.State
 	case event.UIMessage, event.UIReady:
@@ -382,16 +382,15 @@ func (s *State) onRecorded(p event.Recorded) error {
 	return nil
 }
 
-func (s *State) onTurnFailed(p event.TurnFailed) error {
+func (s *State) onTurnFailed(p event.TurnFailed) {
 	if s.Turn != nil && s.Turn.Sequence == p.Sequence {
 		s.Failed++
 		s.abandon()
-		return nil
+		return
 	}
 	if i := s.queued(p.Sequence); i >= 0 {
 		s.Queue = slices.Delete(s.Queue, i, i+1)
 	}
-	return nil
 }
 
 func (s *State) onReset(event.SessionReset) error {

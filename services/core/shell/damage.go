@@ -138,25 +138,17 @@ func (l *Loader) Survey(ctx context.Context, d *Damage) (decide.Wreck, error) {
 	return w, nil
 }
 
-// note tracks the open inputs.
+// note tracks the open inputs. What cannot be read neither opens nor ends one.
 func note(open map[uint64]bool, e event.Event) {
-	switch e.Type {
-	case event.TypePerceived:
-		var p event.Perceived
-		if e.DataAs(&p) == nil && p.Disposition != event.EndedAtOnce {
-			open[p.Sequence] = true
-		}
-	case event.TypeRecorded:
-		var p event.Recorded
-		if e.DataAs(&p) == nil {
-			delete(open, p.Sequence)
-		}
-	case event.TypeTurnFailed:
-		var p event.TurnFailed
-		if e.DataAs(&p) == nil {
-			delete(open, p.Sequence)
-		}
-	}
+	_ = event.Visitor{
+		Perceived: func(p event.Perceived) {
+			if p.Disposition != event.EndedAtOnce {
+				open[p.Sequence] = true
+			}
+		},
+		Recorded:   func(p event.Recorded) { delete(open, p.Sequence) },
+		TurnFailed: func(p event.TurnFailed) { delete(open, p.Sequence) },
+	}.Visit(e)
 }
 
 // doubt tracks suspected damage of a session's log. The log is read again before it

@@ -117,13 +117,13 @@ func keyOf(ref subject.Ref) store.Key {
 }
 
 func deltasOf(c event.Commit) (deltas []store.ToolDelta) {
-	for i := range c.Events {
-		if e := &c.Events[i]; e.Type == event.TypeActCompleted {
-			var p event.ActCompleted
-			if e.DataAs(&p) == nil && p.Runner != "" {
-				deltas = append(deltas, delta(p, c.Header.Now))
-			}
+	v := event.Visitor{ActCompleted: func(p event.ActCompleted) {
+		if p.Runner != "" {
+			deltas = append(deltas, delta(p, c.Header.Now))
 		}
+	}}
+	for i := range c.Events {
+		_ = v.Visit(c.Events[i]) // the fold reports what cannot be read
 	}
 	return deltas
 }

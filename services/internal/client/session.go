@@ -94,15 +94,13 @@ func (c *Client) asked(ctx context.Context, ref subject.Ref, seq uint64, calls [
 		return nil, err
 	}
 	for _, e := range commit.Events {
-		var q event.ToolCallRequest
-		if e.Type != event.TypeToolCallRequest {
-			continue
-		}
-		if err := e.DataAs(&q); err != nil {
+		err := event.Visitor{ToolCallRequest: func(q event.ToolCallRequest) {
+			if slices.Contains(calls, q.ConfirmationID) {
+				list = append(list, Asked{Event: e, Request: q})
+			}
+		}}.Visit(e)
+		if err != nil && !errors.Is(err, event.ErrUnknownType) {
 			return nil, err
-		}
-		if slices.Contains(calls, q.ConfirmationID) {
-			list = append(list, Asked{Event: e, Request: q})
 		}
 	}
 	return list, nil

@@ -2,7 +2,6 @@ package history
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -43,6 +42,7 @@ func Account(turns []Turn) string {
 func (t *Turn) account(b *strings.Builder) {
 	fmt.Fprintf(b, "**Turn %s** — %s\n\n", t.ID, t.headline())
 	w := &writer{b: b, turn: t, asked: map[string]time.Time{}, calls: map[string]event.ActRequested{}}
+	lines := w.lines()
 	if t.Partial {
 		b.WriteString("- its beginning is too far back\n")
 	}
@@ -54,14 +54,15 @@ func (t *Turn) account(b *strings.Builder) {
 		w.at = c.At
 		verdicts := slices.Clone(c.Hooks)
 		for _, e := range c.Events {
+			points, call := causesOf(e)
 			verdicts = slices.DeleteFunc(verdicts, func(v hook.Verdict) bool {
-				before := comesBefore(v, e)
+				before := slices.Contains(points, v.Point) && (!acts(v.Point) || call == v.Step)
 				if before {
 					w.verdict(v)
 				}
 				return before
 			})
-			w.event(e)
+			_ = lines.Visit(e) // what cannot be read has no line
 		}
 		for _, v := range verdicts {
 			w.verdict(v)
@@ -69,36 +70,25 @@ func (t *Turn) account(b *strings.Builder) {
 	}
 }
 
-// comesBefore reports whether the event followed from the verdict.
-func comesBefore(v hook.Verdict, e event.Event) bool {
-	switch v.Point {
-	case hook.BeforeSense, hook.AfterSense:
-		return e.Type == event.TypePerceived
-	case hook.BeforePlan:
-		return e.Type == event.TypePlanRequested
-	case hook.AfterPlan:
-		return e.Type == event.TypePlanCompleted
-	case hook.BeforeAct:
-		return callOf(e) == v.Step
-	case hook.AfterAct:
-		return e.Type == event.TypeActCompleted && callOf(e) == v.Step
-	}
-	return e.Type.Terminal()
-}
+// acts reports whether the verdicts of a point are about one call each.
+func acts(p hook.Point) bool { return p == hook.BeforeAct || p == hook.AfterAct }
 
-// callOf returns the call that an event of an act is about.
-func callOf(e event.Event) string {
-	var about struct {
-		Call           string `json:"call"`
-		ConfirmationID string `json:"confirmation_id"`
-	}
-	switch e.Type {
-	case event.TypeActRequested, event.TypeActCompleted, event.TypeAudited, event.TypeToolCallRequest:
-		if json.Unmarshal(e.Data, &about) != nil {
-			return ""
-		}
-	}
-	return cmp.Or(about.Call, about.ConfirmationID)
+// causesOf returns the points whose verdicts an event follows from, and the call that those
+// of an act are about.
+func causesOf(e event.Event) (points []hook.Point, call string) {
+	of := func(step string, at ...hook.Point) { points, call = at, step }
+	_ = event.Visitor{ // what cannot be read follows from nothing
+		Perceived:       func(event.Perceived) { of("", hook.BeforeSense, hook.AfterSense) },
+		PlanRequested:   func(event.PlanRequested) { of("", hook.BeforePlan) },
+		PlanCompleted:   func(event.PlanCompleted) { of("", hook.AfterPlan) },
+		Audited:         func(p event.Audited) { of(p.Call, hook.BeforeAct) },
+		ToolCallRequest: func(p event.ToolCallRequest) { of(p.ConfirmationID, hook.BeforeAct) },
+		ActRequested:    func(p event.ActRequested) { of(p.Call, hook.BeforeAct) },
+		ActCompleted:    func(p event.ActCompleted) { of(p.Call, hook.BeforeAct, hook.AfterAct) },
+		Recorded:        func(event.Recorded) { of("", hook.BeforeReflect, hook.AfterReflect, hook.OnError) },
+		TurnFailed:      func(event.TurnFailed) { of("", hook.BeforeReflect, hook.AfterReflect, hook.OnError) },
+	}.Visit(e)
+	return points, call
 }
 
 func (t *Turn) headline() string {
@@ -132,42 +122,20 @@ func (w *writer) line(format string, args ...any) {
 	w.b.WriteByte('\n')
 }
 
-func (w *writer) event(e event.Event) {
-	switch e.Type {
-	case event.TypePerceived:
-		w.perceived()
-	case event.TypePlanRequested:
-		w.planRequested(e)
-	case event.TypePlanCompleted:
-		w.planCompleted(e)
-	case event.TypeAudited:
-		w.audited(e)
-	case event.TypeToolCallRequest:
-		w.toolCallRequest(e)
-	case event.TypeActConfirmed:
-		w.confirmed(e)
-	case event.TypeActRequested:
-		var p event.ActRequested
-		if e.DataAs(&p) == nil {
-			w.calls[p.Call] = p
-		}
-	case event.TypeActCompleted:
-		w.completed(e)
-	case event.TypeSessionLocked:
-		var p event.SessionLocked
-		if e.DataAs(&p) == nil {
-			w.line("the session was locked: %s", quote(p.Reason))
-		}
-	case event.TypeRecorded:
-		var p event.Recorded
-		if e.DataAs(&p) == nil {
-			w.line("answered: %s", quote(p.Answer))
-		}
-	case event.TypeTurnFailed:
-		var p event.TurnFailed
-		if e.DataAs(&p) == nil {
-			w.line("failed, %s: %s", p.Code, quote(p.Reason))
-		}
+// lines writes what each event is worth.
+func (w *writer) lines() event.Visitor {
+	return event.Visitor{
+		Perceived:       func(event.Perceived) { w.perceived() },
+		PlanRequested:   w.planRequested,
+		PlanCompleted:   w.planCompleted,
+		Audited:         w.audited,
+		ToolCallRequest: w.toolCallRequest,
+		ActConfirmed:    w.confirmed,
+		ActRequested:    func(p event.ActRequested) { w.calls[p.Call] = p },
+		ActCompleted:    w.completed,
+		SessionLocked:   func(p event.SessionLocked) { w.line("the session was locked: %s", quote(p.Reason)) },
+		Recorded:        func(p event.Recorded) { w.line("answered: %s", quote(p.Answer)) },
+		TurnFailed:      func(p event.TurnFailed) { w.line("failed, %s: %s", p.Code, quote(p.Reason)) },
 	}
 }
 
@@ -183,21 +151,13 @@ func (w *writer) perceived() {
 	}
 }
 
-func (w *writer) planRequested(e event.Event) {
-	var p event.PlanRequested
-	if e.DataAs(&p) != nil {
-		return
-	}
+func (w *writer) planRequested(p event.PlanRequested) {
 	if p.Attempts > 1 {
 		w.line("round %d, attempt %d: the model is asked again, at %s", p.Round, p.Attempts, p.Provider)
 	}
 }
 
-func (w *writer) planCompleted(e event.Event) {
-	var p event.PlanCompleted
-	if e.DataAs(&p) != nil {
-		return
-	}
+func (w *writer) planCompleted(p event.PlanCompleted) {
 	round := p.Plan[strings.LastIndex(p.Plan, "p")+1:]
 	switch {
 	case p.Error != nil:
@@ -217,9 +177,8 @@ func (w *writer) planCompleted(e event.Event) {
 	}
 }
 
-func (w *writer) audited(e event.Event) {
-	var p event.Audited
-	if e.DataAs(&p) != nil || p.Effect == event.EffectAllow && p.Grant == nil {
+func (w *writer) audited(p event.Audited) {
+	if p.Effect == event.EffectAllow && p.Grant == nil {
 		return // a plain allow is not worth a line
 	}
 	by := ""
@@ -229,11 +188,7 @@ func (w *writer) audited(e event.Event) {
 	w.line("policy: %s for %s%s: %s", p.Effect, quote(p.Resource), by, quote(p.Reason))
 }
 
-func (w *writer) toolCallRequest(e event.Event) {
-	var p event.ToolCallRequest
-	if e.DataAs(&p) != nil {
-		return
-	}
+func (w *writer) toolCallRequest(p event.ToolCallRequest) {
 	w.asked[p.ConfirmationID] = w.at
 	why := ""
 	if p.SecurityWarning != nil {
@@ -242,11 +197,7 @@ func (w *writer) toolCallRequest(e event.Event) {
 	w.line("a person was asked about %s with %s%s", quote(p.ToolName), quote(string(p.Args)), why)
 }
 
-func (w *writer) confirmed(e event.Event) {
-	var p event.ActConfirmed
-	if e.DataAs(&p) != nil {
-		return
-	}
+func (w *writer) confirmed(p event.ActConfirmed) {
 	who := "by " + string(p.By)
 	if p.Outcome == event.Expired {
 		who = "as nobody answered"
@@ -266,11 +217,7 @@ func (w *writer) confirmed(e event.Event) {
 	w.line("%s %s", p.Outcome, who)
 }
 
-func (w *writer) completed(e event.Event) {
-	var p event.ActCompleted
-	if e.DataAs(&p) != nil {
-		return
-	}
+func (w *writer) completed(p event.ActCompleted) {
 	with := ""
 	if q, ok := w.calls[p.Call]; ok {
 		with = " with " + quote(string(q.Args))

@@ -18,6 +18,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/turn"
 )
 
 // ErrNoTurn means that the log has no such turn, or that it is too far back.
@@ -38,8 +39,7 @@ type Turn struct {
 	Input    event.Perceived // with its text, where it was found
 	Began    time.Time
 	Commits  []Commit
-	Recorded *event.Recorded   // nil: it failed, or is still running
-	Failed   *event.TurnFailed // nil: it was recorded, or is still running
+	turn.End // neither: it is still running
 	Ended    time.Time
 	Partial  bool // its beginning is too far back
 }
@@ -187,39 +187,29 @@ func verdicts(all []hook.Verdict, first, last bool) []hook.Verdict {
 	return out
 }
 
-// note records how the turn began or ended.
+// note records how the turn began or ended. What cannot be read says nothing about it.
 func (t *Turn) note(e event.Event, at time.Time) {
-	switch e.Type {
-	case event.TypePerceived:
-		var p event.Perceived
-		if e.DataAs(&p) == nil && (p.Disposition == event.Started || p.Disposition == event.FromQueue) {
-			t.Input, t.Began = p, at
-		}
-	case event.TypeRecorded:
-		var p event.Recorded
-		if e.DataAs(&p) == nil {
-			t.Recorded, t.Ended = &p, at
-		}
-	case event.TypeTurnFailed:
-		var p event.TurnFailed
-		if e.DataAs(&p) == nil {
-			t.Failed, t.Ended = &p, at
-		}
-	}
+	_ = event.Visitor{
+		Perceived: func(p event.Perceived) {
+			if p.Disposition == event.Started || p.Disposition == event.FromQueue {
+				t.Input, t.Began = p, at
+			}
+		},
+		Recorded:   func(p event.Recorded) { t.Recorded, t.Ended = &p, at },
+		TurnFailed: func(p event.TurnFailed) { t.Failed, t.Ended = &p, at },
+	}.Visit(e)
 }
 
 // queued finds the queued input of a turn that began later.
 func (r *reader) queued(e event.Event) {
-	if e.Type != event.TypePerceived {
-		return
-	}
-	var p event.Perceived
-	if e.DataAs(&p) != nil || p.Disposition != event.Queued {
-		return
-	}
-	for _, t := range r.turns {
-		if t.Input.Sequence == p.Sequence {
-			t.Input = p
+	_ = event.Visitor{Perceived: func(p event.Perceived) {
+		if p.Disposition != event.Queued {
+			return
 		}
-	}
+		for _, t := range r.turns {
+			if t.Input.Sequence == p.Sequence {
+				t.Input = p
+			}
+		}
+	}}.Visit(e)
 }

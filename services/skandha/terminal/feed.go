@@ -34,35 +34,23 @@ func (m *model) item(i follow.Item) {
 	m.event(i.Event)
 }
 
+// event handles an event of the session; what cannot be read is not shown.
 func (m *model) event(e event.Event) {
-	switch e.Type {
-	case event.TypePerceived:
-		on(e, m.perceived)
-	case event.TypePlanCompleted:
-		on(e, m.planCompleted)
-	case event.TypeUIMessage:
-		on(e, func(p event.UIMessage) { m.print(message(p.Content, p.Format)) })
-	case event.TypeActRequested:
-		on(e, m.actRequested)
-	case event.TypeActCompleted:
-		on(e, m.actCompleted)
-	case event.TypeToolCallRequest:
-		on(e, func(q event.ToolCallRequest) { m.ask(q) })
-	case event.TypeActConfirmed:
-		on(e, m.confirmed)
-	case event.TypeAudited:
-		on(e, m.audited)
-	case event.TypeUIState:
-		on(e, func(p event.UIState) { m.state = p.State })
-	case event.TypeRecorded:
-		on(e, m.recorded)
-	case event.TypeTurnFailed:
-		on(e, m.turnFailed)
-	case event.TypeSessionLocked:
-		on(e, m.sessionLocked)
-	case event.TypeSessionReset:
-		on(e, func(event.SessionReset) { m.queue, m.files = nil, files{} })
-	}
+	_ = event.Visitor{
+		Perceived:       m.perceived,
+		PlanCompleted:   m.planCompleted,
+		UIMessage:       func(p event.UIMessage) { m.print(message(p.Content, p.Format)) },
+		ActRequested:    m.actRequested,
+		ActCompleted:    m.actCompleted,
+		ToolCallRequest: m.ask,
+		ActConfirmed:    m.confirmed,
+		Audited:         m.audited,
+		UIState:         func(p event.UIState) { m.state = p.State },
+		Recorded:        m.recorded,
+		TurnFailed:      m.turnFailed,
+		SessionLocked:   m.sessionLocked,
+		SessionReset:    func(event.SessionReset) { m.queue, m.files = nil, files{} },
+	}.Visit(e)
 }
 
 func (m *model) sessionLocked(p event.SessionLocked) {
@@ -72,14 +60,6 @@ func (m *model) sessionLocked(p event.SessionLocked) {
 		how = "It accepts inputs again from " + p.Until.Local().Format(time.TimeOnly) + " on; /reset opens it at once."
 	}
 	m.note(red, "The session is locked: "+safetext.Line(p.Reason)+". "+how)
-}
-
-// on calls f with an event's payload. It ignores one that cannot be decoded.
-func on[P event.Payload](e event.Event, f func(P)) {
-	var p P
-	if e.DataAs(any(&p).(event.Payload)) == nil {
-		f(p)
-	}
 }
 
 func (m *model) perceived(p event.Perceived) {

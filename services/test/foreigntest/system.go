@@ -156,16 +156,12 @@ func (s *System) Say(session, text string) (end End) {
 		s.t.Fatal(err)
 	}
 	in := turn.Input{Sequence: seq}
-	over, err := in.Follow(turn.Items(ctx, items), func(i follow.Item) error {
-		if i.Event.Type != event.TypeToolCallRequest {
-			return nil
-		}
-		var q event.ToolCallRequest
-		if err := i.Event.DataAs(&q); err != nil {
-			return err
-		}
-		end.Asked = append(end.Asked, &q)
-		return s.Client.Confirm(ctx, ref, q, false, "the test says no")
+	over, err := in.Follow(turn.Items(ctx, items), func(i follow.Item) (err error) {
+		_ = event.Visitor{ToolCallRequest: func(q event.ToolCallRequest) { // deltas are no events
+			end.Asked = append(end.Asked, &q)
+			err = s.Client.Confirm(ctx, ref, q, false, "the test says no")
+		}}.Visit(i.Event)
+		return err
 	})
 	if err != nil {
 		s.t.Fatalf("%q in session %s did not end within %v: %v", text, session, natstest.Patience, err)

@@ -100,25 +100,27 @@ func ownersOf(c Stored) []string {
 		return v.Point == hook.AfterPlan && v.Verb == hook.DenyVerb
 	})
 	for _, e := range c.Events {
-		switch e.Type {
-		case event.TypePlanRequested:
-			if p, ok := read[event.PlanRequested](e); ok && p.Attempts <= 1 {
-				begun = append(begun, "plan:"+p.Plan)
-			}
-		case event.TypeTurnFailed:
-			p, ok := read[event.TurnFailed](e)
-			if !ok || e.Turn == "" && p.Sequence != c.Header.Trigger.Sequence {
-				continue // of an input that waited: no plugin is asked
-			}
-			failed = append(failed, endKey(p.Sequence))
-			if p.Code == event.FailDenied && e.Turn != "" && !planDenied {
-				begun = append(begun, endKey(p.Sequence))
-			}
-		case event.TypeRecorded:
-			if p, ok := read[event.Recorded](e); ok && p.Command == "" {
-				recorded = endKey(p.Sequence)
-			}
-		}
+		_ = event.Visitor{ // no verdict is about what cannot be read
+			PlanRequested: func(p event.PlanRequested) {
+				if p.Attempts <= 1 {
+					begun = append(begun, "plan:"+p.Plan)
+				}
+			},
+			TurnFailed: func(p event.TurnFailed) {
+				if e.Turn == "" && p.Sequence != c.Header.Trigger.Sequence {
+					return // of an input that waited: no plugin is asked
+				}
+				failed = append(failed, endKey(p.Sequence))
+				if p.Code == event.FailDenied && e.Turn != "" && !planDenied {
+					begun = append(begun, endKey(p.Sequence))
+				}
+			},
+			Recorded: func(p event.Recorded) {
+				if p.Command == "" {
+					recorded = endKey(p.Sequence)
+				}
+			},
+		}.Visit(e)
 	}
 	plans, errs := rounds{of: begun}, rounds{of: failed}
 	for i, v := range c.Header.Hooks {
@@ -162,13 +164,6 @@ func (r *rounds) next(v hook.Verdict) string {
 		return ""
 	}
 	return r.of[0]
-}
-
-// read decodes an event's payload; false if it cannot be decoded.
-func read[P event.Payload](e event.Event) (P, bool) {
-	var p P
-	err := e.DataAs(any(&p).(event.Payload)) // a pointer has its type's methods
-	return p, err == nil
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -88,16 +88,14 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 // concerns reports whether a commit concerns the turn, and whether it ends it.
 func concerns(c Stored, id string, seq uint64) (about, ends bool) {
 	about = c.Header.Trigger.Sequence == seq
+	v := event.Visitor{
+		Perceived:  func(p event.Perceived) { about = about || p.Sequence == seq },
+		Recorded:   func(p event.Recorded) { ends = ends || p.Sequence == seq },
+		TurnFailed: func(p event.TurnFailed) { ends = ends || p.Sequence == seq },
+	}
 	for _, e := range c.Events {
 		about = about || e.Turn == id
-		switch e.Type {
-		case event.TypePerceived:
-			with(e, func(p event.Perceived) { about = about || p.Sequence == seq })
-		case event.TypeRecorded:
-			with(e, func(p event.Recorded) { ends = ends || p.Sequence == seq })
-		case event.TypeTurnFailed:
-			with(e, func(p event.TurnFailed) { ends = ends || p.Sequence == seq })
-		}
+		_ = v.Visit(e) // what cannot be read is of no turn
 	}
 	return about || ends, ends
 }

@@ -195,86 +195,82 @@ func (w *walk) take(c Stored) bool {
 }
 
 func (w *walk) event(c Stored, e event.Event) {
-	ended := func(seq uint64) *turnRow {
-		r := w.row(seq, c.Sequence)
-		if r != nil {
-			r.end = c.Header.Now
-			if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
-				r.end = c.At // it ended in the commit that took it up
-			}
+	_ = event.Visitor{ // a row lacks what cannot be read
+		Recorded:   func(p event.Recorded) { w.recorded(c, p) },
+		TurnFailed: func(p event.TurnFailed) { w.failed(c, p) },
+		Perceived:  func(p event.Perceived) { w.perceived(c, p) },
+		PlanRequested: func(p event.PlanRequested) {
+			w.count(c, e, func(r *turnRow) { r.Rounds = max(r.Rounds, p.Round) })
+		},
+		PlanCompleted: func(p event.PlanCompleted) {
+			w.count(c, e, func(r *turnRow) {
+				if r.end.IsZero() && p.Response != nil {
+					r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
+				}
+			})
+		},
+		ActCompleted: func(event.ActCompleted) { w.count(c, e, func(r *turnRow) { r.Calls++ }) },
+	}.Visit(e)
+}
+
+// ended notes when the turn of an input ended, and returns its row.
+func (w *walk) ended(c Stored, seq uint64) *turnRow {
+	r := w.row(seq, c.Sequence)
+	if r != nil {
+		r.end = c.Header.Now
+		if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
+			r.end = c.At // it ended in the commit that took it up
 		}
-		return r
 	}
-	switch e.Type {
-	case event.TypeRecorded:
-		with(e, func(p event.Recorded) {
-			if r := ended(p.Sequence); r != nil {
-				r.Outcome, r.Text, r.counts = OutcomeAnswered, line(p.Input, 240), false
-				r.Calls, r.Rounds, r.Tokens = len(p.Actions), p.Rounds, p.Usage.InputTokens+p.Usage.OutputTokens
-				if p.Command != "" {
-					r.Outcome, r.Text = OutcomeCommand, line("/"+p.Command, 240)
-				}
-			}
-		})
-	case event.TypeTurnFailed:
-		with(e, func(p event.TurnFailed) {
-			if r := ended(p.Sequence); r != nil {
-				r.Outcome, r.Reason = string(p.Code), line(p.Reason, 240)
-				r.Tokens = p.Usage.InputTokens + p.Usage.OutputTokens
-			}
-		})
-	case event.TypePerceived:
-		with(e, func(p event.Perceived) {
-			r := w.row(p.Sequence, c.Sequence)
-			if r == nil {
-				return
-			}
-			r.Writer = p.Writer
-			if p.Text != "" {
-				r.Text = line(p.Text, 240)
-			}
-			switch p.Disposition {
-			case event.Started, event.FromQueue:
-				r.begun = true
-			case event.Queued:
-				if !r.begun && r.end.IsZero() {
-					r.Outcome = OutcomeQueued
-				}
-			}
-		})
-	default:
-		w.count(c, e)
+	return r
+}
+
+func (w *walk) recorded(c Stored, p event.Recorded) {
+	r := w.ended(c, p.Sequence)
+	if r == nil {
+		return
+	}
+	r.Outcome, r.Text, r.counts = OutcomeAnswered, line(p.Input, 240), false
+	r.Calls, r.Rounds, r.Tokens = len(p.Actions), p.Rounds, p.Usage.InputTokens+p.Usage.OutputTokens
+	if p.Command != "" {
+		r.Outcome, r.Text = OutcomeCommand, line("/"+p.Command, 240)
 	}
 }
 
-// count adds an event to a turn whose terminal event does not have the totals.
-func (w *walk) count(c Stored, e event.Event) {
+func (w *walk) failed(c Stored, p event.TurnFailed) {
+	if r := w.ended(c, p.Sequence); r != nil {
+		r.Outcome, r.Reason = string(p.Code), line(p.Reason, 240)
+		r.Tokens = p.Usage.InputTokens + p.Usage.OutputTokens
+	}
+}
+
+func (w *walk) perceived(c Stored, p event.Perceived) {
+	r := w.row(p.Sequence, c.Sequence)
+	if r == nil {
+		return
+	}
+	r.Writer = p.Writer
+	if p.Text != "" {
+		r.Text = line(p.Text, 240)
+	}
+	switch p.Disposition {
+	case event.Started, event.FromQueue:
+		r.begun = true
+	case event.Queued:
+		if !r.begun && r.end.IsZero() {
+			r.Outcome = OutcomeQueued
+		}
+	}
+}
+
+// count adds to the figures of an event's turn, if its terminal event does not have them.
+func (w *walk) count(c Stored, e event.Event, add func(*turnRow)) {
 	seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64)
 	if err != nil {
 		return
 	}
-	switch e.Type {
-	case event.TypePlanRequested, event.TypePlanCompleted, event.TypeActCompleted:
-	default:
-		return
-	}
-	r := w.row(seq, c.Sequence)
-	if r == nil || !r.counts {
-		return
-	}
-	switch e.Type {
-	case event.TypePlanRequested:
-		with(e, func(p event.PlanRequested) { r.Rounds = max(r.Rounds, p.Round) })
-	case event.TypeActCompleted:
-		r.Calls++
-	case event.TypePlanCompleted:
-		if r.end.IsZero() {
-			with(e, func(p event.PlanCompleted) {
-				if p.Response != nil {
-					r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
-				}
-			})
-		}
+	if r := w.row(seq, c.Sequence); r != nil && r.counts {
+		add(r)
 	}
 }
 

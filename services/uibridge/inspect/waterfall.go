@@ -120,8 +120,11 @@ func (b *builder) commit(c Stored, m moments) {
 		b.sense = b.open("sense", "", LaneSense, KindSense, "sense", m.began)
 		b.owned[senseKey(b.seq)] = b.sense
 	}
+	reader := b.reader()
 	for _, e := range c.Events {
-		b.event(e)
+		if e.Type != event.TypeAudited || e.Turn == b.id {
+			_ = reader.Visit(e)
+		}
 	}
 	b.hooks()
 	// The input was taken up after its plugins had answered.
@@ -185,37 +188,20 @@ func (b *builder) hooks() {
 	}
 }
 
-// event processes an event of the turn.
-func (b *builder) event(e event.Event) {
-	switch e.Type {
-	case event.TypePerceived:
-		with(e, b.perceived)
-	case event.TypePlanRequested:
-		with(e, b.planRequested)
-	case event.TypePlanCompleted:
-		with(e, b.planCompleted)
-	case event.TypeAudited:
-		if e.Turn == b.id {
-			with(e, b.audited)
-		}
-	case event.TypeToolCallRequest:
-		with(e, b.confirmAsked)
-	case event.TypeActConfirmed:
-		with(e, b.confirmed)
-	case event.TypeActRequested:
-		with(e, b.actRequested)
-	case event.TypeActCompleted:
-		with(e, b.actCompleted)
-	case event.TypeRecorded:
-		with(e, b.recorded)
-	case event.TypeTurnFailed:
-		with(e, b.turnFailed)
-	}
-}
-
-func with[P event.Payload](e event.Event, f func(P)) {
-	if p, ok := read[P](e); ok {
-		f(p)
+// reader returns what the builder does with the events of its session. It passes over what
+// cannot be read.
+func (b *builder) reader() event.Visitor {
+	return event.Visitor{
+		Perceived:       b.perceived,
+		PlanRequested:   b.planRequested,
+		PlanCompleted:   b.planCompleted,
+		Audited:         b.audited,
+		ToolCallRequest: b.confirmAsked,
+		ActConfirmed:    b.confirmed,
+		ActRequested:    b.actRequested,
+		ActCompleted:    b.actCompleted,
+		Recorded:        b.recorded,
+		TurnFailed:      b.turnFailed,
 	}
 }
 
