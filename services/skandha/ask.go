@@ -382,10 +382,8 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 
 // decided describes how an event decides a call; it is empty if the event does not.
 func (w *waiter) decided(e event.Event, call string) (how string) {
-	ended := func() {
-		if w.in.Owns(e) {
-			how = "the turn has ended; no answer needed any more"
-		}
+	if e.Type.Terminal() && w.in.Owns(e) {
+		return "the turn has ended; no answer needed any more"
 	}
 	_ = event.Visitor{
 		ActConfirmed: func(p event.ActConfirmed) {
@@ -398,8 +396,6 @@ func (w *waiter) decided(e event.Event, call string) (how string) {
 				how = "no longer needs an answer"
 			}
 		},
-		Recorded:   func(event.Recorded) { ended() },
-		TurnFailed: func(event.TurnFailed) { ended() },
 	}.Visit(e)
 	return how
 }

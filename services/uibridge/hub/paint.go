@@ -68,12 +68,9 @@ func (p *painter) reset() {
 
 // replaced drops an attempt whose text is in the log now.
 func (p *painter) replaced(i follow.Item) {
-	plan, over := "", false
-	_ = event.Visitor{ // what cannot be read replaces nothing
-		PlanCompleted: func(c event.PlanCompleted) { plan, over = c.Plan, true },
-		Recorded:      func(event.Recorded) { over = true },
-		TurnFailed:    func(event.TurnFailed) { over = true },
-	}.Visit(i.Event)
+	plan, over := "", i.Event.Type.Terminal()
+	v := event.Visitor{PlanCompleted: func(c event.PlanCompleted) { plan, over = c.Plan, true }}
+	_ = v.Visit(i.Event) // what cannot be read replaces nothing
 	if !over {
 		return
 	}

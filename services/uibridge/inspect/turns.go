@@ -195,22 +195,40 @@ func (w *walk) take(c Stored) bool {
 }
 
 func (w *walk) event(c Stored, e event.Event) {
-	_ = event.Visitor{ // a row lacks what cannot be read
+	v := event.Visitor{
 		Recorded:   func(p event.Recorded) { w.recorded(c, p) },
 		TurnFailed: func(p event.TurnFailed) { w.failed(c, p) },
 		Perceived:  func(p event.Perceived) { w.perceived(c, p) },
-		PlanRequested: func(p event.PlanRequested) {
-			w.count(c, e, func(r *turnRow) { r.Rounds = max(r.Rounds, p.Round) })
-		},
-		PlanCompleted: func(p event.PlanCompleted) {
-			w.count(c, e, func(r *turnRow) {
-				if r.end.IsZero() && p.Response != nil {
-					r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
-				}
-			})
-		},
-		ActCompleted: func(event.ActCompleted) { w.count(c, e, func(r *turnRow) { r.Calls++ }) },
-	}.Visit(e)
+	}
+	if seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64); err == nil && w.counts(seq) {
+		w.count(&v, seq, c.Sequence)
+	}
+	_ = v.Visit(e) // a row lacks what cannot be read
+}
+
+// counts reports whether the figures of an input's turn come from its events. If its
+// terminal event has them, the large payloads of the others need not be decoded.
+func (w *walk) counts(seq uint64) bool {
+	r := w.rows[seq]
+	return r == nil || r.counts
+}
+
+// count makes the visitor add the figures of a turn's events.
+func (w *walk) count(v *event.Visitor, seq, commit uint64) {
+	add := func(f func(*turnRow)) {
+		if r := w.row(seq, commit); r != nil {
+			f(r)
+		}
+	}
+	v.PlanRequested = func(p event.PlanRequested) { add(func(r *turnRow) { r.Rounds = max(r.Rounds, p.Round) }) }
+	v.PlanCompleted = func(p event.PlanCompleted) {
+		add(func(r *turnRow) {
+			if r.end.IsZero() && p.Response != nil {
+				r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
+			}
+		})
+	}
+	v.ActCompleted = func(event.ActCompleted) { add(func(r *turnRow) { r.Calls++ }) }
 }
 
 // ended notes when the turn of an input ended, and returns its row.
@@ -260,17 +278,6 @@ func (w *walk) perceived(c Stored, p event.Perceived) {
 		if !r.begun && r.end.IsZero() {
 			r.Outcome = OutcomeQueued
 		}
-	}
-}
-
-// count adds to the figures of an event's turn, if its terminal event does not have them.
-func (w *walk) count(c Stored, e event.Event, add func(*turnRow)) {
-	seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64)
-	if err != nil {
-		return
-	}
-	if r := w.row(seq, c.Sequence); r != nil && r.counts {
-		add(r)
 	}
 }
 
