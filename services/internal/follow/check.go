@@ -56,20 +56,22 @@ func (f *follower) holds(ctx context.Context) (bool, error) {
 	if f.at.Commit == 0 {
 		return true, nil
 	}
-	m, err := f.bus.Message(ctx, f.at.Commit)
-	switch {
-	case errors.Is(err, bus.ErrNotFound):
-		return f.goesOn(ctx)
-	case err != nil:
+	if m, err := f.bus.Message(ctx, f.at.Commit); !errors.Is(err, bus.ErrNotFound) {
+		return f.isPosition(m, err)
+	}
+	return f.goesOn(ctx)
+}
+
+// isPosition reports whether the message that was read is the position's commit.
+func (f *follower) isPosition(m bus.StoredMsg, err error) (bool, error) {
+	if err != nil || m.Subject != f.ref.Commit() {
 		return false, err
-	case m.Subject != f.ref.Commit():
-		return false, nil
 	}
 	c, err := event.DecodeCommit(f.ref, m.Data)
 	return f.isAt(m.Seq, c, err), nil
 }
 
-// goesOn reports whether the session continues after the position although its commit is
+// goesOn reports whether the session continues after the position although its commit was
 // not in the log: it was purged or deleted, and later commits exist.
 func (f *follower) goesOn(ctx context.Context) (bool, error) {
 	log, err := f.bus.LogState(ctx)
@@ -82,6 +84,15 @@ func (f *follower) goesOn(ctx context.Context) (bool, error) {
 		}
 		return false, nil
 	}
+	// A new log may have grown past the position since. From now on nothing is stored there
+	// any more.
+	if m, err := f.bus.Message(ctx, f.at.Commit); !errors.Is(err, bus.ErrNotFound) {
+		return f.isPosition(m, err)
+	}
 	last, err := f.bus.LastCommitSeq(ctx, f.ref)
-	return last >= f.at.Commit, err
+	if err != nil || last < f.at.Commit {
+		return false, err
+	}
+	now, err := f.bus.LogState(ctx)
+	return now.Created.Equal(log.Created), err
 }
