@@ -88,9 +88,12 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	seq, err := c.submit(ctx, ref, text, "ask")
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrTimeout) {
-		fmt.Fprintf(os.Stderr, "skandha: the bus did not accept the input within %s: %v\n", a.Timeout, err)
+		// The bus is given up earlier than after a.Timeout if it says that it cannot store.
+		fmt.Fprintf(os.Stderr, "skandha: the bus did not acknowledge the input within %s: %v\n",
+			time.Since(began).Round(time.Second), err)
 		return exitTimeout
 	}
 	if err != nil {

@@ -92,7 +92,7 @@ func (s *Service) handler() http.Handler {
 }
 
 // pathsDoc names the documentation of all paths.
-const pathsDoc = `"HTTP paths" in the project's README.md`
+const pathsDoc = `"HTTP paths" in deploy/docs/api.md (skandha docs api)`
 
 // refuse answers a request that no handler accepts, in the error format of its path's
 // protocol.

@@ -138,6 +138,8 @@ func kind(into any) string {
 		return "a string"
 	case *bool:
 		return "true or false"
+	case *int:
+		return "a whole number"
 	case *uint64:
 		return "a non-negative integer"
 	case *[]string:

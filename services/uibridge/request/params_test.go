@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"strings"
 	"testing"
 
 	"skandha.dev/pkg/subject"
@@ -57,6 +58,20 @@ func TestTheFieldOfWhatIsWrongIsNamed(t *testing.T) {
 		if err := request.Decode(json.RawMessage(raw),
 			v.params()...); !errors.As(err, &e) || e.Code != contract.CodeInvalid || e.Field != field || e.Message == "" {
 			t.Errorf("%s is refused with %+v, want the field %s", raw, err, field)
+		}
+	}
+}
+
+func TestWhatFitsIsNamed(t *testing.T) {
+	for want, into := range map[string]any{
+		"a string": new(string), "true or false": new(bool), "a whole number": new(int), "a non-negative integer": new(uint64),
+		"an array of strings": new([]string), "an object": new(struct{}),
+	} {
+		var e *contract.Error
+		raw := json.RawMessage(`{"x":7.5}`)
+		if err := request.Decode(raw, request.Param{Name: "x", Into: into}); !errors.As(err, &e) ||
+			!strings.Contains(e.Message, "want "+want) {
+			t.Errorf("7.5 for %T is refused with %v, want %q", into, err, want)
 		}
 	}
 }
