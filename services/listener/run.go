@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
@@ -35,7 +35,7 @@ type Options struct {
 
 // Deps are the service's dependencies.
 type Deps struct {
-	Bus    *bus.Bus
+	Bus    *journal.Journal
 	Logger *slog.Logger // default slog.Default
 	Stdin  io.Reader    // for a listener of standard input; nil: none
 	Stdout io.Writer    // for its acks

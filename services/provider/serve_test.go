@@ -17,6 +17,7 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/offline"
@@ -27,7 +28,7 @@ import (
 type core struct {
 	t      *testing.T
 	server *natsserver.Server
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	conn   *nats.Conn
 	exec   subject.Instance

@@ -14,6 +14,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 
 	"skandha.dev/services/internal/buildinfo"
 )
@@ -211,8 +212,8 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 
 // choose returns the artifacts to remove, and how many more --results would add.
 func (r *artifactsRmCmd) choose(
-	all []bus.ArtifactInfo, now time.Time,
-) (chosen []bus.ArtifactInfo, results int, err error) {
+	all []journal.ArtifactInfo, now time.Time,
+) (chosen []journal.ArtifactInfo, results int, err error) {
 	missing := slices.Clone(r.Names)
 	for _, a := range all {
 		switch {
@@ -235,7 +236,7 @@ func (r *artifactsRmCmd) choose(
 }
 
 // ask shows what will be removed, and returns an error unless the user agrees.
-func (r *artifactsRmCmd) ask(ctx context.Context, chosen []bus.ArtifactInfo, what string) error {
+func (r *artifactsRmCmd) ask(ctx context.Context, chosen []journal.ArtifactInfo, what string) error {
 	for _, a := range chosen {
 		_, _ = fmt.Fprintln(os.Stderr, clean(a.Name))
 	}

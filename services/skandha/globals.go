@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/toolrunner/tools/filesystem"
@@ -126,7 +127,7 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	log := g.logger()
 	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
+	b, err := journal.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another with --data or --nats", err)
 	}

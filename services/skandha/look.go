@@ -17,10 +17,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 )
@@ -239,7 +239,7 @@ func grouped(n int) string {
 
 // faultsOf returns the faults that a core reports, and the bus faults that this process
 // has seen.
-func faultsOf(st coreapi.Status, b *bus.Bus) []coreapi.Fault {
+func faultsOf(st coreapi.Status, b *journal.Journal) []coreapi.Fault {
 	known := slices.ContainsFunc(st.Faults, func(f coreapi.Fault) bool { return f.What == coreapi.FaultBus })
 	if f := b.StorageFault(); f != nil && !known {
 		return append(st.Faults, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 )
 
 // sessionsRepairCmd opens a session whose log is damaged. It sends the command /repair
@@ -123,7 +124,7 @@ func (r repairReport) print(w io.Writer) {
 
 // lookFor lists the commits that cannot be read or do not follow the previous one. A
 // checkpoint starts over: commits before it no longer matter.
-func lookFor(ctx context.Context, b *bus.Bus, ref subject.Ref) (gaps []string, err error) {
+func lookFor(ctx context.Context, b *journal.Journal, ref subject.Ref) (gaps []string, err error) {
 	last := uint64(0)
 	for m, err := range b.Commits(ctx, ref, 0) {
 		if err != nil {

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
@@ -28,7 +28,7 @@ type viewWriter struct {
 	stats  map[subject.Ref][]store.ToolRecord
 	failed bool // the last write failed
 	use    []decide.ToolUse
-	causes *bus.Consumption
+	causes *journal.Consumption
 
 	readers chan chan struct{} // each is closed once the view holds everything observed before
 }
@@ -138,7 +138,7 @@ func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
 }
 
 // follow sets the consumer whose ack floor is saved periodically.
-func (w *viewWriter) follow(causes *bus.Consumption) {
+func (w *viewWriter) follow(causes *journal.Consumption) {
 	w.mu.Lock()
 	w.causes = causes
 	w.mu.Unlock()

@@ -15,18 +15,19 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/journal"
 )
 
 // Client publishes for one writer.
 type Client struct {
-	Bus    *bus.Bus
+	Bus    *journal.Journal
 	Writer subject.Writer
 	Log    *slog.Logger
 	caller *bus.Caller
 }
 
 // New returns a client that uses a connection.
-func New(b *bus.Bus, w subject.Writer, log *slog.Logger) (*Client, error) {
+func New(b *journal.Journal, w subject.Writer, log *slog.Logger) (*Client, error) {
 	c, err := b.NewCaller()
 	if err != nil {
 		return nil, fmt.Errorf("opening the reply subscription: %w", err)

@@ -24,6 +24,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 )
 
@@ -47,7 +48,7 @@ func (s *Stats) Counters() map[string]int64 {
 
 // Emitter stores the inputs of one listener.
 type Emitter struct {
-	bus    *bus.Bus
+	bus    *journal.Journal
 	writer subject.Writer
 	stats  *Stats
 	log    *slog.Logger
@@ -56,7 +57,7 @@ type Emitter struct {
 var _ contract.Emitter = (*Emitter)(nil)
 
 // New returns the emitter of the listener with the writer's name.
-func New(b *bus.Bus, w subject.Writer, stats *Stats, log *slog.Logger) *Emitter {
+func New(b *journal.Journal, w subject.Writer, stats *Stats, log *slog.Logger) *Emitter {
 	return &Emitter{bus: b, writer: w, stats: stats, log: log.With("listener", string(w))}
 }
 

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/test/listenertest"
@@ -108,7 +109,7 @@ func TestInputsThatAreWrongNameTheField(t *testing.T) {
 // An input that cannot be stored now may be stored later: it is not refused.
 func TestALogThatIsFullHasNoRoom(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
-	if err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxBytes: 1000}); err != nil {
+	if err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxBytes: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))

@@ -13,7 +13,7 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/websocket"
@@ -95,12 +95,12 @@ func (c *client) must(t *testing.T, body string) answer {
 type rig struct {
 	*websocket.Listener
 	url   string
-	bus   *bus.Bus
+	bus   *journal.Journal
 	gate  *listenertest.Gate
 	stats *websocket.Stats
 }
 
-func newRig(t *testing.T, cfg websocket.Config, b *bus.Bus) *rig {
+func newRig(t *testing.T, cfg websocket.Config, b *journal.Journal) *rig {
 	t.Helper()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute // as long as it may be

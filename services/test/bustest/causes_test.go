@@ -18,10 +18,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
-func messages(t testing.TB, b *bus.Bus, r subject.Ref) []bus.StoredMsg {
+func messages(t testing.TB, b *journal.Journal, r subject.Ref) []bus.StoredMsg {
 	t.Helper()
 	var all []bus.StoredMsg
 	for m, err := range b.Messages(natstest.Context(t), r, 0) {

@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -19,7 +20,7 @@ func ref(session string) subject.Ref {
 	return subject.Ref{Agent: "ada", Session: subject.Session(session)}
 }
 
-func start(t testing.TB) *bus.Bus {
+func start(t testing.TB) *journal.Journal {
 	t.Helper()
 	return natstest.Connect(t, natstest.Start(t))
 }
@@ -118,7 +119,7 @@ func TestCommitThatIsTooLargeIsNotSent(t *testing.T) {
 func TestFullLogRefusesDefinitely(t *testing.T) {
 	ctx, s := natstest.Context(t), natstest.Start(t)
 	b := natstest.Dial(t, bus.Config{InProcess: s})
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxBytes: 64 << 10}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{MaxBytes: 64 << 10}); err != nil {
 		t.Fatal(err)
 	}
 	var prev uint64

@@ -16,6 +16,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -44,7 +45,7 @@ func (i *inspector) listArtifacts(ctx context.Context, p contract.Principal, q s
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(x, y bus.ArtifactInfo) int { return y.Stored.Compare(x.Stored) })
+	slices.SortStableFunc(all, func(x, y journal.ArtifactInfo) int { return y.Stored.Compare(x.Stored) })
 	out := make([]ArtifactInfo, 0, min(len(all), maxArtifacts))
 	for _, a := range all[:min(len(all), maxArtifacts)] {
 		name := strings.TrimPrefix(a.Name, prefix)

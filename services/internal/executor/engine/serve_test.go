@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -28,7 +29,7 @@ type core struct {
 	t      testing.TB
 	server *natsserver.Server
 	caller *bus.Caller
-	exec   *bus.Bus
+	exec   *journal.Journal
 	kind   subject.ExecutorKind
 	stop   context.CancelFunc
 	ended  chan error
