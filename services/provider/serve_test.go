@@ -59,7 +59,7 @@ func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *cor
 	if c.caller, err = b.NewCaller(); err != nil {
 		t.Fatal(err)
 	}
-	c.hear(subject.AllStreams, func(m *nats.Msg) {
+	c.hear("stream.*.*", func(m *nats.Msg) {
 		e, err := event.Decode(m.Data)
 		if err != nil || m.Subject != e.Ref().Stream() || e.Type != event.TypeDelta {
 			t.Errorf("on %s: %s: %v", m.Subject, m.Data, err)

@@ -20,21 +20,12 @@ import (
 // retry and sends no message id, because both would hide which writer was first. It waits
 // until ctx ends, at most five seconds.
 func (j *Journal) AppendCommit(ctx context.Context, ref subject.Ref, body []byte, prev uint64) (uint64, error) {
-	return j.appendCommit(ctx, ref, body, prev).Wait(ctx)
+	return j.AppendCommitAsync(ctx, ref, body, prev).Wait(ctx)
 }
 
-// AppendCommitAsync sends a commit like [Journal.AppendCommit], but does not wait for the
-// outcome; see [bus.Pending.Wait].
-func (j *Journal) AppendCommitAsync(ref subject.Ref, body []byte, prev uint64) *bus.Pending {
-	return j.appendCommit(context.Background(), ref, body, prev)
-}
-
-// AppendCommitAsyncContext is [Journal.AppendCommitAsync] with the trace of ctx.
-func (j *Journal) AppendCommitAsyncContext(ctx context.Context, ref subject.Ref, body []byte, prev uint64) *bus.Pending {
-	return j.appendCommit(ctx, ref, body, prev)
-}
-
-func (j *Journal) appendCommit(ctx context.Context, ref subject.Ref, body []byte, prev uint64) *bus.Pending {
+// AppendCommitAsync sends a commit like [Journal.AppendCommit], with the trace of ctx, but does
+// not wait for the outcome; see [bus.Pending.Wait].
+func (j *Journal) AppendCommitAsync(ctx context.Context, ref subject.Ref, body []byte, prev uint64) *bus.Pending {
 	m := &nats.Msg{
 		Subject: ref.Commit(), Data: body,
 		Header: nats.Header{

@@ -523,7 +523,7 @@ func TestTraceCrossesTheBus(t *testing.T) {
 		ids <- trace.SpanContextFromContext(q.Context()).TraceID().String()
 		echo(q)
 	})
-	ctx := telemetry.StartTrace(natstest.Context(t), "ada/one/t7")
+	ctx := telemetry.EnsureTrace(natstest.Context(t))
 	for range 2 {
 		if _, err := c.Request(ctx, "tool.echo.say", "echo", nil); err != nil {
 			t.Fatal(err)

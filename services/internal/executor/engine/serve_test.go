@@ -223,7 +223,7 @@ func TestAResultAboveTheThresholdArrives(t *testing.T) {
 func TestTheTraceReachesTheWork(t *testing.T) {
 	c := start(t, runner(nil))
 	body, _ := json.Marshal(run("c1", "trace"))
-	ctx := telemetry.StartTrace(natstest.Context(t), "a/s/t")
+	ctx := telemetry.EnsureTrace(natstest.Context(t))
 	got := make(chan contract.Answer, 1)
 	inst := c.exec.Instance()
 	_, err := c.caller.Send(ctx, subject.Executor(c.kind, inst), string(inst), nil, body, func(m bus.Reply) {
