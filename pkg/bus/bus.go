@@ -34,31 +34,26 @@ const ackWait = 5 * time.Second
 // be reconnecting.
 const SettleTime = 2 * time.Second
 
-// Bus connects one process to NATS, over two connections; see [link]. Its methods are
+// Bus connects one process to NATS, over two connections; see [Link]. Its methods are
 // safe for concurrent use.
 type Bus struct {
 	cfg  Config
 	log  *slog.Logger
-	ctl  *link // small, urgent messages
-	data *link // the log and large bodies
-	js   jetstream.JetStream
+	ctl  *Link // small, urgent messages
+	data *Link // the log and large bodies
 
-	storage  storage
-	beacons  beacons
-	replies  replies
-	copies   *copies   // of SESSIONS
-	known    *known    // streams
-	advisory sync.Once // of its changes
-	closed   chan struct{}
+	storage storage
+	beacons beacons
+	replies replies
+	missing *Missing
+	closed  chan struct{}
 
 	mu    sync.Mutex
 	back  chan struct{} // closed at the next reconnect of the control connection
 	since time.Time     // time of its last reconnect; zero if none
 	parts map[part]struct{}
 
-	bodies  jetstream.JetStream // on the link of the log
 	buckets map[string]jetstream.ObjectStore
-	usage   *usage // of the bucket artifacts
 }
 
 // part is something that runs on the connection.
@@ -66,6 +61,23 @@ type part interface {
 	kick() // the control connection was re-established
 	// drain stops receiving and returns when everything received has been handled.
 	drain(ctx context.Context) error
+}
+
+// joined is a part in another package.
+type joined struct {
+	onReconnect func()
+	onDrain     func(context.Context) error
+}
+
+func (j *joined) kick()                           { j.onReconnect() }
+func (j *joined) drain(ctx context.Context) error { return j.onDrain(ctx) }
+
+// Join adds something that runs on the control connection: reconnected is called when that
+// was re-established, and drain by [Bus.Drain]. Call leave when it has ended.
+func (b *Bus) Join(reconnected func(), drain func(context.Context) error) (leave func()) {
+	p := &joined{reconnected, drain}
+	b.addPart(p)
+	return func() { b.removePart(p) }
 }
 
 func (b *Bus) addPart(p part) {
@@ -86,11 +98,23 @@ func (b *Bus) allParts() []part {
 	return slices.Collect(maps.Keys(b.parts))
 }
 
+// Control returns the link for small, urgent messages.
+func (b *Bus) Control() *Link { return b.ctl }
+
+// Log returns the link for the log and large bodies.
+func (b *Bus) Log() *Link { return b.data }
+
+// Logger returns the logger, which names this process.
+func (b *Bus) Logger() *slog.Logger { return b.log }
+
+// Missing returns what this process knows of streams that do not exist.
+func (b *Bus) Missing() *Missing { return b.missing }
+
 // Conn returns the control connection, for operations that this package does not provide.
 func (b *Bus) Conn() *nats.Conn { return b.ctl.nc }
 
 // JetStream returns the JetStream context of the control connection.
-func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+func (b *Bus) JetStream() jetstream.JetStream { return b.ctl.js }
 
 // Instance returns the instance id of this process.
 func (b *Bus) Instance() subject.Instance { return b.cfg.Instance }
@@ -154,7 +178,7 @@ func (b *Bus) Settling() bool {
 }
 
 // reconnected restarts everything that runs on the control connection.
-func (b *Bus) reconnected(l *link) {
+func (b *Bus) reconnected(l *Link) {
 	if l != b.ctl {
 		return
 	}
@@ -168,7 +192,7 @@ func (b *Bus) reconnected(l *link) {
 }
 
 // publish sends m over a link, with the trace of ctx.
-func (b *Bus) publish(ctx context.Context, l *link, m *nats.Msg) error {
+func (b *Bus) publish(ctx context.Context, l *Link, m *nats.Msg) error {
 	if m.Header == nil {
 		m.Header = make(nats.Header, 2)
 	}
@@ -176,7 +200,7 @@ func (b *Bus) publish(ctx context.Context, l *link, m *nats.Msg) error {
 	if err := b.checkSize(m); err != nil {
 		return err
 	}
-	return l.send(m)
+	return l.Send(m)
 }
 
 // checkSize rejects messages for which the server would close the connection.
@@ -202,25 +226,10 @@ func headerSize(h nats.Header) int {
 	return n
 }
 
-// PublishLive publishes the live copy of an event of the session, or a token delta. It is
-// neither stored nor acknowledged. The subject must be one of [subject.Ref.Live] or
-// [subject.Ref.Stream] of ref.
-func (b *Bus) PublishLive(ctx context.Context, ref subject.Ref, subj string, hdr nats.Header, body []byte) error {
-	if subj != ref.Stream() {
-		if owner, _, _, err := subject.ParseLive(subj); err != nil || owner != ref {
-			return Errorf(CodeInvalidArgument, "subject %q is not a live subject of %s", subj, ref)
-		}
-	}
-	if err := b.publish(ctx, b.ctl, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
-		return transportError("publishing live on "+subj, err)
-	}
-	return nil
-}
-
 // Publish publishes a message that is not acknowledged, such as an announcement.
 func (b *Bus) Publish(ctx context.Context, subj string, hdr nats.Header, body []byte) error {
 	if err := b.publish(ctx, b.ctl, &nats.Msg{Subject: subj, Header: hdr, Data: body}); err != nil {
-		return transportError("publishing on "+subj, err)
+		return TransportError("publishing on "+subj, err)
 	}
 	return nil
 }

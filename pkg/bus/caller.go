@@ -178,7 +178,7 @@ func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on fun
 	m.Reply = subject.Reply(responder, c.b.Instance(), n)
 	if err := c.b.publish(ctx, c.b.ctl, m); err != nil {
 		c.calls.remove(n)
-		return nil, transportError("sending to "+subj, err)
+		return nil, TransportError("sending to "+subj, err)
 	}
 	return func() { c.calls.remove(n) }, nil
 }
@@ -190,13 +190,13 @@ func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on fun
 // subscribers or the connection is lost; [ErrTimeout] if the deadline passes, in which case
 // the request may have been carried out; or [ErrCancelled].
 func (c *Caller) Request(ctx context.Context, subj, responder string, body []byte) ([]byte, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := Bounded(ctx)
 	defer cancel()
 	hdr := make(nats.Header, 3)
 	if at, has := ctx.Deadline(); has {
 		SetDeadline(hdr, at)
 	}
-	answer, lost := make(chan Reply, 1), c.b.ctl.lostChan()
+	answer, lost := make(chan Reply, 1), c.b.ctl.Lost()
 	forget, err := c.Send(ctx, subj, responder, hdr, body, func(r Reply) {
 		select {
 		case answer <- r:
@@ -211,15 +211,15 @@ func (c *Caller) Request(ctx context.Context, subj, responder string, body []byt
 	case r := <-answer:
 		switch {
 		case r.NoResponders:
-			return nil, transportError("asking "+subj, nats.ErrNoResponders)
+			return nil, TransportError("asking "+subj, nats.ErrNoResponders)
 		case r.Err != nil:
 			return nil, fmt.Errorf("asking %s: %w", subj, r.Err)
 		}
 		return r.Data, nil
 	case <-lost:
-		return nil, transportError("asking "+subj, nats.ErrDisconnected)
+		return nil, TransportError("asking "+subj, nats.ErrDisconnected)
 	case <-ctx.Done():
-		return nil, transportError("asking "+subj, ctx.Err())
+		return nil, TransportError("asking "+subj, ctx.Err())
 	}
 }
 

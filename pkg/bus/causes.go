@@ -16,6 +16,13 @@ import (
 	"skandha.dev/pkg/telemetry"
 )
 
+// StreamSessions is the stream of the log: causes and commits.
+const StreamSessions = "SESSIONS"
+
+// DuplicateWindow is how long the log remembers message ids. A publisher that is
+// not answered repeats itself within it.
+const DuplicateWindow = 2 * time.Minute
+
 const (
 	attemptWait   = 2 * time.Second        // one attempt's wait for its acknowledgement
 	attemptPause  = 50 * time.Millisecond  // before the second attempt
@@ -80,10 +87,10 @@ func (b *Bus) PublishCause(
 // until ctx ends.
 func (b *Bus) isStored(ctx context.Context, seq uint64, subj string, body []byte) (bool, error) {
 	for {
-		m, err := b.getAt(ctx, seq)
+		m, err := b.storedAt(ctx, seq)
 		if errors.Is(err, ErrNotFound) {
 			var gone bool
-			if gone, err = b.isGone(ctx, seq); err == nil && gone {
+			if gone, err = b.IsGone(ctx, seq); err == nil && gone {
 				return false, nil
 			}
 		} else if err == nil {
@@ -104,7 +111,7 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 	start, pause, maybe := time.Now(), attemptPause, false
 	for {
 		attempt, cancel := context.WithTimeout(ctx, attemptWait)
-		p := b.store(attempt, b.data, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
+		p := b.data.Store(attempt, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
 			jetstream.MsgIDHeader:          []string{id},
 			jetstream.ExpectedStreamHeader: []string{StreamSessions},
 		}})
@@ -136,10 +143,4 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 		}
 		pause = min(2*pause, attemptPauses)
 	}
-}
-
-// PublishDead stores a copy of a cause that could not be handled, for operators.
-func (b *Bus) PublishDead(ctx context.Context, ref subject.Ref, hdr nats.Header, body []byte) error {
-	_, err := b.store(ctx, b.data, &nats.Msg{Subject: ref.Dead(), Header: hdr, Data: body}).Wait(ctx)
-	return err
 }

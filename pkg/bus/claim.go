@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// BucketClaims is the bucket of bodies of messages on their way.
+	BucketClaims = "claims"
 	// ClaimThreshold is the maximum size, in bytes, of a body inside a request or reply.
 	ClaimThreshold = 256 << 10
 	// MaxClaimBytes is the maximum size, in bytes, of a body that is stored or fetched.
@@ -24,12 +26,11 @@ const (
 )
 
 // PutClaim stores the body of a message in transit and returns its reference, which contains
-// the body's hash. The body is kept for StreamsConfig.ClaimAge. Bodies that commits refer to
-// must be stored as artifacts ([Bus.PutArtifact]).
+// the body's hash. The body is kept for a day, unless core is configured otherwise.
 func (b *Bus) PutClaim(ctx context.Context, data []byte) (ref string, err error) {
 	sum := sha256.Sum256(data)
 	ref = hex.EncodeToString(sum[:]) + "." + nuid.Next()
-	return ref, b.putObject(ctx, BucketClaims, ref, data)
+	return ref, b.PutObject(ctx, BucketClaims, ref, data)
 }
 
 // GetClaim fetches a body by its reference and checks its hash. It returns [ErrNotFound] if
@@ -39,7 +40,7 @@ func (b *Bus) GetClaim(ctx context.Context, ref string) ([]byte, error) {
 	if !ok || len(ref) > 128 {
 		return nil, Errorf(CodeInvalidArgument, "invalid claim reference %.80q", ref)
 	}
-	data, err := b.getObject(ctx, BucketClaims, ref)
+	data, err := b.GetObject(ctx, BucketClaims, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -49,15 +50,15 @@ func (b *Bus) GetClaim(ctx context.Context, ref string) ([]byte, error) {
 	return data, nil
 }
 
-// bucket looks a bucket up once; the handle remains valid after a reconnect.
-func (b *Bus) bucket(ctx context.Context, name string) (jetstream.ObjectStore, error) {
+// ObjectStore looks a bucket up once; the handle remains valid after a reconnect.
+func (b *Bus) ObjectStore(ctx context.Context, name string) (jetstream.ObjectStore, error) {
 	b.mu.Lock()
 	store := b.buckets[name]
 	b.mu.Unlock()
 	if store != nil {
 		return store, nil
 	}
-	store, err := b.bodies.ObjectStore(ctx, name)
+	store, err := b.data.js.ObjectStore(ctx, name)
 	if err == nil {
 		b.mu.Lock()
 		b.buckets[name] = store
@@ -66,45 +67,47 @@ func (b *Bus) bucket(ctx context.Context, name string) (jetstream.ObjectStore, e
 	return store, err
 }
 
-func (b *Bus) putObject(ctx context.Context, bucket, name string, data []byte) error {
+// PutObject stores a body of at most [MaxClaimBytes] in a bucket.
+func (b *Bus) PutObject(ctx context.Context, bucket, name string, data []byte) error {
 	if len(data) > MaxClaimBytes {
 		return Errorf(CodeTooLarge, "storing %s in %s: %d bytes, at most %d", name, bucket, len(data), MaxClaimBytes)
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := Bounded(ctx)
 	defer cancel()
-	store, err := b.bucket(ctx, bucket)
+	store, err := b.ObjectStore(ctx, bucket)
 	if err == nil {
 		_, err = store.PutBytes(ctx, name, data)
 	}
 	if err != nil {
-		return transportError("storing "+name+" in "+bucket, err)
+		return TransportError("storing "+name+" in "+bucket, err)
 	}
 	return nil
 }
 
-func (b *Bus) getObject(ctx context.Context, bucket, name string) ([]byte, error) {
-	ctx, cancel := bounded(ctx)
+// GetObject fetches a body of at most [MaxClaimBytes] from a bucket.
+func (b *Bus) GetObject(ctx context.Context, bucket, name string) ([]byte, error) {
+	ctx, cancel := Bounded(ctx)
 	defer cancel()
 	doing := "fetching " + name + " from " + bucket
-	store, err := b.bucket(ctx, bucket)
+	store, err := b.ObjectStore(ctx, bucket)
 	if err != nil {
-		return nil, transportError(doing, err)
+		return nil, TransportError(doing, err)
 	}
 	obj, err := store.Get(ctx, name)
 	if err != nil {
-		return nil, transportError(doing, err)
+		return nil, TransportError(doing, err)
 	}
 	defer func() { _ = obj.Close() }()
 	info, err := obj.Info()
 	if err != nil {
-		return nil, transportError(doing, err)
+		return nil, TransportError(doing, err)
 	}
 	if info.Size > MaxClaimBytes {
 		return nil, Errorf(CodeTooLarge, "%s: %d bytes, at most %d", doing, info.Size, MaxClaimBytes)
 	}
 	data, err := io.ReadAll(io.LimitReader(obj, MaxClaimBytes+1))
 	if err != nil {
-		return nil, transportError(doing, err)
+		return nil, TransportError(doing, err)
 	}
 	if len(data) > MaxClaimBytes {
 		return nil, Errorf(CodeTooLarge, "%s: more than %d bytes", doing, MaxClaimBytes)

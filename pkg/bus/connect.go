@@ -118,10 +118,8 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	b := &Bus{
 		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
 		closed: make(chan struct{}), back: make(chan struct{}), parts: map[part]struct{}{},
-		buckets: map[string]jetstream.ObjectStore{},
-		usage:   newUsage(),
+		buckets: map[string]jetstream.ObjectStore{}, missing: &Missing{hint: make(chan struct{}, 1)},
 	}
-	b.copies, b.known = newCopies(b), newKnown()
 	b.ctl, b.data = newLink(b, controlLink), newLink(b, logLink)
 	if err := b.open(ctx); err != nil {
 		b.Close()
@@ -136,16 +134,10 @@ func (b *Bus) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range []*link{b.ctl, b.data} {
+	for _, l := range []*Link{b.ctl, b.data} {
 		if err := l.open(ctx, opts); err != nil {
 			return err
 		}
-	}
-	if b.js, err = jetstream.New(b.ctl.nc, jetstream.WithDefaultTimeout(ackWait)); err == nil {
-		b.bodies, err = jetstream.New(b.data.nc, jetstream.WithDefaultTimeout(ackWait))
-	}
-	if err != nil {
-		return fmt.Errorf("connecting to the bus %s: %w", b.where(), err)
 	}
 	go func() {
 		<-b.data.closed

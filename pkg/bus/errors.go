@@ -159,8 +159,8 @@ func errorFromWire(h nats.Header, body []byte) error {
 	return e
 }
 
-// transportError adds the code to an error of the connection or of a wait.
-func transportError(doing string, err error) error {
+// TransportError adds the code to an error of the connection or of a wait.
+func TransportError(doing string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
 		return fmt.Errorf("%s: %w", doing, err)

@@ -71,7 +71,7 @@ func TestLocalErrorsHaveCodes(t *testing.T) {
 		if got := CodeOf(err); got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)
 		}
-		wrapped := transportError("doing", err)
+		wrapped := TransportError("doing", err)
 		if !errors.Is(wrapped, err) || CodeOf(wrapped) != want {
 			t.Errorf("%v became %v", err, wrapped)
 		}

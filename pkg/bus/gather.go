@@ -71,7 +71,7 @@ func (c *Caller) RequestAll(ctx context.Context, questions []Question) []Answer 
 func failed(subj string, r Reply) error {
 	switch {
 	case r.NoResponders:
-		return transportError("asking "+subj, nats.ErrNoResponders)
+		return TransportError("asking "+subj, nats.ErrNoResponders)
 	case r.Err != nil:
 		return fmt.Errorf("asking %s: %w", subj, r.Err)
 	}
@@ -188,7 +188,7 @@ func (g *gathering) next(now time.Time) (next time.Time, open bool) {
 			continue
 		}
 		if !now.Before(q.Deadline) {
-			g.set(i, nil, transportError("asking "+q.Subject, context.DeadlineExceeded))
+			g.set(i, nil, TransportError("asking "+q.Subject, context.DeadlineExceeded))
 			continue
 		}
 		if !open || q.Deadline.Before(next) {
@@ -205,6 +205,6 @@ func (g *gathering) giveUp(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, q := range g.questions {
-		g.set(i, nil, transportError("asking "+q.Subject, err))
+		g.set(i, nil, TransportError("asking "+q.Subject, err))
 	}
 }

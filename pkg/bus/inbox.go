@@ -112,7 +112,7 @@ const statusDenied = "403"
 // only be logged.
 func (b *Bus) denied(subj string) {
 	m := &nats.Msg{Header: nats.Header{"Status": {statusDenied}}}
-	for _, l := range []*link{b.ctl, b.data} {
+	for _, l := range []*Link{b.ctl, b.data} {
 		l.denied(subj, m)
 	}
 	for _, p := range b.allParts() {
@@ -122,7 +122,7 @@ func (b *Bus) denied(subj string) {
 	}
 }
 
-func (l *link) denied(subj string, m *nats.Msg) {
+func (l *Link) denied(subj string, m *nats.Msg) {
 	if l.inbox == nil {
 		return // the link is still being opened: nothing waits
 	}

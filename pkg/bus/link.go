@@ -10,19 +10,21 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// link is one of the two connections of a [Bus].
+// Link is one of the two connections of a [Bus].
 //
 // A server handles the messages of one connection in order, and a message for a synced
 // stream holds up everything behind it. So the log and large bodies use one link,
 // which keeps an append and the read of its outcome in order. Everything else
 // (acknowledgements, pull requests, announcements, requests and answers) uses the
 // other link and waits for no disk. See schemas/adr/0018.
-type link struct {
+type Link struct {
 	b      *Bus
 	name   string // [controlLink] or [logLink], for people
 	nc     *nats.Conn
+	js     jetstream.JetStream
 	inbox  *inbox
 	closed chan struct{}
 
@@ -36,13 +38,13 @@ const (
 	logLink     = "log"
 )
 
-func newLink(b *Bus, name string) *link {
-	return &link{b: b, name: name, closed: make(chan struct{}), lost: make(chan struct{})}
+func newLink(b *Bus, name string) *Link {
+	return &Link{b: b, name: name, closed: make(chan struct{}), lost: make(chan struct{})}
 }
 
 // open connects. For an in-process server it repeats the first attempt, which the
 // client does not; see [connectTries].
-func (l *link) open(ctx context.Context, opts []nats.Option) (err error) {
+func (l *Link) open(ctx context.Context, opts []nats.Option) (err error) {
 	for range connectTries {
 		l.nc, err = nats.Connect(l.b.cfg.URL, slices.Concat(opts, l.handlers())...)
 		if err == nil || l.b.cfg.InProcess == nil || isAuthError(err) || ctx.Err() != nil {
@@ -55,13 +57,16 @@ func (l *link) open(ctx context.Context, opts []nats.Option) (err error) {
 	if err := l.await(ctx); err != nil {
 		return err
 	}
-	if l.inbox, err = newInbox(l.nc); err != nil {
+	if l.js, err = jetstream.New(l.nc, jetstream.WithDefaultTimeout(ackWait)); err == nil {
+		l.inbox, err = newInbox(l.nc)
+	}
+	if err != nil {
 		return fmt.Errorf("connecting to the bus %s: %w", l.b.where(), err)
 	}
 	return nil
 }
 
-func (l *link) handlers() []nats.Option {
+func (l *Link) handlers() []nats.Option {
 	return []nats.Option{
 		nats.Name(string(l.b.cfg.Instance) + "/" + l.name),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -80,7 +85,7 @@ func (l *link) handlers() []nats.Option {
 }
 
 // failed handles errors that the server or the client reports asynchronously.
-func (l *link) failed(sub *nats.Subscription, err error) {
+func (l *Link) failed(sub *nats.Subscription, err error) {
 	subj := ""
 	if sub != nil {
 		subj = sub.Subject
@@ -96,7 +101,7 @@ func (l *link) failed(sub *nats.Subscription, err error) {
 }
 
 // await returns once the link is connected.
-func (l *link) await(ctx context.Context) error {
+func (l *Link) await(ctx context.Context) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	say := time.NewTicker(3 * time.Second)
@@ -118,7 +123,7 @@ func (l *link) await(ctx context.Context) error {
 	return nil
 }
 
-func (l *link) lastError() error {
+func (l *Link) lastError() error {
 	if err := l.nc.LastError(); err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (l *link) lastError() error {
 }
 
 // close closes the connection at once, if there is one.
-func (l *link) close() {
+func (l *Link) close() {
 	if l.nc != nil {
 		l.nc.Close()
 	}
@@ -134,7 +139,7 @@ func (l *link) close() {
 
 // drain flushes what was sent and closes the connection. If ctx ends first, it closes
 // at once.
-func (l *link) drain(ctx context.Context) error {
+func (l *Link) drain(ctx context.Context) error {
 	err := l.nc.Drain()
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return nil
@@ -153,23 +158,33 @@ func (l *link) drain(ctx context.Context) error {
 	}
 }
 
-// lostChan is closed when the current connection is lost.
-func (l *link) lostChan() <-chan struct{} {
+// JetStream returns the JetStream context of the link.
+func (l *Link) JetStream() jetstream.JetStream { return l.js }
+
+// Listen calls a function for every answer to a message on a subject that is sent with the
+// reply subject, until forget is called. The function runs on the connection's goroutine and
+// must not block.
+func (l *Link) Listen(subj string, f func(*nats.Msg)) (reply string, forget func()) {
+	n, reply := l.inbox.ask(subj, f)
+	return reply, func() { l.inbox.forget(n) }
+}
+
+// Lost is closed when the current connection is lost.
+func (l *Link) Lost() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost
 }
 
-func (l *link) disconnected() {
+func (l *Link) disconnected() {
 	l.mu.Lock()
 	close(l.lost)
 	l.lost = make(chan struct{})
 	l.mu.Unlock()
-	l.b.copies.doubt() // may change while we are disconnected
 }
 
-// send passes m to the connection, or fails immediately if there is none.
-func (l *link) send(m *nats.Msg) error {
+// Send passes m to the connection, or fails immediately if there is none.
+func (l *Link) Send(m *nats.Msg) error {
 	err := l.nc.PublishMsg(m)
 	if errors.Is(err, nats.ErrReconnectBufExceeded) {
 		return fmt.Errorf("not connected to the bus: %w", nats.ErrDisconnected)
@@ -181,10 +196,10 @@ func (l *link) send(m *nats.Msg) error {
 // starting drops some.
 const askAgain = 1500 * time.Millisecond
 
-// ask sends a question to the server and waits for the answer. It may send the
+// Ask sends a question to the server and waits for the answer. It may send the
 // question twice.
-func (l *link) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
-	ctx, cancel := bounded(ctx)
+func (l *Link) Ask(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := Bounded(ctx)
 	defer cancel()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, askAgain)
@@ -196,8 +211,8 @@ func (l *link) ask(ctx context.Context, subj string, body []byte) (*nats.Msg, er
 	}
 }
 
-func (l *link) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
-	answer, lost := make(chan *nats.Msg, 1), l.lostChan()
+func (l *Link) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg, error) {
+	answer, lost := make(chan *nats.Msg, 1), l.Lost()
 	n, reply := l.inbox.ask(subj, func(m *nats.Msg) {
 		select {
 		case answer <- m:
@@ -205,7 +220,7 @@ func (l *link) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg
 		}
 	})
 	defer l.inbox.forget(n)
-	if err := l.send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+	if err := l.Send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
 		return nil, err
 	}
 	select {
@@ -221,8 +236,8 @@ func (l *link) askOnce(ctx context.Context, subj string, body []byte) (*nats.Msg
 	}
 }
 
-// bounded adds the default timeout to ctx if it has no deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// Bounded adds the default timeout to ctx if it has no deadline.
+func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
 	}

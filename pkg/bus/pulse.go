@@ -28,7 +28,7 @@ const (
 
 // watchPulse calls silent if the server is silent for that many beats. It returns when the
 // connection is closed.
-func (l *link) watchPulse(beats int, silent func()) {
+func (l *Link) watchPulse(beats int, silent func()) {
 	beat := time.NewTicker(pulseEvery)
 	defer beat.Stop()
 	missed, had := 0, uint64(0)
@@ -60,7 +60,7 @@ func (l *link) watchPulse(beats int, silent func()) {
 }
 
 // giveUp forces a reconnect, to another server if there is one.
-func (l *link) giveUp() {
+func (l *Link) giveUp() {
 	if err := l.nc.ForceReconnect(); err != nil {
 		l.b.log.Debug("reconnecting failed", "connection", l.name, "error", err)
 	}

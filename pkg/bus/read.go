@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"skandha.dev/pkg/subject"
 )
 
 // StoredMsg is a message of the log.
@@ -23,118 +22,13 @@ type StoredMsg struct {
 	Data    []byte
 }
 
-const directGet = "$JS.API.DIRECT.GET." + StreamSessions
+// DirectGet is the subject of a [Query] that any copy of the log answers. [ParseDirect] reads
+// the answers.
+const DirectGet = "$JS.API.DIRECT.GET." + StreamSessions
 
-// LastCommit returns the session's last commit, or [ErrNotFound].
-func (b *Bus) LastCommit(ctx context.Context, ref subject.Ref) (StoredMsg, error) {
-	return b.get(ctx, getRequest{LastFor: ref.Commit()})
-}
-
-// LastCommitSeq returns the sequence of the session's last commit, 0 if there is none.
-func (b *Bus) LastCommitSeq(ctx context.Context, ref subject.Ref) (uint64, error) {
-	m, err := b.LastCommit(ctx, ref)
-	if errors.Is(err, ErrNotFound) {
-		return 0, nil
-	}
-	return m.Seq, err
-}
-
-// Commits yields the session's commits after a sequence, in order: all that were stored when
-// it was called, and possibly some that are stored in the meantime. An error ends the
-// iteration; the commits yielded before are valid.
-func (b *Bus) Commits(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[StoredMsg, error] {
-	return b.read(ctx, ref.Commit(), after)
-}
-
-// Messages yields the session's causes and commits after a sequence, in order,
-// like [Bus.Commits].
-func (b *Bus) Messages(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[StoredMsg, error] {
-	return b.read(ctx, ref.All(), after)
-}
-
-// NextCause returns the session's first cause with after < sequence <= upTo, and false
-// if there is none left.
-//
-// upTo is the sequence of a delivered cause of the session, so a cause exists unless
-// it was deleted. A copy of the log that does not have it lags, and its answer is an
-// error, [ErrUnavailable]: to trust that answer would acknowledge a cause that was
-// never handled. A copy that has a later message has the whole log up to it, so any
-// other answer is right, regardless of the copy that gave it and of the number of copies that
-// this process assumes.
-func (b *Bus) NextCause(ctx context.Context, ref subject.Ref, after, upTo uint64) (StoredMsg, bool, error) {
-	if after >= upTo {
-		return StoredMsg{}, false, nil
-	}
-	req := getRequest{Seq: after + 1, NextFor: ref.Causes()}
-	m, err := b.get(ctx, req)
-	if errors.Is(err, ErrNotFound) {
-		m, err = b.nextAfterAll(ctx, req, upTo)
-	}
-	if errors.Is(err, ErrNotFound) || err == nil && m.Seq > upTo {
-		return StoredMsg{}, false, nil
-	}
-	return m, err == nil, err
-}
-
-// nextAfterAll asks the leader for a message that a copy of the log did not have. Its
-// ErrNotFound can be trusted.
-func (b *Bus) nextAfterAll(ctx context.Context, req getRequest, upTo uint64) (StoredMsg, error) {
-	gone, err := b.isGone(ctx, upTo)
-	if err != nil {
-		return StoredMsg{}, err
-	}
-	m, err := b.getFromLeader(ctx, req)
-	if errors.Is(err, ErrNotFound) && !gone {
-		return StoredMsg{}, Errorf(CodeUnavailable,
-			"reading the log: the copy that answered does not have message %d yet; try again", upTo)
-	}
-	return m, err
-}
-
-// Message returns the message at a sequence, or [ErrNotFound].
-func (b *Bus) Message(ctx context.Context, seq uint64) (StoredMsg, error) { return b.getAt(ctx, seq) }
-
-func (b *Bus) getAt(ctx context.Context, seq uint64) (StoredMsg, error) {
-	if seq == 0 {
-		return StoredMsg{}, fmt.Errorf("reading message 0: %w", ErrNotFound)
-	}
-	return b.get(ctx, getRequest{Seq: seq})
-}
-
-// SessionInfo is one session in the log.
-type SessionInfo struct {
-	Ref     subject.Ref
-	Commits uint64 // number of its commits in the log
-}
-
-// Sessions lists the sessions of an agent that have a commit; an empty agent
-// means every agent. The order is not defined.
-func (b *Bus) Sessions(ctx context.Context, agent subject.Agent) ([]SessionInfo, error) {
-	filter := subject.AllCommits
-	if agent != "" {
-		if !subject.Valid(agent) {
-			return nil, Errorf(CodeInvalidArgument, "listing sessions: agent %q is not a valid id", string(agent))
-		}
-		filter = subject.Ref{Agent: agent, Session: "*"}.Commit()
-	}
-	s, err := b.js.Stream(ctx, StreamSessions)
-	if err != nil {
-		return nil, transportError("listing sessions", err)
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
-	if err != nil {
-		return nil, transportError("listing sessions", err)
-	}
-	list := make([]SessionInfo, 0, len(info.State.Subjects))
-	for subj, n := range info.State.Subjects {
-		if ref, err := subject.ParseCommit(subj); err == nil {
-			list = append(list, SessionInfo{ref, n})
-		}
-	}
-	return list, nil
-}
-
-type getRequest struct {
+// Query asks for messages of a stream: the one with a sequence, the next ones on a subject
+// from a sequence on, or the last one on a subject.
+type Query struct {
 	Seq      uint64 `json:"seq,omitempty"`
 	NextFor  string `json:"next_by_subj,omitempty"`
 	LastFor  string `json:"last_by_subj,omitempty"`
@@ -142,52 +36,35 @@ type getRequest struct {
 	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
-// get reads one message, from the leader if there are copies that may lag.
-func (b *Bus) get(ctx context.Context, req getRequest) (StoredMsg, error) {
-	single, err := b.copies.single(ctx)
-	if err != nil {
-		return StoredMsg{}, err
-	}
-	if !single {
-		return b.getFromLeader(ctx, req)
-	}
-	subj, body := directGet, []byte(nil)
-	if req.LastFor != "" {
-		subj += "." + req.LastFor
-	} else if body, err = json.Marshal(req); err != nil {
-		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
-	}
-	m, err := b.data.ask(ctx, subj, body)
-	if err != nil {
-		return StoredMsg{}, transportError("reading the log", err)
-	}
-	stored, err := parseDirect(m)
-	if errors.Is(err, errUnreadable) {
-		return b.getFromLeader(ctx, req)
-	}
-	return stored.StoredMsg, err
-}
-
-// getFromLeader reads the log through its leader.
-func (b *Bus) getFromLeader(ctx context.Context, req getRequest) (StoredMsg, error) {
-	m, err := b.getStored(ctx, b.data, StreamSessions, req)
+// storedAt reads the message at a sequence of the log from any copy, which may lag.
+func (b *Bus) storedAt(ctx context.Context, seq uint64) (StoredMsg, error) {
+	q := Query{Seq: seq}
+	body, err := json.Marshal(q)
 	if err != nil {
 		return StoredMsg{}, fmt.Errorf("reading the log: %w", err)
 	}
-	return m, nil
+	m, err := b.data.Ask(ctx, DirectGet, body)
+	if err != nil {
+		return StoredMsg{}, TransportError("reading the log", err)
+	}
+	d, err := ParseDirect(m)
+	if errors.Is(err, ErrUnreadable) {
+		return b.data.Stored(ctx, StreamSessions, q)
+	}
+	return d.StoredMsg, err
 }
 
-// getStored reads from a stream's leader. The answer contains sequence, subject and time
+// Stored reads from a stream's leader. The answer contains sequence, subject and time
 // outside of the message, so they can be neither forged nor unreadable. It is slower.
-func (b *Bus) getStored(ctx context.Context, l *link, stream string, req getRequest) (StoredMsg, error) {
+func (l *Link) Stored(ctx context.Context, stream string, req Query) (StoredMsg, error) {
 	doing := "asking the leader of " + stream
 	body, err := json.Marshal(req)
 	if err != nil {
 		return StoredMsg{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	m, err := l.ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
+	m, err := l.Ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
 	if err != nil {
-		return StoredMsg{}, transportError(doing, err)
+		return StoredMsg{}, TransportError(doing, err)
 	}
 	var resp struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -206,7 +83,7 @@ func (b *Bus) getStored(ctx context.Context, l *link, stream string, req getRequ
 	case resp.Error != nil && resp.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return StoredMsg{}, ErrNotFound
 	case resp.Error != nil:
-		return StoredMsg{}, transportError(doing, resp.Error)
+		return StoredMsg{}, TransportError(doing, resp.Error)
 	case resp.Message == nil:
 		return StoredMsg{}, errors.New(doing + ": the answer contains no message")
 	}
@@ -219,4 +96,117 @@ func (b *Bus) getStored(ctx context.Context, l *link, stream string, req getRequ
 		}
 	}
 	return stored, nil
+}
+
+// LogInfo describes SESSIONS. Unlike the client's call it fails at once when the
+// connection is lost. Either connection will do: after a loss one is back first.
+func (b *Bus) LogInfo(ctx context.Context, question string) (*jetstream.StreamInfo, error) {
+	const doing = "looking up stream " + StreamSessions
+	asked := b.ctl
+	if !asked.nc.IsConnected() {
+		asked = b.data
+	}
+	m, err := asked.Ask(ctx, "$JS.API.STREAM.INFO."+StreamSessions, []byte(question))
+	if err != nil {
+		return nil, TransportError(doing, err)
+	}
+	var resp struct {
+		Error *jetstream.APIError `json:"error"`
+		jetstream.StreamInfo
+	}
+	if err := json.Unmarshal(m.Data, &resp); err != nil {
+		return nil, fmt.Errorf("%s: the server's answer: %w", doing, err)
+	}
+	if resp.Error != nil {
+		return nil, TransportError(doing, resp.Error)
+	}
+	return &resp.StreamInfo, nil
+}
+
+// IsGone reports whether a message that was stored is no longer in the log. A copy
+// that does not have it may only lag, and so may a leader that was just elected or
+// just replaced. A single answer says both how far its copy has come and what was
+// deleted from it.
+func (b *Bus) IsGone(ctx context.Context, seq uint64) (bool, error) {
+	info, err := b.LogInfo(ctx, `{"deleted_details":true}`)
+	if err != nil {
+		return false, err
+	}
+	if info.Config.Replicas <= 1 {
+		return true, nil // there is no other copy
+	}
+	s := info.State
+	return s.LastSeq >= seq && (seq < s.FirstSeq || slices.Contains(s.Deleted, seq)), nil
+}
+
+var (
+	// ErrUnreadable means that only the leader can return the message.
+	ErrUnreadable = errors.New("message with unreadable headers")
+	// ErrBatchEnd is the answer after the last message of a batch.
+	ErrBatchEnd = errors.New("end of batch")
+)
+
+// DirectMsg is a message received by direct get.
+type DirectMsg struct {
+	StoredMsg
+	Prev string // sequence of the message before it in the batch; "0" for the first
+}
+
+// ParseDirect parses a message received by direct get. The server appends its metadata to the
+// publisher's headers, so only the last value of a header counts. A control message is one
+// without a sequence: the publisher's headers may contain "Status: 404" or "Nats-Subject: …".
+func ParseDirect(m *nats.Msg) (DirectMsg, error) {
+	seq := lastValue(m.Header, jetstream.SequenceHeader)
+	if seq == "" {
+		return DirectMsg{}, parseStatus(m)
+	}
+	n, err := strconv.ParseUint(seq, 10, 64)
+	if err != nil {
+		return DirectMsg{}, ErrUnreadable
+	}
+	at, err := time.Parse(time.RFC3339Nano, lastValue(m.Header, jetstream.TimeStampHeaer))
+	if err != nil {
+		return DirectMsg{}, ErrUnreadable
+	}
+	d := DirectMsg{
+		StoredMsg: StoredMsg{Seq: n, Time: at, Subject: lastValue(m.Header, jetstream.SubjectHeader), Data: m.Data},
+		Prev:      lastValue(m.Header, "Nats-Last-Sequence"),
+	}
+	for _, k := range serverHeaders {
+		delete(m.Header, k)
+	}
+	if len(m.Header) > 0 {
+		d.Header = m.Header
+	}
+	return d, nil
+}
+
+func parseStatus(m *nats.Msg) error {
+	switch status := m.Header.Get("Status"); status {
+	case "204":
+		return ErrBatchEnd
+	case statusDenied:
+		return fmt.Errorf("reading the log: %w", deniedError(m))
+	case "404":
+		return fmt.Errorf("reading the log: %w", ErrNotFound)
+	case "503":
+		return TransportError("reading the log", nats.ErrNoResponders)
+	case "":
+		return ErrUnreadable
+	default:
+		return fmt.Errorf("reading the log: the server reported %s %s", status, m.Header.Get("Description"))
+	}
+}
+
+// serverHeaders are what direct get appends.
+var serverHeaders = [...]string{
+	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer,
+	"Nats-Num-Pending", "Nats-Last-Sequence",
+}
+
+func lastValue(h nats.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return v[len(v)-1]
+	}
+	return ""
 }

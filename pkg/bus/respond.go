@@ -97,7 +97,7 @@ func (r *Responder) Drain(ctx context.Context) error {
 	r.sub.SetClosedHandler(func(string) { close(closed) })
 	if err := r.sub.Drain(); err != nil {
 		r.stop()
-		return transportError("draining "+r.sub.Subject, err)
+		return TransportError("draining "+r.sub.Subject, err)
 	}
 	idle := make(chan struct{})
 	go func() {
@@ -208,7 +208,7 @@ func (q *Request) ReplyMsg(hdr nats.Header, data []byte) error {
 		err = q.r.b.publish(q.ctx, q.r.b.ctl, m)
 	}
 	if err != nil {
-		return transportError("answering "+q.Subject, err)
+		return TransportError("answering "+q.Subject, err)
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (b *Bus) lookAtStorage() bool {
 	case errors.As(err, &f):
 		b.storageFails(f, 0)
 		if f.missing {
-			b.known.missed()
+			b.missing.Note()
 			b.probeStorage(suspect, size) // it may be there again
 		}
 	case err == nil && b.SeenStorageFault() == nil:
@@ -201,10 +201,10 @@ func (b *Bus) lookAtStorage() bool {
 func (b *Bus) probeStorage(suspect time.Time, size int) {
 	ctx, cancel := context.WithTimeout(context.Background(), storageWait)
 	defer cancel()
-	_, err := b.store(ctx, b.data,
-		&nats.Msg{Subject: subject.Probe(b.cfg.Instance), Data: make([]byte, size), Header: nats.Header{
-			jetstream.ExpectedStreamHeader: []string{StreamSessions},
-		}}).Wait(ctx) // observed like any other
+	subj := subject.Probe(b.cfg.Instance)
+	_, err := b.data.Store(ctx, &nats.Msg{Subject: subj, Data: make([]byte, size), Header: nats.Header{
+		jetstream.ExpectedStreamHeader: []string{StreamSessions},
+	}}).Wait(ctx) // observed like any other
 	switch {
 	case errors.Is(err, ErrDenied):
 		b.storageWorks() // unknown; the next message will show it
@@ -235,7 +235,7 @@ func (b *Bus) writeError(ctx context.Context) error {
 		}
 	})
 	defer b.data.inbox.forget(n)
-	if err := b.data.send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+	if err := b.data.Send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
 		return err
 	}
 	select {
@@ -256,10 +256,10 @@ func (b *Bus) lookForLog(ctx context.Context) error {
 	if blind {
 		return ErrDenied
 	}
-	_, err := b.logInfo(ctx, "")
+	_, err := b.LogInfo(ctx, "")
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return b.missingLog()
+		return b.missing.log()
 	case errors.Is(err, ErrDenied):
 		s.mu.Lock()
 		s.blind = true
@@ -289,7 +289,7 @@ func (b *Bus) readWriteError(m *nats.Msg) error {
 	case e == nil, e.ErrorCode == errCodeSequenceNotFound:
 		return nil
 	case e.ErrorCode == jetstream.JSErrCodeStreamNotFound:
-		return b.missingLog()
+		return b.missing.log()
 	case e.ErrorCode != errCodeDeleteFailed:
 		return e // of the API, not of the store
 	case isWriteError(e.Description):
@@ -318,26 +318,72 @@ func writeFault(text string) *StorageFault {
 // message.
 func limitFault(e *jetstream.APIError) *StorageFault {
 	switch {
-	case streamFull(e):
+	case StreamFull(e):
 		return &StorageFault{Reason: "the stream " +
 			StreamSessions + " is full (" + e.Description + "); " + adviceLimit}
-	case serverFull(e):
+	case ServerFull(e):
 		return &StorageFault{Reason: "nats-server is full (" + e.Description +
 			", jetstream.max_file_store); " + adviceLimit}
 	}
 	return nil
 }
 
-// streamFull reports whether a stream's own limit refused the message.
-func streamFull(e *jetstream.APIError) bool {
+// StreamFull reports whether a stream's own limit refused the message.
+func StreamFull(e *jetstream.APIError) bool {
 	return strings.Contains(e.Description, "maximum bytes exceeded") ||
 		strings.Contains(e.Description, "maximum messages exceeded")
 }
 
-// serverFull reports whether the storage of the server or of the account did.
-func serverFull(e *jetstream.APIError) bool {
-	return e.ErrorCode == errCodeResources || e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit
+// ServerFull reports whether the storage of the server or of the account did.
+func ServerFull(e *jetstream.APIError) bool {
+	return e.ErrorCode == errCodeResources || e.ErrorCode == ErrCodeNoStorage || e.ErrorCode == ErrCodeAccountLimit
 }
 
-// JSInsufficientResourcesErr of the server.
-const errCodeResources = 10023
+// Errors of the server: JSInsufficientResourcesErr, JSStorageResourcesExceededErr and
+// JSAccountResourcesExceededErr.
+const (
+	errCodeResources    = 10023
+	ErrCodeNoStorage    = 10047
+	ErrCodeAccountLimit = 10002
+)
+
+// Missing is what a [Bus] knows of streams that do not exist.
+type Missing struct {
+	hint chan struct{} // gets a value when a stream seems to be missing
+
+	mu      sync.Mutex
+	failure error // of the latest attempt to create a stream again
+}
+
+// Note notes that a stream seems to be missing.
+func (m *Missing) Note() {
+	select {
+	case m.hint <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+// Noted gets a value when a stream seems to be missing.
+func (m *Missing) Noted() <-chan struct{} { return m.hint }
+
+// Failed sets the outcome of the latest attempt to create a stream again.
+func (m *Missing) Failed(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failure = err
+}
+
+// LogMissing reports the fault that the log's stream does not exist.
+func (b *Bus) LogMissing() { b.storageFails(b.missing.log(), 0) }
+
+// log is the fault of a log whose stream was deleted, or that a server with an
+// empty directory does not have.
+func (m *Missing) log() *StorageFault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := &StorageFault{Reason: "the stream " + StreamSessions + " does not exist; core creates it again", missing: true}
+	if err := m.failure; err != nil {
+		f.Reason += ", which failed: " + err.Error()
+	}
+	return f
+}

@@ -12,12 +12,6 @@ import (
 // SpecVersion is the version of CloudEvents that the envelope follows.
 const SpecVersion = "1.0"
 
-// Media types of the bodies.
-const (
-	ContentType      = "application/cloudevents+json"
-	ContentTypeBatch = "application/cloudevents-batch+json"
-)
-
 // Errors of decoding. Both are wrapped with the reason.
 var (
 	// ErrMalformed means that the bytes are not an envelope, or that an attribute is invalid.

@@ -246,16 +246,6 @@ const (
 	FailStateMismatch  FailCode = "state_mismatch"  // the fold contradicts the log's digest
 )
 
-// FailCodes lists all codes.
-func FailCodes() []FailCode {
-	return []FailCode{
-		FailMalformed, FailUnknownAgent, FailUnknownCause, FailUnknownCommand, FailDuplicate, FailDropped,
-		FailDenied, FailLocked, FailCancelled, FailInterrupted, FailReset, FailQueueFull, FailPoison,
-		FailProvider, FailNoProvider, FailNoGuide, FailLimitRounds, FailLimitTokens, FailLimitCost, FailDeadline,
-		FailBreaker, FailStateMismatch,
-	}
-}
-
 // TurnFailed is the terminal event of an input that ended without an answer.
 type TurnFailed struct {
 	Sequence   uint64         `json:"sequence"`

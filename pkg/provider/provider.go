@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"skandha.dev/pkg/tool"
 )
 
 // Role is the author of a message.
@@ -209,14 +207,3 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return "provider: " + string(e.Code) + ": " + e.Message }
-
-// Describe returns the descriptions of the tools that are offered to models.
-func Describe(specs []tool.Spec) []ToolSpec {
-	out := make([]ToolSpec, 0, len(specs))
-	for _, s := range specs {
-		if !s.Internal {
-			out = append(out, ToolSpec{s.Name, s.Description, s.Args})
-		}
-	}
-	return out
-}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/provider"
-	"skandha.dev/pkg/tool"
 )
 
 func TestIdsAreStringsOrNumbers(t *testing.T) {
@@ -73,19 +72,6 @@ func TestUsageAddsUp(t *testing.T) {
 	})
 	if got != (provider.Usage{InputTokens: 11, OutputTokens: 22, CostMicroUSD: 33}) {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func TestModelsAreNotToldOfInternalTools(t *testing.T) {
-	args := json.RawMessage(`{"type":"object"}`)
-	got := provider.Describe([]tool.Spec{
-		{Name: "a", Description: "A", Args: args, Risk: tool.RiskHigh}, {Name: "b", Internal: true},
-	})
-	if want := []provider.ToolSpec{{Name: "a", Description: "A", Args: args}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v", got)
-	}
-	if got := provider.Describe(nil); got == nil || len(got) != 0 {
-		t.Errorf("no tools are an empty list, not %#v", got)
 	}
 }
 

@@ -91,8 +91,6 @@ const (
 	AllTimers  = "timer.*.*.*"
 	AllFired   = "fired.*.*.*"
 	AllDead    = "dead.>"
-	AllLive    = "agent.*.*.*.*"
-	AllStreams = "stream.*.*"
 )
 
 // CauseSubject is a parsed cause subject.

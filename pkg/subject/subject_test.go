@@ -200,9 +200,9 @@ func TestFiltersMatchTheirSubjectsAndNoOthers(t *testing.T) {
 	causes := []string{ref.Cause(subject.Input, "web"), ref.Cause(subject.Timer, "core")}
 	live := []string{ref.Live("ui", "ready"), ref.Live("sense", "perceived")}
 	groups := map[string][]string{
-		subject.AllCauses: causes, subject.AllCommits: {ref.Commit()}, subject.AllLive: live,
+		subject.AllCauses: causes, subject.AllCommits: {ref.Commit()}, "agent.*.*.*.*": live,
 		subject.AllTimers: {ref.TimerSchedule("a.b")}, subject.AllFired: {ref.TimerFired("a.b")},
-		subject.AllDead: {ref.Dead()}, subject.AllStreams: {ref.Stream()},
+		subject.AllDead: {ref.Dead()}, "stream.*.*": {ref.Stream()},
 		subject.AllAnnouncements: {subject.Announce(subject.Runner, "r1"), subject.Announce(subject.Provider, "p1")},
 	}
 	for filter, own := range groups {

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
 	"strings"
@@ -16,7 +15,6 @@ import (
 // The header keys of W3C Trace Context and Baggage, as they are written.
 const (
 	TraceparentHeader = "traceparent"
-	TracestateHeader  = "tracestate"
 	BaggageHeader     = "baggage"
 )
 
@@ -93,17 +91,6 @@ func Extract(ctx context.Context, h nats.Header) context.Context {
 		ctx = bags.Extract(ctx, c)
 	}
 	return ctx
-}
-
-// StartTrace returns ctx with a trace whose id is derived from the key, so that all messages
-// of one turn share a trace, regardless of the sending process and without an SDK. The key is
-// any text that identifies the unit of work, such as "agent/session/turn". A trace that ctx
-// already carries is replaced.
-func StartTrace(ctx context.Context, key string) context.Context {
-	sum := sha256.Sum256([]byte(key))
-	var id trace.TraceID
-	copy(id[:], sum[:])
-	return trace.ContextWithRemoteSpanContext(ctx, newSpanContext(id))
 }
 
 // EnsureTrace returns ctx if it carries a trace, else ctx with a new random one.

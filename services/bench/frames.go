@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
@@ -82,7 +83,7 @@ type watcher struct {
 	*rig
 	o       Options
 	ref     subject.Ref
-	bus     *bus.Bus // of who publishes
+	bus     *journal.Journal // of who publishes
 	prev    uint64
 	arrived *nats.Subscription
 }
@@ -129,7 +130,7 @@ func (w *watcher) deployed(ctx context.Context) (err error) {
 		case "server":
 			url = p.ready
 		case "bridge":
-			if w.bus, err = bus.Connect(ctx, bus.Config{URL: url, Name: "publisher", Logger: quiet}); err != nil {
+			if w.bus, err = journal.Connect(ctx, bus.Config{URL: url, Name: "publisher", Logger: quiet}); err != nil {
 				return err
 			}
 			w.stops = append(w.stops, w.bus.Close)
@@ -154,7 +155,7 @@ func (w *watcher) browser(ctx context.Context, url, ws string) (err error) {
 		}
 		return err
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "browser", Logger: quiet})
+	b, err := journal.Connect(ctx, bus.Config{URL: url, Name: "browser", Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (w *watcher) browser(ctx context.Context, url, ws string) (err error) {
 
 // bridge starts a bridge without its access layer, which a frame does not pass, and
 // returns where a browser attaches to the watched session.
-func bridge(ctx context.Context, b *bus.Bus) (ws string, stop func(), err error) {
+func bridge(ctx context.Context, b *journal.Journal) (ws string, stop func(), err error) {
 	k, err := backend.New(backend.Config{}, backend.Deps{Bus: b, Log: quiet, Markdown: hub.Rendering(markdown.New())})
 	if err != nil {
 		return "", nil, err
@@ -201,7 +202,7 @@ func bridge(ctx context.Context, b *bus.Bus) (ws string, stop func(), err error)
 }
 
 // browse is the browser: it says when a frame has arrived, and when a message has.
-func browse(ctx context.Context, b *bus.Bus, ws string, ready func()) error {
+func browse(ctx context.Context, b *journal.Journal, ws string, ready func()) error {
 	arrived := func() error {
 		return b.Conn().Publish(arrivedSubject, binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))) //nolint:gosec // it is after 1970
 	}
@@ -297,8 +298,8 @@ func (w *watcher) store(ctx context.Context, i int) (*nats.Msg, error) {
 		return nil, err
 	}
 	m := &nats.Msg{Subject: e.Live(), Data: e.AppendJSON(nil), Header: nats.Header{
-		bus.HeaderCommit: {strconv.FormatUint(seq, 10)}, bus.HeaderIndex: {"0"}, bus.HeaderEvents: {"1"},
-		bus.HeaderPrev: {strconv.FormatUint(w.prev, 10)},
+		journal.HeaderCommit: {strconv.FormatUint(seq, 10)}, journal.HeaderIndex: {"0"}, journal.HeaderEvents: {"1"},
+		journal.HeaderPrev: {strconv.FormatUint(w.prev, 10)},
 	}}
 	w.prev = seq
 	return m, nil

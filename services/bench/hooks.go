@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 )
 
@@ -45,7 +46,7 @@ func pluginHooks(ctx context.Context, o Options) ([]Row, error) {
 		return nil, err
 	}
 	running = append(running, server)
-	b, err := bus.Connect(ctx, bus.Config{URL: server.ready, Name: "core", Logger: quiet})
+	b, err := journal.Connect(ctx, bus.Config{URL: server.ready, Name: "core", Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func rawScatter(nc *nats.Conn, env hook.Envelope) (f func(context.Context) error
 }
 
 // servePlugin is the main of one plugin's process.
-func servePlugin(ctx context.Context, b *bus.Bus, name string) error {
+func servePlugin(ctx context.Context, b *journal.Journal, name string) error {
 	if _, err := b.Conn().QueueSubscribe("raw."+name, name,
 		func(m *nats.Msg) { _ = m.Respond([]byte(`{"verb":"continue"}`)) }); err != nil {
 		return err
@@ -166,7 +167,7 @@ func servePlugin(ctx context.Context, b *bus.Bus, name string) error {
 		plugin.AfterAct(func(context.Context, *plugin.HookCall[hook.AfterActData]) (plugin.Reply, error) {
 			return plugin.Continue(), nil
 		}),
-	}, plugin.WithBus(b), plugin.WithLogger(quiet), plugin.OnState(func(s plugin.LeaseState, _ string) {
+	}, plugin.WithBus(b.Bus), plugin.WithLogger(quiet), plugin.OnState(func(s plugin.LeaseState, _ string) {
 		if s == plugin.Active {
 			once.Do(func() { fmt.Println("READY") })
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 )
 
@@ -116,7 +117,7 @@ func overProcesses(ctx context.Context, o Options, mode natsserver.Sync, most fl
 			url = p.ready
 		}
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "talker", Logger: quiet})
+	b, err := journal.Connect(ctx, bus.Config{URL: url, Name: "talker", Logger: quiet})
 	if err != nil {
 		return Row{}, err
 	}
@@ -149,7 +150,7 @@ func Role(ctx context.Context, role string) error {
 		<-ctx.Done()
 		return nil
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: role, Logger: quiet})
+	b, err := journal.Connect(ctx, bus.Config{URL: url, Name: role, Logger: quiet})
 	if err != nil {
 		return err
 	}

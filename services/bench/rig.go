@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
@@ -66,8 +67,8 @@ func withRig(ctx context.Context, o Options, mode natsserver.Sync, f func(*rig) 
 	return f(r)
 }
 
-func (r *rig) connect(ctx context.Context, name string) (*bus.Bus, error) {
-	return bus.Connect(ctx, bus.Config{InProcess: r.srv, Name: name, Logger: quiet})
+func (r *rig) connect(ctx context.Context, name string) (*journal.Journal, error) {
+	return journal.Connect(ctx, bus.Config{InProcess: r.srv, Name: name, Logger: quiet})
 }
 
 func (r *rig) startExecutors(ctx context.Context) error {
@@ -89,7 +90,7 @@ func (r *rig) startCore(ctx context.Context) error {
 	return r.runCore(ctx, b)
 }
 
-func (r *rig) runCore(ctx context.Context, b *bus.Bus) (err error) {
+func (r *rig) runCore(ctx context.Context, b *journal.Journal) (err error) {
 	if r.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(r.dir, "view.db"), Logger: quiet}); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (r *rig) runCore(ctx context.Context, b *bus.Bus) (err error) {
 }
 
 // background runs a service until stop is called, which also closes its connection.
-func background(b *bus.Bus, run func(context.Context) error) (stop func()) {
+func background(b *journal.Journal, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

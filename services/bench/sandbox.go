@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"
@@ -165,12 +166,12 @@ func orDefault(name, image string) string {
 }
 
 func (s *sandboxRig) connect(ctx context.Context) error {
-	b, err := bus.Connect(ctx, bus.Config{InProcess: s.srv, Name: "bench", Logger: quiet})
+	b, err := journal.Connect(ctx, bus.Config{InProcess: s.srv, Name: "bench", Logger: quiet})
 	if err != nil {
 		return err
 	}
 	s.stops = append(s.stops, b.Close)
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{}); err != nil {
 		return err
 	}
 	s.caller, err = b.NewCaller()
@@ -180,7 +181,7 @@ func (s *sandboxRig) connect(ctx context.Context) error {
 // start runs a service instead of the one that ran, and waits until its pool is full.
 func (s *sandboxRig) start(ctx context.Context, cfg sandbox.Config) error {
 	s.end()
-	b, err := bus.Connect(ctx, bus.Config{InProcess: s.srv, Name: "sandbox", Logger: quiet})
+	b, err := journal.Connect(ctx, bus.Config{InProcess: s.srv, Name: "sandbox", Logger: quiet})
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // Executor serves the benchmark's provider or runner until ctx ends: the model
 // asks for one tool call, then answers; the tool does nothing.
-func Executor(ctx context.Context, b *bus.Bus, role string) error {
+func Executor(ctx context.Context, b *journal.Journal, role string) error {
 	cfg := engine.Config{
 		Kind: subject.Runner, Service: "bench-" + role, Pools: []contract.Pool{{Name: contract.DefaultPool, Slots: slots}},
 		Logger: quiet, DrainTimeout: 100 * time.Millisecond,
@@ -66,13 +66,13 @@ func think(r contract.Request) contract.Answer {
 
 // talker runs whole turns, one after another, in one session.
 type talker struct {
-	bus  *bus.Bus
+	bus  *journal.Journal
 	ref  subject.Ref
 	ends chan bool
 	subs []*nats.Subscription
 }
 
-func newTalker(b *bus.Bus, session string) (*talker, error) {
+func newTalker(b *journal.Journal, session string) (*talker, error) {
 	t := &talker{bus: b, ref: subject.Ref{Agent: "main", Session: subject.Session(session)}, ends: make(chan bool, 16)}
 	recorded, failed := t.ref.Live("reflect", "recorded"), t.ref.Live("turn", "failed")
 	for _, subj := range []string{recorded, failed} {
@@ -141,7 +141,7 @@ func ServeBare(nc *nats.Conn, role string) error {
 	return nc.Flush()
 }
 
-func newBare(ctx context.Context, b *bus.Bus, session string) (*bare, error) {
+func newBare(ctx context.Context, b *journal.Journal, session string) (*bare, error) {
 	_, err := b.JetStream().CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: bareStream, Subjects: []string{"benchlog.>"}, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
 	})

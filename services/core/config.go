@@ -10,7 +10,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
@@ -18,6 +17,7 @@ import (
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/journal"
 )
 
 // DefaultAgent is the agent that exists when none is configured.
@@ -60,7 +60,7 @@ type PluginsConfig struct {
 }
 
 // StreamsConfig configures the log and the streams that belong to it. A missing field
-// keeps the existing value; for new streams it means the default. See [bus.StreamsConfig].
+// keeps the existing value; for new streams it means the default. See [journal.StreamsConfig].
 type StreamsConfig struct {
 	Replicas         int           `yaml:"replicas"`           // copies of each stream: 1, 3 or 5; never lowered
 	MaxBytes         int64         `yaml:"max_bytes"`          // of the log; -1: no limit
@@ -166,8 +166,8 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 }
 
 // BuildStreams checks the configuration of the streams.
-func (c Config) BuildStreams() (bus.StreamsConfig, error) {
-	out := bus.StreamsConfig(c.Streams)
+func (c Config) BuildStreams() (journal.StreamsConfig, error) {
+	out := journal.StreamsConfig(c.Streams)
 	return out, out.Validate()
 }
 

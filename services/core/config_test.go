@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -18,6 +17,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/journal"
 )
 
 func policyOf(t *testing.T, yaml string) (*security.Policy, error) {
@@ -157,10 +157,11 @@ func TestThePolicyOfTheDocumentationIsSound(t *testing.T) {
 func TestStreamsAreConfigured(t *testing.T) {
 	cfg := config(t, "streams: {replicas: 3, max_bytes: 1073741824, dead_age: 48h}\n")
 	got, err := cfg.BuildStreams()
-	if want := (bus.StreamsConfig{Replicas: 3, MaxBytes: 1 << 30, DeadAge: 48 * time.Hour}); err != nil || got != want {
+	want := journal.StreamsConfig{Replicas: 3, MaxBytes: 1 << 30, DeadAge: 48 * time.Hour}
+	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	if got, err := config(t, "agents: {main: {}}\n").BuildStreams(); err != nil || got != (bus.StreamsConfig{}) {
+	if got, err := config(t, "agents: {main: {}}\n").BuildStreams(); err != nil || got != (journal.StreamsConfig{}) {
 		t.Errorf("without settings %+v, %v; want the existing values kept", got, err)
 	}
 	if err := refused(t, "streams: {replicas: 2}\n"); !strings.HasSuffix(err,

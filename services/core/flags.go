@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 )
 
 // Flags holds the settings of the command line and the environment. They override the
@@ -18,7 +18,7 @@ type Flags struct {
 // Config reads and checks the configuration and applies the flags to it.
 func (f Flags) Config() (Config, error) {
 	c, err := ReadConfig(f.File)
-	if wrong := (bus.StreamsConfig{Replicas: f.Replicas}).Validate(); wrong != nil {
+	if wrong := (journal.StreamsConfig{Replicas: f.Replicas}).Validate(); wrong != nil {
 		err = errors.Join(err, fmt.Errorf("--stream-replicas or SKANDHA_STREAM_REPLICAS: %w", wrong))
 	}
 	c.Streams.Replicas = cmp.Or(f.Replicas, c.Streams.Replicas)

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
@@ -20,7 +20,7 @@ type Options struct {
 
 // Deps holds the dependencies of a core.
 type Deps struct {
-	Bus   *bus.Bus
+	Bus   *journal.Journal
 	Store store.Store
 	Log   *slog.Logger
 }

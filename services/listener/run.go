@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
@@ -35,7 +35,7 @@ type Options struct {
 
 // Deps are the service's dependencies.
 type Deps struct {
-	Bus    *bus.Bus
+	Bus    *journal.Journal
 	Logger *slog.Logger // default slog.Default
 	Stdin  io.Reader    // for a listener of standard input; nil: none
 	Stdout io.Writer    // for its acks
@@ -172,7 +172,7 @@ func (s *Service) Run(ctx context.Context) error {
 // start starts the listeners and returns those that it has started.
 func (s *Service) start(ctx context.Context) ([]contract.Listener, error) {
 	for i, l := range s.listeners {
-		e := emitter.New(s.deps.Bus, l.Name(), &s.stats.emitter, s.deps.Logger)
+		e := emitter.New(s.deps.Bus.Bus, l.Name(), &s.stats.emitter, s.deps.Logger)
 		if err := l.OnStart(ctx, e); err != nil {
 			return s.listeners[:i], fmt.Errorf("starting listener %s: %w", l.Name(), err)
 		}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/test/listenertest"
@@ -26,7 +26,7 @@ type running struct {
 	ended  chan error
 }
 
-func run(t *testing.T, b *bus.Bus, config string, deps listener.Deps) *running {
+func run(t *testing.T, b *journal.Journal, config string, deps listener.Deps) *running {
 	t.Helper()
 	cfg, err := listener.ParseConfig([]byte("listeners:\n" + config))
 	if err != nil {

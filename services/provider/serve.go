@@ -9,11 +9,11 @@ import (
 	"runtime/debug"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/retry"
@@ -21,7 +21,7 @@ import (
 
 // Deps are the service's dependencies.
 type Deps struct {
-	Bus    *bus.Bus
+	Bus    *journal.Journal
 	Logger *slog.Logger // default slog.Default
 	// Plugins is the registry, if the process already follows it; default: the
 	// service follows it itself.
@@ -80,7 +80,7 @@ type service struct {
 	remote   *remotes          // nil without plugins
 	plugins  *plugincall.Asker // likewise
 	adapters []Adapter
-	bus      *bus.Bus
+	bus      *journal.Journal
 	log      *slog.Logger
 }
 

@@ -17,6 +17,7 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/provider/offline"
@@ -27,7 +28,7 @@ import (
 type core struct {
 	t      *testing.T
 	server *natsserver.Server
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	conn   *nats.Conn
 	exec   subject.Instance
@@ -58,7 +59,7 @@ func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *cor
 	if c.caller, err = b.NewCaller(); err != nil {
 		t.Fatal(err)
 	}
-	c.hear(subject.AllStreams, func(m *nats.Msg) {
+	c.hear("stream.*.*", func(m *nats.Msg) {
 		e, err := event.Decode(m.Data)
 		if err != nil || m.Subject != e.Ref().Stream() || e.Type != event.TypeDelta {
 			t.Errorf("on %s: %s: %v", m.Subject, m.Data, err)

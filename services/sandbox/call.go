@@ -8,11 +8,11 @@ import (
 	"io"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/deps"
@@ -337,4 +337,4 @@ func (s *Service) printer(ctx context.Context, c call) *printer {
 	})
 }
 
-var _ tools.Store = (*bus.Bus)(nil)
+var _ tools.Store = (*journal.Journal)(nil)

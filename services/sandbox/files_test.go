@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/test/natstest"
 )
@@ -230,7 +230,7 @@ func TestFilesGoInAndOutThroughArtifacts(t *testing.T) {
 // The result keeps the output, and says how to free space for the files.
 func TestAFullArtifactQuotaCostsTheFilesAndNotTheRun(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
-	if err := c.bus.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxSessionArtifactBytes: 10}); err != nil {
+	if err := c.bus.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxSessionArtifactBytes: 10}); err != nil {
 		t.Fatal(err)
 	}
 	s := c.session("s")

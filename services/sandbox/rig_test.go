@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/sandbox/driver"
@@ -27,7 +28,7 @@ import (
 type core struct {
 	t      testing.TB
 	server *natsserver.Server
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	*instance
 }

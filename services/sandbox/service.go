@@ -13,12 +13,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"
@@ -37,7 +37,7 @@ type Packages interface {
 
 // Deps are the dependencies of a sandbox service.
 type Deps struct {
-	Bus    *bus.Bus // its instance id is the service's
+	Bus    *journal.Journal // its instance id is the service's
 	Logger *slog.Logger
 	// Driver starts sandboxes. The service destroys those it started; the caller closes the driver.
 	Driver driver.Driver
@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 // Service is one instance of the sandbox service.
 type Service struct {
 	cfg      Config
-	bus      *bus.Bus
+	bus      *journal.Journal
 	log      *slog.Logger
 	driver   driver.Driver
 	packages Packages

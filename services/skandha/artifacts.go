@@ -14,6 +14,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 
 	"skandha.dev/services/internal/buildinfo"
 )
@@ -51,7 +52,7 @@ func (l *artifactsListCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer c.close()
-	all, err := c.Bus.Artifacts(ctx, artifactsOf(l.Agent, l.Session))
+	all, err := c.Journal.Artifacts(ctx, artifactsOf(l.Agent, l.Session))
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (a *artifactsGetCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer c.close()
-	data, err := c.Bus.GetArtifact(ctx, a.Name)
+	data, err := c.Journal.GetArtifact(ctx, a.Name)
 	if errors.Is(err, bus.ErrNotFound) {
 		return fmt.Errorf("no artifact %q; %s artifacts lists them", a.Name, buildinfo.Command())
 	}
@@ -135,7 +136,7 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer c.close()
 	ref := p.Agent + "/" + p.Session + "/uploads/" + orElse(p.Name, filepath.Base(p.File))
-	if err := c.Bus.PutArtifact(ctx, ref, data); err != nil {
+	if err := c.Journal.PutArtifact(ctx, ref, data); err != nil {
 		return err
 	}
 	fmt.Println(clean(ref))
@@ -175,7 +176,7 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer c.close()
-	all, err := c.Bus.Artifacts(ctx, artifactsOf(r.Agent, r.Session))
+	all, err := c.Journal.Artifacts(ctx, artifactsOf(r.Agent, r.Session))
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 		}
 	}
 	for _, a := range chosen {
-		if err := c.Bus.DeleteArtifact(ctx, a.Name); err != nil {
+		if err := c.Journal.DeleteArtifact(ctx, a.Name); err != nil {
 			return err
 		}
 	}
@@ -211,8 +212,8 @@ func (r *artifactsRmCmd) Run(ctx context.Context, g *globals) error {
 
 // choose returns the artifacts to remove, and how many more --results would add.
 func (r *artifactsRmCmd) choose(
-	all []bus.ArtifactInfo, now time.Time,
-) (chosen []bus.ArtifactInfo, results int, err error) {
+	all []journal.ArtifactInfo, now time.Time,
+) (chosen []journal.ArtifactInfo, results int, err error) {
 	missing := slices.Clone(r.Names)
 	for _, a := range all {
 		switch {
@@ -235,7 +236,7 @@ func (r *artifactsRmCmd) choose(
 }
 
 // ask shows what will be removed, and returns an error unless the user agrees.
-func (r *artifactsRmCmd) ask(ctx context.Context, chosen []bus.ArtifactInfo, what string) error {
+func (r *artifactsRmCmd) ask(ctx context.Context, chosen []journal.ArtifactInfo, what string) error {
 	for _, a := range chosen {
 		_, _ = fmt.Fprintln(os.Stderr, clean(a.Name))
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 )
@@ -78,7 +78,7 @@ func TestArtifactsGoToASessionAndComeBack(t *testing.T) {
 
 func TestArtifactsToRemoveAreChosen(t *testing.T) {
 	now := time.Now()
-	all := []bus.ArtifactInfo{
+	all := []journal.ArtifactInfo{
 		{Name: "main/s/t1/n", Stored: now.Add(-time.Hour)},
 		{Name: "main/s/t1/n/old.png", Stored: now.Add(-time.Hour)},
 		{Name: "main/s/uploads/new.csv", Stored: now},

@@ -64,7 +64,7 @@ func (c *chatCmd) terminal(ctx context.Context, g *globals, ref subject.Ref) err
 	if conn.own != nil {
 		cfg.Failed = conn.own.Failed()
 	}
-	end, err := follow.End(ctx, conn.Bus, ref)
+	end, err := follow.End(ctx, conn.Journal, ref)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ const pastTurns = 3
 func earlier(
 	ctx context.Context, conn *connection, ref subject.Ref, upTo uint64,
 ) (past []terminal.Past, open []follow.Item, err error) {
-	turns, err := history.Last(ctx, conn.Bus, ref, pastTurns+1)
+	turns, err := history.Last(ctx, conn.Journal, ref, pastTurns+1)
 	if err != nil && !errors.Is(err, history.ErrNoTurn) {
 		return nil, nil, err
 	}
@@ -178,11 +178,11 @@ func (s sessionClient) Cancel(ctx context.Context, seq uint64) error {
 }
 
 // Connected implements terminal.Client.
-func (s sessionClient) Connected() bool { return s.conn.Bus.Connected() }
+func (s sessionClient) Connected() bool { return s.conn.Journal.Connected() }
 
 // Fault implements terminal.Client.
 func (s sessionClient) Fault() string {
-	if f := s.conn.Bus.StorageFault(); f != nil {
+	if f := s.conn.Journal.StorageFault(); f != nil {
 		return f.Error()
 	}
 	return ""

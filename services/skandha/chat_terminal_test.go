@@ -31,7 +31,7 @@ func TestTerminalStreamsAnAnswer(t *testing.T) {
 	delta := func(n int, d provider.Delta) {
 		d.Plan, d.Attempt, d.N = asked.Plan, asked.Attempt, n
 		e := event.New(w.ref("talk"), fmt.Sprint("d", n), "test", deltaPayload(d))
-		if err := w.c.Bus.Publish(t.Context(), w.ref("talk").Stream(), nil, e.AppendJSON(nil)); err != nil {
+		if err := w.c.Journal.Publish(t.Context(), w.ref("talk").Stream(), nil, e.AppendJSON(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -356,7 +356,7 @@ func TestTerminalIsNotSpokenToByStrangers(t *testing.T) {
 	w.say("evil", "hang")
 	s.await("› hang", "thinking") // of this turn, not of the one before
 	printed := event.New(ref, "1", "test", out(tool.Output{Call: "x", Text: hostile}))
-	if err := w.c.Bus.Publish(t.Context(), ref.Stream(), nil, printed.AppendJSON(nil)); err != nil {
+	if err := w.c.Journal.Publish(t.Context(), ref.Stream(), nil, printed.AppendJSON(nil)); err != nil {
 		t.Fatal(err)
 	}
 	s.keys(ctrlC)

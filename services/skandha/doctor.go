@@ -24,6 +24,7 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
@@ -164,7 +165,7 @@ func (g *globals) busFinding(ctx context.Context) finding {
 	f := finding{need: true, what: "bus " + telemetry.Redact(g.NATS)}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	b, err := bus.Connect(ctx,
+	b, err := journal.Connect(ctx,
 		bus.Config{URL: g.NATS, Token: g.Token, CredsFile: g.Creds, Name: "doctor", Logger: g.logger()})
 	if err != nil {
 		f.advice = err.Error()

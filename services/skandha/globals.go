@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/toolrunner/tools/filesystem"
@@ -126,7 +127,7 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	log := g.logger()
 	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	b, err := bus.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
+	b, err := journal.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another with --data or --nats", err)
 	}
@@ -143,7 +144,7 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 
 // fault returns what keeps the system from storing, if it can still report it.
 func (c *connection) fault(ctx context.Context) string {
-	if f := c.Bus.StorageFault(); f != nil {
+	if f := c.Journal.StorageFault(); f != nil {
 		return f.Error()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -193,7 +194,7 @@ func (c *connection) askBridge(ctx context.Context, verb string, answer any) err
 func (c *connection) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := c.Bus.Drain(ctx); err != nil {
+	if err := c.Journal.Drain(ctx); err != nil {
 		c.Log.Debug("draining the connection", "error", err)
 	}
 	if c.own != nil {

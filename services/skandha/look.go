@@ -17,10 +17,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 )
@@ -149,7 +149,7 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Printf("page %s, %s, %s watched; open it with: skandha ui\n", page.Page,
 			count(page.Connections, "connection"), count(page.Sessions, "session"))
 	}
-	for _, f := range faultsOf(st.Status, c.Bus) {
+	for _, f := range faultsOf(st.Status, c.Journal) {
 		fmt.Printf("! %s%s\n", clean(f.Message), since(f.Since))
 	}
 	printTroubles(os.Stdout, st.Troubles)
@@ -239,7 +239,7 @@ func grouped(n int) string {
 
 // faultsOf returns the faults that a core reports, and the bus faults that this process
 // has seen.
-func faultsOf(st coreapi.Status, b *bus.Bus) []coreapi.Fault {
+func faultsOf(st coreapi.Status, b *journal.Journal) []coreapi.Fault {
 	known := slices.ContainsFunc(st.Faults, func(f coreapi.Fault) bool { return f.What == coreapi.FaultBus })
 	if f := b.StorageFault(); f != nil && !known {
 		return append(st.Faults, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
@@ -284,7 +284,7 @@ func (t *tailCmd) Run(ctx context.Context, g *globals) error {
 	}
 	msgs := make(chan *nats.Msg, 4096)
 	for _, s := range subjects {
-		if _, err := c.Bus.Conn().ChanSubscribe(s, msgs); err != nil {
+		if _, err := c.Journal.Conn().ChanSubscribe(s, msgs); err != nil {
 			return err
 		}
 	}

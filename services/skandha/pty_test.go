@@ -111,7 +111,7 @@ func (w *world) plug(answer func() (any, error)) {
 			plugin.Tool("kit:risky", "Does what cannot be undone.",
 				func(_ context.Context, a args) (string, error) { return "did " + a.Text, nil }, risky),
 			plugin.Tool("kit:answer", "Answers.", func(context.Context, args) (any, error) { return answer() }),
-		}, plugin.WithBus(b), plugin.OnState(func(s plugin.LeaseState, _ string) {
+		}, plugin.WithBus(b.Bus), plugin.OnState(func(s plugin.LeaseState, _ string) {
 			if s == plugin.Active {
 				once()
 			}

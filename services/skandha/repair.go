@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/turn"
 )
 
@@ -72,7 +73,7 @@ func (r *sessionsRepairCmd) Run(ctx context.Context, g *globals) error {
 // look returns what is wrong with the session, and what was saved of it.
 func (r *sessionsRepairCmd) look(ctx context.Context, c *connection, ref subject.Ref) (repairReport, error) {
 	report := repairReport{Ref: ref}
-	gaps, err := lookFor(ctx, c.Bus, ref)
+	gaps, err := lookFor(ctx, c.Journal, ref)
 	if err != nil {
 		return report, err
 	}
@@ -124,7 +125,7 @@ func (r repairReport) print(w io.Writer) {
 
 // lookFor lists the commits that cannot be read or do not follow the previous one. A
 // checkpoint starts over: commits before it no longer matter.
-func lookFor(ctx context.Context, b *bus.Bus, ref subject.Ref) (gaps []string, err error) {
+func lookFor(ctx context.Context, b *journal.Journal, ref subject.Ref) (gaps []string, err error) {
 	last := uint64(0)
 	for m, err := range b.Commits(ctx, ref, 0) {
 		if err != nil {

@@ -33,7 +33,7 @@ func TestSessionsRepair(t *testing.T) {
 	if report, err := cmd.look(ctx, c, ref); err != nil || report.Damaged {
 		t.Fatalf("a sound session: %+v, %v", report, err)
 	}
-	if _, err := c.Bus.JetStream().Publish(ctx, ref.Commit(), []byte("garbage")); err != nil {
+	if _, err := c.Journal.JetStream().Publish(ctx, ref.Commit(), []byte("garbage")); err != nil {
 		t.Fatal(err)
 	}
 	report, err := cmd.look(ctx, c, ref)

@@ -167,7 +167,7 @@ func (t *sessionsTailCmd) Run(ctx context.Context, g *globals) error {
 	defer c.close()
 	last := uint64(0)
 	st := stylesFor(os.Stdout)
-	for m, err := range c.Bus.Messages(ctx, ref, 0) {
+	for m, err := range c.Journal.Messages(ctx, ref, 0) {
 		if err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (t *sessionsTailCmd) print(st styles, ref subject.Ref, seq uint64, subj str
 // printHooks shows what hooks did in a followed commit; with --json, only commits of
 // the log have it.
 func (t *sessionsTailCmd) printHooks(ctx context.Context, c *connection, st styles, ref subject.Ref, seq uint64) {
-	m, err := c.Bus.Message(ctx, seq)
+	m, err := c.Journal.Message(ctx, seq)
 	if err != nil {
 		return // the verdicts are an extra: only the events must not be missing
 	}
@@ -292,9 +292,9 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer c.close()
 	begin := time.Now()
-	rebuilt, err := (&shell.Loader{Bus: c.Bus, Log: c.Log}).Rebuild(ctx, ref)
+	rebuilt, err := (&shell.Loader{Bus: c.Journal, Log: c.Log}).Rebuild(ctx, ref)
 	if err != nil {
-		gaps, lookErr := lookFor(ctx, c.Bus, ref)
+		gaps, lookErr := lookFor(ctx, c.Journal, ref)
 		for _, g := range gaps {
 			fmt.Println(g)
 		}

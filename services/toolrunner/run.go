@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/result"
@@ -35,7 +35,7 @@ const Service = "toolrunner"
 
 // Deps are a runner's dependencies.
 type Deps struct {
-	Bus    *bus.Bus // its instance id is the runner's
+	Bus    *journal.Journal // its instance id is the runner's
 	Logger *slog.Logger
 	// Extra tools are offered beside the built-in ones, regardless of Config.Enable.
 	Extra []tools.Tool
@@ -115,7 +115,7 @@ type runner struct {
 	remote  *remotes          // nil without plugins
 	plugins *plugincall.Asker // likewise
 	view    plugincall.View   // likewise
-	bus     *bus.Bus
+	bus     *journal.Journal
 	store   result.Store
 	tools   map[string]offered
 	names   []string // sorted

@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
@@ -29,7 +30,7 @@ import (
 type core struct {
 	t         testing.TB
 	server    *natsserver.Server
-	bus       *bus.Bus
+	bus       *journal.Journal
 	caller    *bus.Caller
 	announced <-chan executor.Announcement
 	offer     executor.Announcement

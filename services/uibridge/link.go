@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 )
 
 // VerbLink asks any replica for a one-time link to its page; the answer is a [Link].
@@ -35,7 +35,7 @@ func (s *Service) Link(ctx context.Context) (Link, error) {
 
 // AskLink asks any bridge on the bus for a one-time link. The connection must have no other
 // caller, because only one of them would receive the answer.
-func AskLink(ctx context.Context, b *bus.Bus) (Link, error) {
+func AskLink(ctx context.Context, b *journal.Journal) (Link, error) {
 	c, err := b.NewCaller()
 	if err != nil {
 		return Link{}, fmt.Errorf("opening the reply subscription: %w", err)

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/internal/httpbody"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/uibridge/access"
 )
 
@@ -39,7 +39,7 @@ type Options struct {
 
 // Deps are a bridge's dependencies.
 type Deps struct {
-	Bus     *bus.Bus
+	Bus     *journal.Journal
 	Log     *slog.Logger // default slog.Default
 	DataDir string       // where the owner's token is kept; empty: the token must be configured
 }

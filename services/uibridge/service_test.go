@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge"
@@ -37,7 +37,7 @@ const ownerToken = "owner-0123456789abcdef"
 type bridge struct {
 	*uibridge.Service
 	t    *testing.T
-	bus  *bus.Bus
+	bus  *journal.Journal
 	stop func() error
 }
 
@@ -50,7 +50,7 @@ func start(t *testing.T, cfg uibridge.Config, dataDir string) *bridge {
 	return startOn(t, b, cfg, dataDir)
 }
 
-func startOn(t *testing.T, b *bus.Bus, cfg uibridge.Config, dataDir string) *bridge {
+func startOn(t *testing.T, b *journal.Journal, cfg uibridge.Config, dataDir string) *bridge {
 	t.Helper()
 	s, err := uibridge.New(cfg, uibridge.Options{}, uibridge.Deps{Bus: b, Log: natstest.Logger(t), DataDir: dataDir})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -79,7 +80,7 @@ func (r *Registrar) change(ctx context.Context, decide func(*registry.Content) (
 }
 
 func (r *Registrar) write(ctx context.Context, fence uint64, e *edit) (uint64, error) {
-	f := bus.Fence{Filter: subject.AllManifests, Revision: fence}
+	f := journal.Fence{Filter: subject.AllManifests, Revision: fence}
 	if e.record == nil {
 		return r.bucket.Delete(ctx, subject.ManifestKey(e.name), f)
 	}

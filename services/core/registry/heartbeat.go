@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -42,7 +43,7 @@ func (r *Registrar) heartbeat(ctx context.Context, name subject.Plugin, h plugin
 		if err != nil {
 			return plugin.Lease{}, err
 		}
-		revision, err := r.bucket.Put(ctx, subject.LeaseKey(name, h.Instance), body, bus.Fence{Revision: l.Revision})
+		revision, err := r.bucket.Put(ctx, subject.LeaseKey(name, h.Instance), body, journal.Fence{Revision: l.Revision})
 		if errors.Is(err, bus.ErrFenceLost) && ctx.Err() == nil {
 			renewed = true // by another heartbeat or core; or the lease has ended: read it again
 			continue
@@ -191,7 +192,7 @@ func (r *Registrar) endLease(ctx context.Context, name subject.Plugin, instance 
 // deleteLease deletes a lease. If the lease was renewed meanwhile, it returns
 // [bus.ErrFenceLost].
 func (r *Registrar) deleteLease(ctx context.Context, l *registry.StoredLease) error {
-	revision, err := r.bucket.Delete(ctx, subject.LeaseKey(l.Plugin, l.Instance), bus.Fence{Revision: l.Revision})
+	revision, err := r.bucket.Delete(ctx, subject.LeaseKey(l.Plugin, l.Instance), journal.Fence{Revision: l.Revision})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -175,7 +176,7 @@ func (r *Registrar) grant(
 	if err != nil {
 		return 0, err
 	}
-	return r.bucket.Put(ctx, subject.LeaseKey(name, instance), body, bus.Fence{
+	return r.bucket.Put(ctx, subject.LeaseKey(name, instance), body, journal.Fence{
 		Filter: subject.ManifestKey(name), Revision: got.revision,
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -255,7 +256,8 @@ func TestAManifestWithoutLeaseIsReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.b.Bucket(bus.BucketPlugins).Put(natstest.Context(t), "manifest.orphan", body, bus.Fence{}); err != nil {
+	bucket := w.b.Bucket(journal.BucketPlugins)
+	if _, err := bucket.Put(natstest.Context(t), "manifest.orphan", body, journal.Fence{}); err != nil {
 		t.Fatal(err)
 	}
 	w.cores[0].eventually(t, "orphan:gone")

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -58,7 +59,7 @@ type Config struct {
 	// Marker is how long the deletion of a lease stays in the bucket; default 10 min.
 	Marker time.Duration
 	// Streams configures the bucket's storage, like that of core's other streams.
-	Streams bus.StreamsConfig
+	Streams journal.StreamsConfig
 }
 
 func (c Config) withDefaults() Config {
@@ -89,8 +90,8 @@ func (c Config) Validate() error {
 // Registrar is one core's part of the registry. Its methods may be called concurrently.
 type Registrar struct {
 	cfg      Config
-	bus      *bus.Bus
-	bucket   *bus.Bucket
+	bus      *journal.Journal
+	bucket   *journal.Bucket
 	view     *registry.View
 	log      *slog.Logger
 	deciding chan struct{} // capacity 1: held by the goroutine that decides on a manifest
@@ -105,12 +106,12 @@ type Registrar struct {
 
 // New prepares a registrar. The view must use the same bus; the caller remains responsible
 // for closing it.
-func New(cfg Config, b *bus.Bus, view *registry.View, log *slog.Logger) (*Registrar, error) {
+func New(cfg Config, b *journal.Journal, view *registry.View, log *slog.Logger) (*Registrar, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	r := &Registrar{
-		cfg: cfg.withDefaults(), bus: b, bucket: b.Bucket(bus.BucketPlugins), view: view, log: log,
+		cfg: cfg.withDefaults(), bus: b, bucket: b.Bucket(journal.BucketPlugins), view: view, log: log,
 		deciding: make(chan struct{}, 1),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())

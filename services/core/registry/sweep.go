@@ -62,7 +62,7 @@ func (s *sweeper) sweep(ctx context.Context, every time.Duration) {
 	}
 }
 
-// mend creates a lost bucket again, unless core's [bus.Bus.KeepStreams] has done so.
+// mend creates a lost bucket again, unless core's [journal.Journal.KeepStreams] has done so.
 func (s *sweeper) mend(ctx context.Context, now time.Time) {
 	if s.lost.IsZero() || !s.r.bus.Connected() {
 		s.lost = now

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	view "skandha.dev/services/internal/registry"
 	"skandha.dev/services/test/natstest"
@@ -26,13 +27,13 @@ import (
 
 // core is what a core has of the registry.
 type core struct {
-	b    *bus.Bus
+	b    *journal.Journal
 	view *view.View
 	*registry.Registrar
 }
 
 // startCore runs a registrar on a separate connection until the test ends.
-func startCore(t testing.TB, b *bus.Bus, cfg registry.Config) *core {
+func startCore(t testing.TB, b *journal.Journal, cfg registry.Config) *core {
 	t.Helper()
 	v, err := view.Watch(natstest.Context(t), b, natstest.Logger(t))
 	if err != nil {
@@ -59,12 +60,12 @@ func (c *core) stop() {
 // client speaks to the registry as a plugin or an operator does.
 type client struct {
 	testing.TB
-	b        *bus.Bus
+	b        *journal.Journal
 	c        *bus.Caller
 	patience time.Duration // for one answer
 }
 
-func newClient(t testing.TB, b *bus.Bus) *client {
+func newClient(t testing.TB, b *journal.Journal) *client {
 	t.Helper()
 	c, err := b.NewCaller()
 	if err != nil {
@@ -256,7 +257,7 @@ func states(s *view.Snapshot) string {
 func (c *core) now(t testing.TB) *view.Snapshot {
 	t.Helper()
 	ctx := natstest.Context(t)
-	revision, err := c.b.Bucket(bus.BucketPlugins).Revision(ctx)
+	revision, err := c.b.Bucket(journal.BucketPlugins).Revision(ctx)
 	if err == nil {
 		err = c.view.Await(ctx, revision)
 	}

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 )
 
 // DefaultBacklog is how many causes may wait before inputs are refused.
@@ -24,7 +25,7 @@ const DefaultBacklog = 10_000
 type beacon struct {
 	c      *Core
 	limit  int // negative: none
-	causes atomic.Pointer[bus.Consumption]
+	causes atomic.Pointer[journal.Consumption]
 	last   atomic.Int64 // backlog; -1: unknown
 }
 

@@ -16,6 +16,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/test/natstest"
 )
@@ -86,7 +87,7 @@ func TestACoreThatCannotStoreIsNotReady(t *testing.T) {
 	s := start(t, core.Config{})
 	shrink := func(bytes int64) {
 		t.Helper()
-		if err := s.bus.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxBytes: bytes}); err != nil {
+		if err := s.bus.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
@@ -17,6 +16,7 @@ import (
 	"skandha.dev/services/core"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -31,7 +31,7 @@ func eight(name string) []provider.ToolCall {
 }
 
 // offer serves one tool until its connection ends.
-func (s *system) offer(b *bus.Bus, spec tool.Spec, work func(context.Context) contract.Answer) {
+func (s *system) offer(b *journal.Journal, spec tool.Spec, work func(context.Context) contract.Answer) {
 	s.t.Helper()
 	spec.Description, spec.Args = "a test's", json.RawMessage(`{"type":"object"}`)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -38,7 +38,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 	defer leave() // also after a panic
 	ctx, cancel := context.WithTimeout(s.ctx, commitWait)
 	defer cancel()
-	p := s.c.bus.AppendCommitAsyncContext(ctx, s.ref, body, d.Commit.Header.Prev)
+	p := s.c.bus.AppendCommitAsync(ctx, s.ref, body, d.Commit.Header.Prev)
 	early := s.dispatchPlan(d) // rule 11: sent with the commit, and stopped if the fence fails
 	var seq uint64
 	s.patiently(func() { seq, err = p.Wait(ctx) })

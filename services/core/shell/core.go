@@ -21,6 +21,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
 	Policy        decide.Policy // required
 	Plugins       PluginsConfig
-	Streams       bus.StreamsConfig
+	Streams       journal.StreamsConfig
 	CacheSessions int           // states cached besides those of open sessions; default 1024
 	OpenSessions  int           // sessions open at once; inputs of others wait; default 2000
 	Compare       time.Duration // how often the view is compared with the log; default 30 s
@@ -48,7 +49,7 @@ type Stats struct {
 // Core is one replica.
 type Core struct {
 	cfg    Config
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	store  store.Store
 	log    *slog.Logger
@@ -82,7 +83,7 @@ type Core struct {
 }
 
 // New prepares a core; Run does the work.
-func New(cfg Config, b *bus.Bus, st store.Store, log *slog.Logger) (*Core, error) {
+func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Core, error) {
 	if cfg.Policy == nil {
 		return nil, errors.New("core: Policy must be set")
 	}
@@ -161,7 +162,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
-	causes, err := c.bus.ConsumeCauses(ctx, bus.ConsumeConfig{
+	causes, err := c.bus.ConsumeCauses(ctx, journal.ConsumeConfig{
 		AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room,
 	}, c.deliver)
 	if err != nil {
@@ -275,7 +276,7 @@ func (c *Core) open() int {
 }
 
 // deliver passes a delivery to its session, or to the lobby.
-func (c *Core) deliver(d bus.Delivery) {
+func (c *Core) deliver(d journal.Delivery) {
 	c.stats.Deliveries.Add(1)
 	at, err := subject.ParseCause(d.Subject)
 	if err != nil { // a stream filter admits tokens that are not ids
@@ -304,7 +305,7 @@ func (c *Core) deliver(d bus.Delivery) {
 
 // mailOf marks deliveries that do not affect a running turn: inputs that do not interrupt
 // it. It only searches the body for the mode's name; the input is parsed later.
-func mailOf(d bus.Delivery) deliveryMail {
+func mailOf(d journal.Delivery) deliveryMail {
 	at, err := subject.ParseCause(d.Subject)
 	return deliveryMail{d, err == nil && at.Kind == subject.Input && !bytes.Contains(d.Data, []byte(event.ModeInterrupt))}
 }

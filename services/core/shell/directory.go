@@ -12,12 +12,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )
@@ -82,7 +82,7 @@ func newDirectory(log *slog.Logger) *Directory {
 }
 
 // watch follows announcements until ctx ends, and asks all executors to announce themselves.
-func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
+func (d *Directory) watch(ctx context.Context, b *journal.Journal) error {
 	sub, err := b.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) { d.announced(m) })
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (d *Directory) watch(ctx context.Context, b *bus.Bus) error {
 	return nil
 }
 
-func (d *Directory) discover(ctx context.Context, b *bus.Bus) error {
+func (d *Directory) discover(ctx context.Context, b *journal.Journal) error {
 	for _, k := range []subject.ExecutorKind{subject.Runner, subject.Provider} {
 		if err := b.Publish(ctx, subject.Discover(k), nil, nil); err != nil {
 			return err

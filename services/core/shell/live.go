@@ -7,9 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/journal"
 )
 
 // livePublisher publishes live copies of the events of stored commits. One goroutine does
@@ -60,7 +60,8 @@ func (p *livePublisher) publish(j stored) {
 	for i := range j.d.Commit.Events {
 		e := &j.d.Commit.Events[i]
 		h := nats.Header{
-			bus.HeaderCommit: {seq}, bus.HeaderIndex: {strconv.Itoa(i)}, bus.HeaderEvents: {count}, bus.HeaderPrev: {prev},
+			journal.HeaderCommit: {seq}, journal.HeaderIndex: {strconv.Itoa(i)},
+			journal.HeaderEvents: {count}, journal.HeaderPrev: {prev},
 		}
 		if err := p.c.bus.PublishLive(j.trace, j.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
 			p.c.log.Debug("publishing a live event", "session", j.ref, "type", e.Type, "error", err)

@@ -8,16 +8,16 @@ import (
 	"log/slog"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
 // Loader brings states up to date with the log.
 type Loader struct {
-	Bus    *bus.Bus
+	Bus    *journal.Journal
 	Store  store.Store
 	Log    *slog.Logger
 	Folded func(ref subject.Ref, c event.Commit, seq uint64) // called for every folded commit; may be nil

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 )
 
 // DefaultOpenSessions is how many sessions a core has open at once.
@@ -20,23 +20,23 @@ const DefaultOpenSessions = 2000
 type lobby struct {
 	mu    sync.Mutex
 	order []subject.Ref
-	held  map[subject.Ref][]bus.Delivery
+	held  map[subject.Ref][]journal.Delivery
 }
 
 // lobbyEvery is how often waiting deliveries are extended.
 const lobbyEvery = time.Second
 
-func newLobby() *lobby { return &lobby{held: map[subject.Ref][]bus.Delivery{}} }
+func newLobby() *lobby { return &lobby{held: map[subject.Ref][]journal.Delivery{}} }
 
 // put adds a delivery. It keeps the latest of each cause.
-func (l *lobby) put(ref subject.Ref, d bus.Delivery) {
+func (l *lobby) put(ref subject.Ref, d journal.Delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ds, waits := l.held[ref]
 	if !waits {
 		l.order = append(l.order, ref)
 	}
-	if i := slices.IndexFunc(ds, func(o bus.Delivery) bool { return o.Seq == d.Seq }); i >= 0 {
+	if i := slices.IndexFunc(ds, func(o journal.Delivery) bool { return o.Seq == d.Seq }); i >= 0 {
 		ds[i] = d
 		return
 	}
@@ -44,7 +44,7 @@ func (l *lobby) put(ref subject.Ref, d bus.Delivery) {
 }
 
 // take removes and returns the deliveries of the session.
-func (l *lobby) take(ref subject.Ref) []bus.Delivery {
+func (l *lobby) take(ref subject.Ref) []journal.Delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ds, waits := l.held[ref]
@@ -66,10 +66,10 @@ func (l *lobby) next() (subject.Ref, bool) {
 }
 
 // all lists the waiting deliveries.
-func (l *lobby) all() []bus.Delivery {
+func (l *lobby) all() []journal.Delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []bus.Delivery
+	var out []journal.Delivery
 	for _, ref := range l.order {
 		out = append(out, l.held[ref]...)
 	}

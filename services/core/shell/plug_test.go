@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -25,7 +26,7 @@ type plugged struct {
 	t      testing.TB
 	log    *slog.Logger
 	m      plugin.Manifest
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	stop   func()
 

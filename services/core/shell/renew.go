@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
@@ -24,7 +24,7 @@ import (
 type renewMail struct{ log bool }
 
 // renewed handles streams that were created again.
-func (c *Core) renewed(r bus.Renewal) {
+func (c *Core) renewed(r journal.Renewal) {
 	why := fmt.Sprintf("at %s, %d of the streams were lost and created again (%s)",
 		r.At.Format(time.RFC3339), len(r.Streams), strings.Join(r.Streams, ", "))
 	switch {

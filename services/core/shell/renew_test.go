@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store/sqlite"
 	"skandha.dev/services/test/natstest"
 )
@@ -35,8 +36,8 @@ var losses = []struct {
 		s.deleteStreams(t, bus.StreamSessions)
 	}},
 	{"all streams are deleted", func(t *testing.T, s *system, _ *natstest.Process, _ string) {
-		s.deleteStreams(t, bus.StreamSessions, bus.StreamTimers, bus.StreamDead,
-			"KV_"+bus.BucketPlugins, "OBJ_"+bus.BucketClaims, "OBJ_"+bus.BucketArtifacts)
+		s.deleteStreams(t, bus.StreamSessions, journal.StreamTimers, journal.StreamDead,
+			"KV_"+journal.BucketPlugins, "OBJ_"+bus.BucketClaims, "OBJ_"+journal.BucketArtifacts)
 	}},
 }
 
@@ -82,7 +83,7 @@ func TestALostLogIsCreatedAgain(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "nats")
 			p := natstest.StartProcess(t, dir, 0)
 			s := start(t, core.Config{}, func(s *system) {
-				s.connect = func() *bus.Bus { return natstest.ConnectURL(t, p.URL()) }
+				s.connect = func() *journal.Journal { return natstest.ConnectURL(t, p.URL()) }
 			})
 			ch := s.follow(hurt)
 			s.say(hurt, event.Input{Text: "one"})
@@ -157,10 +158,10 @@ func TestLostTimersAreScheduledAgain(t *testing.T) {
 	ch := s.follow(ref)
 	s.say(ref, event.Input{Text: "go"})
 	natstest.Eventually(t, "the timer is scheduled", func() bool {
-		i, err := s.bus.JetStream().Stream(natstest.Context(t), bus.StreamTimers)
+		i, err := s.bus.JetStream().Stream(natstest.Context(t), journal.StreamTimers)
 		return err == nil && i.CachedInfo().State.Msgs > 0
 	})
-	s.deleteStreams(t, bus.StreamTimers)
+	s.deleteStreams(t, journal.StreamTimers)
 	var rec event.Recorded
 	if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
 		t.Fatal(err)
@@ -168,5 +169,5 @@ func TestLostTimersAreScheduledAgain(t *testing.T) {
 	if len(rec.Actions) != 1 || rec.Actions[0].Code != tool.CodeExpired {
 		t.Fatalf("%+v", rec)
 	}
-	lostLog(t, s.core, bus.StreamTimers)
+	lostLog(t, s.core, journal.StreamTimers)
 }

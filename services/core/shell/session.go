@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 )
 
 // The times of the drive loop.
@@ -52,7 +53,7 @@ type session struct {
 
 // held is a delivery that is not acknowledged yet.
 type held struct {
-	bus.Delivery
+	journal.Delivery
 	extended time.Time
 	queues   bool   // see deliveryMail
 	begun    uint64 // the cause or driver for which this core has stored that it begins
@@ -61,7 +62,7 @@ type held struct {
 // Mail of a session.
 type (
 	deliveryMail struct {
-		d      bus.Delivery
+		d      journal.Delivery
 		queues bool // an input that does not affect a running turn
 	}
 	answerMail struct {

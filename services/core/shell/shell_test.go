@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
@@ -22,6 +21,7 @@ import (
 	"skandha.dev/services/core/shell"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
@@ -32,16 +32,16 @@ import (
 type system struct {
 	t     testing.TB
 	srv   *natsserver.Server
-	bus   *bus.Bus
+	bus   *journal.Journal
 	core  *shell.Core
 	model func(last provider.Message) provider.Response
 	asked func(provider.Request) // called with each model request; may be nil
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
 	// stopCore and stopRunner stop the last one started.
 	stopCore, stopRunner func()
-	slots                int             // of the runner
-	view                 store.Store     // of every core; nil: each has its own
-	connect              func() *bus.Bus // nil: to srv
+	slots                int                     // of the runner
+	view                 store.Store             // of every core; nil: each has its own
+	connect              func() *journal.Journal // nil: to srv
 }
 
 func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
@@ -53,7 +53,7 @@ func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
 		s.srv = natstest.Start(t)
 	}
 	if s.connect == nil {
-		s.connect = func() *bus.Bus { return natstest.Connect(t, s.srv) }
+		s.connect = func() *journal.Journal { return natstest.Connect(t, s.srv) }
 	}
 	s.bus = s.connect()
 	s.model = func(m provider.Message) provider.Response { return provider.Response{TextContent: "echo: " + m.Text} }
@@ -119,7 +119,7 @@ func (s *system) store() store.Store {
 	return st
 }
 
-func (s *system) runner(b *bus.Bus) {
+func (s *system) runner(b *journal.Journal) {
 	specs := []tool.Spec{
 		{Name: "test:do", Description: "does", Args: json.RawMessage(`{"type":"object"}`), Idempotent: true},
 		{
@@ -147,7 +147,7 @@ func (s *system) runner(b *bus.Bus) {
 	})
 }
 
-func (s *system) provider(b *bus.Bus) {
+func (s *system) provider(b *journal.Journal) {
 	s.background("provider", func(ctx context.Context) error {
 		return engine.Serve(ctx, b, engine.Config{
 			Kind: subject.Provider, Service: "provider",

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
@@ -15,12 +14,13 @@ import (
 	"skandha.dev/services/core"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
 // keeper is a runner with a sticky tool.
 type keeper struct {
-	bus  *bus.Bus
+	bus  *journal.Journal
 	stop func()
 
 	mu   sync.Mutex

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
@@ -134,7 +134,7 @@ func (w *sweep) began(sessions int, what coverage) {
 // all of them; with foreign it replaces their entries in the view; with patient it leaves
 // those that lag behind until the next comparison.
 func (w *sweep) compare(
-	ctx context.Context, all []bus.SessionInfo, every, foreign, patient bool,
+	ctx context.Context, all []journal.SessionInfo, every, foreign, patient bool,
 ) (failed int, err error) {
 	suspects, done := w.suspects, 0
 	w.suspects = map[subject.Ref]uint64{}
@@ -188,7 +188,7 @@ func (w *sweep) progress(ctx context.Context, sessions, done, failed int) error 
 }
 
 // lacks reports whether the view is behind the log for a session.
-func (w *sweep) lacks(s bus.SessionInfo, h store.Head) bool {
+func (w *sweep) lacks(s journal.SessionInfo, h store.Head) bool {
 	if at, is := w.settled[s.Ref]; is && at.commits == s.Commits && h.Rev >= at.rev && h.Counted >= at.rev {
 		return false
 	}
@@ -198,7 +198,7 @@ func (w *sweep) lacks(s bus.SessionInfo, h store.Head) bool {
 }
 
 // fold folds one session that is behind. ok is false if it cannot be folded.
-func (w *sweep) fold(ctx context.Context, s bus.SessionInfo, replace bool) (ok bool, err error) {
+func (w *sweep) fold(ctx context.Context, s journal.SessionInfo, replace bool) (ok bool, err error) {
 	begun := time.Now()
 	defer func() { w.folding += time.Since(begun) }()
 	state, err := w.r.refold(ctx, s.Ref, replace)
@@ -257,9 +257,9 @@ func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 
 // audit reads some snapshots in full, different ones each time, and replaces those that
 // differ from the log.
-func (w *sweep) audit(ctx context.Context, all []bus.SessionInfo) error {
-	slices.SortFunc(all, func(a, b bus.SessionInfo) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
-	first, _ := slices.BinarySearchFunc(all, w.audited, func(s bus.SessionInfo, after string) int {
+func (w *sweep) audit(ctx context.Context, all []journal.SessionInfo) error {
+	slices.SortFunc(all, func(a, b journal.SessionInfo) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	first, _ := slices.BinarySearchFunc(all, w.audited, func(s journal.SessionInfo, after string) int {
 		if s.Ref.String() <= after {
 			return -1
 		}

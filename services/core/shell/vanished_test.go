@@ -6,6 +6,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -27,7 +28,7 @@ func TestADeliveryOfALostLogPassesOverNothing(t *testing.T) {
 		seq    uint64
 		passed uint64
 	}{{50, 0}, {last, last}} {
-		d := bus.Delivery{StoredMsg: bus.StoredMsg{Seq: c.seq, Time: time.Now()}, NumDelivered: 1}
+		d := journal.Delivery{StoredMsg: bus.StoredMsg{Seq: c.seq, Time: time.Now()}, NumDelivered: 1}
 		s := &session{
 			c: &Core{bus: b, log: natstest.Logger(t)}, ref: ref, ctx: t.Context(),
 			held: map[uint64]*held{c.seq: {Delivery: d}},

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
@@ -29,7 +29,7 @@ type viewWriter struct {
 	stats  map[subject.Ref][]store.ToolRecord
 	failed bool // the last write failed
 	use    []commands.ToolUse
-	causes *bus.Consumption
+	causes *journal.Consumption
 
 	readers chan chan struct{} // each is closed once the view holds everything observed before
 }
@@ -139,7 +139,7 @@ func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
 }
 
 // follow sets the consumer whose ack floor is saved periodically.
-func (w *viewWriter) follow(causes *bus.Consumption) {
+func (w *viewWriter) follow(causes *journal.Consumption) {
 	w.mu.Lock()
 	w.causes = causes
 	w.mu.Unlock()

@@ -12,23 +12,25 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/submit"
 )
 
 // Client stores causes for one writer, asks services, and follows sessions.
 type Client struct {
 	submit.Sender
-	Log    *slog.Logger
-	caller *bus.Caller
+	Journal *journal.Journal
+	Log     *slog.Logger
+	caller  *bus.Caller
 }
 
 // New returns a client that uses a connection.
-func New(b *bus.Bus, w subject.Writer, log *slog.Logger) (*Client, error) {
+func New(b *journal.Journal, w subject.Writer, log *slog.Logger) (*Client, error) {
 	c, err := b.NewCaller()
 	if err != nil {
 		return nil, fmt.Errorf("opening the reply subscription: %w", err)
 	}
-	return &Client{Sender: submit.Sender{Bus: b, Writer: w}, Log: log, caller: c}, nil
+	return &Client{Sender: submit.Sender{Bus: b.Bus, Writer: w}, Journal: b, Log: log, caller: c}, nil
 }
 
 // As returns a client of the same connection that publishes for another writer.
@@ -44,16 +46,16 @@ func (c *Client) Close() error { return c.caller.Close() }
 
 // Follow sends the session's events from now on, without gaps or repetitions.
 func (c *Client) Follow(ctx context.Context, ref subject.Ref) (<-chan follow.Item, error) {
-	end, err := follow.End(ctx, c.Bus, ref)
+	end, err := follow.End(ctx, c.Journal, ref)
 	if err != nil {
 		return nil, err
 	}
-	return follow.Follow(ctx, c.Bus, ref, end, c.Log)
+	return follow.Follow(ctx, c.Journal, ref, end, c.Log)
 }
 
 // FollowFrom sends the session's events from the beginning.
 func (c *Client) FollowFrom(ctx context.Context, ref subject.Ref, at follow.Position) (<-chan follow.Item, error) {
-	return follow.Follow(ctx, c.Bus, ref, at, c.Log)
+	return follow.Follow(ctx, c.Journal, ref, at, c.Log)
 }
 
 // Ask asks any core replica a question about itself and decodes the answer.

@@ -82,7 +82,7 @@ const confirming = "confirming"
 
 // asked reads the requests for some calls from the commit that made them.
 func (c *Client) asked(ctx context.Context, ref subject.Ref, seq uint64, calls []string) (list []Asked, err error) {
-	m, err := c.Bus.Message(ctx, seq)
+	m, err := c.Journal.Message(ctx, seq)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/journal"
 )
 
 // Item is an event and its place in the log, or a token delta or a piece of what
@@ -67,12 +67,14 @@ const lookEvery = 2 * time.Second
 
 // Follow sends the items after from until ctx ends, then closes the channel.
 // It waits for a slow reader.
-func Follow(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, log *slog.Logger) (<-chan Item, error) {
+func Follow(
+	ctx context.Context, b *journal.Journal, ref subject.Ref, from Position, log *slog.Logger,
+) (<-chan Item, error) {
 	return With(ctx, b, ref, from, Options{Log: log})
 }
 
 // With is [Follow] with options.
-func With(ctx context.Context, b *bus.Bus, ref subject.Ref, from Position, o Options) (<-chan Item, error) {
+func With(ctx context.Context, b *journal.Journal, ref subject.Ref, from Position, o Options) (<-chan Item, error) {
 	if o.Commits == nil {
 		o.Commits = func() bool { return false }
 	}
@@ -114,13 +116,13 @@ func flushContext(ctx context.Context) context.Context {
 }
 
 // End returns the position after the session's last commit.
-func End(ctx context.Context, b *bus.Bus, ref subject.Ref) (Position, error) {
+func End(ctx context.Context, b *journal.Journal, ref subject.Ref) (Position, error) {
 	m, err := b.LastCommitSeq(ctx, ref)
 	return Position{Commit: m, Index: All}, err
 }
 
 type follower struct {
-	bus      *bus.Bus
+	bus      *journal.Journal
 	ref      subject.Ref
 	log      *slog.Logger
 	commits  func() bool
@@ -273,9 +275,9 @@ func (f *follower) sendCommit(ctx context.Context, seq uint64, c event.Commit) {
 
 // place reads a live copy's position in the log.
 func place(h nats.Header) (commit uint64, index, count int, prev uint64, ok bool) {
-	commit, err1 := strconv.ParseUint(h.Get(bus.HeaderCommit), 10, 64)
-	index, err2 := strconv.Atoi(h.Get(bus.HeaderIndex))
-	count, err3 := strconv.Atoi(h.Get(bus.HeaderEvents))
-	prev, err4 := strconv.ParseUint(h.Get(bus.HeaderPrev), 10, 64)
+	commit, err1 := strconv.ParseUint(h.Get(journal.HeaderCommit), 10, 64)
+	index, err2 := strconv.Atoi(h.Get(journal.HeaderIndex))
+	count, err3 := strconv.Atoi(h.Get(journal.HeaderEvents))
+	prev, err4 := strconv.ParseUint(h.Get(journal.HeaderPrev), 10, 64)
 	return commit, index, count, prev, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }

@@ -27,7 +27,7 @@ var ErrNoTurn = errors.New("no such turn")
 // MaxCommits is how many commits are read at most.
 const MaxCommits = 2000
 
-// Log is the part of the bus that this package needs; *bus.Bus implements it.
+// Log is the part of the bus that this package needs; *journal.Journal implements it.
 type Log interface {
 	LastCommit(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error)
 	Message(ctx context.Context, seq uint64) (bus.StoredMsg, error)

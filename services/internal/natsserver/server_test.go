@@ -18,6 +18,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -202,7 +203,7 @@ func TestARestartKeepsAddressLogAndClients(t *testing.T) {
 	if s.ClientURL() != before || !s.Running() {
 		t.Errorf("it runs: %v, at %s; it was at %s", s.Running(), s.ClientURL(), before)
 	}
-	for name, b := range map[string]*bus.Bus{"inside": inside, "outside": outside} {
+	for name, b := range map[string]*journal.Journal{"inside": inside, "outside": outside} {
 		// It may not have seen yet that its connection was lost.
 		var m bus.StoredMsg
 		natstest.Eventually(t, name+" reads again", func() bool {

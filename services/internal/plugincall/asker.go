@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -53,7 +54,7 @@ func Grace(d time.Duration) Option {
 
 // Asker asks plugins. Its methods may be called concurrently.
 type Asker struct {
-	bus          *bus.Bus
+	bus          *journal.Journal
 	caller       *bus.Caller
 	view         View
 	grace, every time.Duration
@@ -64,7 +65,7 @@ type Asker struct {
 }
 
 // New returns an Asker. A process needs only one. Call Close to end it.
-func New(b *bus.Bus, view View, opts ...Option) (*Asker, error) {
+func New(b *journal.Journal, view View, opts ...Option) (*Asker, error) {
 	caller, err := b.NewCaller()
 	if err != nil {
 		return nil, fmt.Errorf("preparing to ask plugins: %w", err)

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
@@ -29,7 +30,7 @@ type world struct {
 	server   *natsserver.Server
 	registry *plugincalltest.Registry
 	view     *registry.View
-	bus      *bus.Bus
+	bus      *journal.Journal
 	asker    *plugincall.Asker
 	manifest plugin.Manifest
 }

@@ -21,6 +21,7 @@ import (
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/httpd"
+	"skandha.dev/services/internal/journal"
 )
 
 // Flags are the flags of every service. A service's own struct embeds them.
@@ -38,7 +39,7 @@ type Flags struct {
 
 // Env is what a process provides to its service.
 type Env struct {
-	Bus *bus.Bus
+	Bus *journal.Journal
 	Log *slog.Logger
 
 	ready   atomic.Pointer[func() error]
@@ -120,7 +121,7 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 	if err != nil {
 		return err
 	}
-	b, err := bus.Connect(ctx, bus.Config{
+	b, err := journal.Connect(ctx, bus.Config{
 		URL: f.NATS, Name: short, Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
 	})
 	if err != nil {

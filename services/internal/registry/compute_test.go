@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -27,7 +27,7 @@ func newWorld(t testing.TB) *world { return &world{t, registry.NewContent(), 0} 
 func (w *world) write(key string, v any) *world {
 	w.Helper()
 	w.seq++
-	e := bus.Entry{Key: key, Revision: w.seq, Deleted: v == nil}
+	e := journal.Entry{Key: key, Revision: w.seq, Deleted: v == nil}
 	if v != nil {
 		var err error
 		if e.Value, err = json.Marshal(v); err != nil {
@@ -202,7 +202,7 @@ func TestToolsAreThoseOfActivePlugins(t *testing.T) {
 
 func TestWhatCannotBeReadIsNotThere(t *testing.T) {
 	w := newWorld(t).plugin(m("a")).plugin(m("b"))
-	for i, e := range []bus.Entry{
+	for i, e := range []journal.Entry{
 		{Key: "manifest.a", Value: []byte(`{`)},
 		{Key: "manifest.b", Value: []byte(`{"manifest":{"name":"a"},"hash":"x"}`)},
 		{Key: "manifest.c", Value: []byte(`{"manifest":{"name":"c"}}`)},

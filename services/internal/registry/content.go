@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 )
 
 // Record is the value of the key manifest.<plugin>. Every write of one is fenced
@@ -144,7 +144,7 @@ func (r *Record) Drain(i subject.Instance) *Drain {
 
 // Apply applies a change that was seen at now. An unreadable value counts as missing, and
 // Apply returns an error for it. renewed is true if only the times of leases have changed.
-func (c *Content) Apply(e bus.Entry, now time.Time) (renewed bool, err error) {
+func (c *Content) Apply(e journal.Entry, now time.Time) (renewed bool, err error) {
 	c.Revision = max(c.Revision, e.Revision)
 	p, i, err := subject.ParsePluginKey(e.Key)
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *Content) Apply(e bus.Entry, now time.Time) (renewed bool, err error) {
 	return renewed, nil
 }
 
-func (c *Content) applyRecord(p subject.Plugin, e bus.Entry) error {
+func (c *Content) applyRecord(p subject.Plugin, e journal.Entry) error {
 	delete(c.Records, p)
 	if e.Deleted {
 		return nil
@@ -193,7 +193,7 @@ func (c *Content) applyRecord(p subject.Plugin, e bus.Entry) error {
 }
 
 func (c *Content) applyLease(
-	p subject.Plugin, i subject.Instance, e bus.Entry, now time.Time,
+	p subject.Plugin, i subject.Instance, e journal.Entry, now time.Time,
 ) (renewed bool, err error) {
 	old := c.Leases[p][i]
 	if e.Deleted {

@@ -9,17 +9,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 )
 
 // View follows the registry. Its methods may be called concurrently.
 type View struct {
 	log   *slog.Logger
-	watch *bus.BucketWatch
+	watch *journal.BucketWatch
 	snap  atomic.Pointer[Snapshot]
 
 	mu      sync.Mutex
-	pending []bus.Change // changes that were not applied yet
+	pending []journal.Change // changes that were not applied yet
 	content *Content
 	moved   chan struct{} // closed at the next change
 	subs    map[*listener]struct{}
@@ -38,7 +38,7 @@ type View struct {
 // Watch follows the registry and returns when its state has been read. It waits until
 // core has created the bucket. The context bounds only that wait; the view follows the
 // registry until Close, or until the bus is closed.
-func Watch(ctx context.Context, b *bus.Bus, log *slog.Logger) (*View, error) {
+func Watch(ctx context.Context, b *journal.Journal, log *slog.Logger) (*View, error) {
 	v := Open(b, log)
 	select {
 	case <-v.Loaded():
@@ -54,14 +54,14 @@ func Watch(ctx context.Context, b *bus.Bus, log *slog.Logger) (*View, error) {
 
 // Open follows the registry like [Watch] but does not wait. Until [View.Loaded] is
 // closed, the snapshot is empty.
-func Open(b *bus.Bus, log *slog.Logger) *View {
+func Open(b *journal.Journal, log *slog.Logger) *View {
 	v := &View{
 		log: log, content: NewContent(), moved: make(chan struct{}), subs: map[*listener]struct{}{},
 		wake: make(chan struct{}, 1), notify: make(chan struct{}, 1),
 		first: true, loaded: make(chan struct{}), closed: make(chan struct{}),
 	}
 	v.snap.Store(Compute(v.content))
-	v.watch = b.Bucket(bus.BucketPlugins).Watch(v.take)
+	v.watch = b.Bucket(journal.BucketPlugins).Watch(v.take)
 	// Two goroutines, so that a slow listener does not delay callers that wait for a
 	// change.
 	v.done.Go(func() { v.each(v.wake, v.advance) })
@@ -181,7 +181,7 @@ func (v *View) Close() {
 }
 
 // take receives a change of the bucket, on the watch's goroutine.
-func (v *View) take(c bus.Change) {
+func (v *View) take(c journal.Change) {
 	v.mu.Lock()
 	if c.Reset {
 		v.pending = nil

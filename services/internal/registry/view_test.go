@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/test/natstest"
 )
@@ -23,12 +24,12 @@ import (
 // writer writes the bucket as a registrar does, without admission.
 type writer struct {
 	testing.TB
-	b *bus.Bus
+	b *journal.Journal
 }
 
 func (w writer) put(key string, v any) uint64 {
 	w.Helper()
-	ctx, k := natstest.Context(w), w.b.Bucket(bus.BucketPlugins)
+	ctx, k := natstest.Context(w), w.b.Bucket(journal.BucketPlugins)
 	var fence uint64
 	if e, err := k.Get(ctx, key); err == nil {
 		fence = e.Revision
@@ -36,7 +37,7 @@ func (w writer) put(key string, v any) uint64 {
 		fence = m
 	}
 	if v == nil {
-		seq, err := k.Delete(ctx, key, bus.Fence{Revision: fence})
+		seq, err := k.Delete(ctx, key, journal.Fence{Revision: fence})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func (w writer) put(key string, v any) uint64 {
 	if err != nil {
 		w.Fatal(err)
 	}
-	seq, err := k.Put(ctx, key, body, bus.Fence{Revision: fence})
+	seq, err := k.Put(ctx, key, body, journal.Fence{Revision: fence})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -54,12 +55,12 @@ func (w writer) put(key string, v any) uint64 {
 }
 
 // lastOf is the sequence of the last change of a key, a deletion included.
-func lastOf(ctx context.Context, b *bus.Bus, key string) (uint64, error) {
+func lastOf(ctx context.Context, b *journal.Journal, key string) (uint64, error) {
 	s, err := b.JetStream().Stream(ctx, "KV_plugins")
 	if err != nil {
 		return 0, err
 	}
-	m, err := s.GetLastMsgForSubject(ctx, subject.BucketKey(bus.BucketPlugins, key))
+	m, err := s.GetLastMsgForSubject(ctx, subject.BucketKey(journal.BucketPlugins, key))
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +79,7 @@ func (w writer) leave(m plugin.Manifest) {
 	w.put(subject.LeaseKey(m.Name, "i1"), nil)
 }
 
-func watch(t testing.TB, b *bus.Bus) *registry.View {
+func watch(t testing.TB, b *journal.Journal) *registry.View {
 	t.Helper()
 	v, err := registry.Watch(natstest.Context(t), b, natstest.Logger(t))
 	if err != nil {
@@ -230,7 +231,7 @@ func TestAViewBeginsAnewWhenTheStreamWasDeleted(t *testing.T) {
 	if len(v.Snapshot().Plugins()) != 20 {
 		t.Error("a lost bucket says nothing")
 	}
-	if err := b.EnsurePlugins(ctx, bus.StreamsConfig{}); err != nil {
+	if err := b.EnsurePlugins(ctx, journal.StreamsConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	w.register(m("new"))
@@ -257,7 +258,7 @@ func TestPluginsOutliveALostBucket(t *testing.T) {
 	if err := b.JetStream().DeleteStream(ctx, "KV_plugins"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.EnsurePlugins(ctx, bus.StreamsConfig{}); err != nil {
+	if err := b.EnsurePlugins(ctx, journal.StreamsConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the view follows the new bucket",

@@ -39,7 +39,7 @@ func TestWhyACauseIsNotStored(t *testing.T) {
 
 func TestACauseIsStoredUnderItsWriter(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	s, ref := submit.Sender{Bus: b, Writer: "ann"}, subject.Ref{Agent: "main", Session: "s"}
+	s, ref := submit.Sender{Bus: b.Bus, Writer: "ann"}, subject.Ref{Agent: "main", Session: "s"}
 	first, err := s.Say(natstest.Context(t), ref, event.Input{Text: "hello", ID: "one"})
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // Deps are a listener's dependencies.
 type Deps struct {
-	Bus    *bus.Bus
+	Bus    *journal.Journal
 	Logger *slog.Logger     // default slog.Default
 	Now    func() time.Time // default time.Now; only the server's clock decides when to wake up
 	Stats  *Stats           // may be nil
@@ -37,7 +37,7 @@ type Stats struct {
 type Listener struct {
 	name    subject.Writer
 	entries map[string]entry
-	bus     *bus.Bus
+	bus     *journal.Journal
 	log     *slog.Logger
 	now     func() time.Time
 	stats   *Stats

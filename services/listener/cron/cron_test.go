@@ -13,8 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
@@ -23,7 +23,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	listenertest.Run(t, func(t *testing.T, b *bus.Bus) listenertest.Subject {
+	listenertest.Run(t, func(t *testing.T, b *journal.Journal) listenertest.Subject {
 		c := newClock(t, "2024-05-01T07:00:00Z")
 		l, err := cron.New("clock", cron.Config{
 			Common:  cron.Common{Session: "conformance", CatchUp: cron.CatchUpAll},
@@ -72,14 +72,14 @@ type replica struct {
 	gate  *listenertest.Gate
 }
 
-func start(t *testing.T, b *bus.Bus, cfg cron.Config, c *clock) *replica {
+func start(t *testing.T, b *journal.Journal, cfg cron.Config, c *clock) *replica {
 	t.Helper()
-	gate := listenertest.NewGate(emitter.New(b, "clock", &emitter.Stats{}, natstest.Logger(t)))
+	gate := listenertest.NewGate(emitter.New(b.Bus, "clock", &emitter.Stats{}, natstest.Logger(t)))
 	return startWith(t, b, cfg, c, gate, gate)
 }
 
 func startWith(
-	t *testing.T, b *bus.Bus, cfg cron.Config, c *clock, e contract.Emitter, gate *listenertest.Gate,
+	t *testing.T, b *journal.Journal, cfg cron.Config, c *clock, e contract.Emitter, gate *listenertest.Gate,
 ) *replica {
 	t.Helper()
 	if cfg.Session == "" {
@@ -125,7 +125,7 @@ func entry(schedule string) map[string]cron.Entry {
 var session = subject.Ref{Agent: "main", Session: "s"}
 
 // occurred are the times of the inputs in the log, which are in their ids.
-func occurred(t *testing.T, b *bus.Bus) (out []string) {
+func occurred(t *testing.T, b *journal.Journal) (out []string) {
 	t.Helper()
 	for _, in := range listenertest.Log(t, b, session) {
 		out = append(out, strings.TrimPrefix(in.ID, "job/"))
@@ -133,7 +133,7 @@ func occurred(t *testing.T, b *bus.Bus) (out []string) {
 	return out
 }
 
-func await(t *testing.T, b *bus.Bus, want ...string) {
+func await(t *testing.T, b *journal.Journal, want ...string) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprint("occurrences ", want), func() bool { return len(occurred(t, b)) >= len(want) })
 	if got := occurred(t, b); !slices.Equal(got, want) {
@@ -301,7 +301,7 @@ func (f *forgetful) EmitInput(ctx context.Context, in contract.Input) (contract.
 
 func TestAnOccurrenceThatIsEmittedAgainIsTheSameInput(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	e := &forgetful{Emitter: emitter.New(b, "clock", &emitter.Stats{}, natstest.Logger(t)), seen: map[string]int{}}
+	e := &forgetful{Emitter: emitter.New(b.Bus, "clock", &emitter.Stats{}, natstest.Logger(t)), seen: map[string]int{}}
 	r := startWith(t, b, cron.Config{Entries: entry("* * * * * *")}, nil, e, nil)
 	natstest.Eventually(t, "three occurrences", func() bool { return r.stats.Occurred.Load() >= 3 })
 	r.stop(t)

@@ -13,6 +13,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 )
 
 // The stream of the schedules, and the bucket of the last occurrences.
@@ -52,7 +53,7 @@ type plan struct {
 }
 
 // openStore creates the stream, bucket and consumer if they are missing.
-func openStore(ctx context.Context, b *bus.Bus, listener subject.Writer) (*store, error) {
+func openStore(ctx context.Context, b *journal.Journal, listener subject.Writer) (*store, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
 	s := &store{listener: listener, js: b.JetStream()}

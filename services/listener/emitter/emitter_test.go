@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/test/listenertest"
@@ -24,7 +25,7 @@ func hello() contract.Input {
 
 func TestAnInputIsStoredWhenItsReceiptIsThere(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))
+	e := emitter.New(b.Bus, "ear", &emitter.Stats{}, natstest.Logger(t))
 	r, err := e.EmitInput(natstest.Context(t), hello())
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func TestAnInputIsStoredWhenItsReceiptIsThere(t *testing.T) {
 
 func TestTheSameInputAtOnceIsOne(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))
+	e := emitter.New(b.Bus, "ear", &emitter.Stats{}, natstest.Logger(t))
 	var g sync.WaitGroup
 	receipts := make([]contract.Receipt, 20)
 	for i := range receipts {
@@ -64,7 +65,7 @@ func TestTheSameInputAtOnceIsOne(t *testing.T) {
 // session ends as a duplicate; nothing is swallowed.
 func TestAnIDWithAnotherTextSwallowsNothing(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
-	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))
+	e := emitter.New(b.Bus, "ear", &emitter.Stats{}, natstest.Logger(t))
 	other := hello()
 	other.Text = "something else"
 	for _, in := range []contract.Input{hello(), other} {
@@ -80,7 +81,7 @@ func TestAnIDWithAnotherTextSwallowsNothing(t *testing.T) {
 func TestInputsThatAreWrongNameTheField(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
 	stats := &emitter.Stats{}
-	e := emitter.New(b, "ear", stats, natstest.Logger(t))
+	e := emitter.New(b.Bus, "ear", stats, natstest.Logger(t))
 	cases := map[string]func(*contract.Input){
 		"agent":         func(in *contract.Input) { in.Agent = "a.b" },
 		"session":       func(in *contract.Input) { in.Session = "" },
@@ -108,10 +109,10 @@ func TestInputsThatAreWrongNameTheField(t *testing.T) {
 // An input that cannot be stored now may be stored later: it is not refused.
 func TestALogThatIsFullHasNoRoom(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
-	if err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxBytes: 1000}); err != nil {
+	if err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxBytes: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	e := emitter.New(b, "ear", &emitter.Stats{}, natstest.Logger(t))
+	e := emitter.New(b.Bus, "ear", &emitter.Stats{}, natstest.Logger(t))
 	in := hello()
 	in.Text = strings.Repeat("x", 2000)
 	if _, err := e.EmitInput(natstest.Context(t), in); !errors.Is(err, contract.ErrNoRoom) ||
@@ -124,7 +125,7 @@ func TestWithoutALogItIsUnavailableWhenTheTimeIsOver(t *testing.T) {
 	p := natstest.StartProcess(t, "", 0)
 	b := natstest.ConnectURL(t, p.URL())
 	stats := &emitter.Stats{}
-	e := emitter.New(b, "ear", stats, natstest.Logger(t))
+	e := emitter.New(b.Bus, "ear", stats, natstest.Logger(t))
 	p.Kill()
 	ctx, cancel := context.WithCancel(natstest.Context(t))
 	emitted := make(chan error, 1)

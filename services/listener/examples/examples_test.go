@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/foreigntest"
 	"skandha.dev/services/test/natstest"
 )
@@ -113,7 +114,7 @@ func TestAPolicyOutlivesALostBucket(t *testing.T) {
 	}
 	natstest.Eventually(t, "the policy registers again", func() bool {
 		ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
-		at, err := s.Client.Bus.Bucket(bus.BucketPlugins).Revision(t.Context())
+		at, err := s.Client.Journal.Bucket(journal.BucketPlugins).Revision(t.Context())
 		return err == nil && at > 0
 	})
 	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)

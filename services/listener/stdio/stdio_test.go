@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/stdio"
@@ -24,7 +24,7 @@ import (
 func TestConformance(t *testing.T) {
 	for _, kind := range []string{"a pipe of the system", "any reader"} {
 		t.Run(kind, func(t *testing.T) {
-			listenertest.Run(t, func(t *testing.T, _ *bus.Bus) listenertest.Subject {
+			listenertest.Run(t, func(t *testing.T, _ *journal.Journal) listenertest.Subject {
 				var in io.Reader
 				var out io.Writer
 				if kind == "any reader" {
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 
 type rig struct {
 	*stdio.Listener
-	bus  *bus.Bus
+	bus  *journal.Journal
 	gate *listenertest.Gate
 	acks *bufio.Scanner
 }
@@ -78,7 +78,7 @@ type rig struct {
 func listen(t *testing.T, cfg stdio.Config, in io.Reader) *rig {
 	t.Helper()
 	r := &rig{bus: natstest.Connect(t, natstest.Start(t))}
-	r.gate = listenertest.NewGate(emitter.New(r.bus, "lines", &emitter.Stats{}, natstest.Logger(t)))
+	r.gate = listenertest.NewGate(emitter.New(r.bus.Bus, "lines", &emitter.Stats{}, natstest.Logger(t)))
 	read, write := io.Pipe()
 	cfg.Acks = true
 	var err error
@@ -227,7 +227,7 @@ func TestALineSurvivesARestartOfTheBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats := &emitter.Stats{}
-	gate := listenertest.NewGate(emitter.New(b, "lines", stats, natstest.Logger(t)))
+	gate := listenertest.NewGate(emitter.New(b.Bus, "lines", stats, natstest.Logger(t)))
 	if err := l.OnStart(natstest.Context(t), gate); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/web"
@@ -85,7 +86,7 @@ func (s sender) must(t *testing.T, id, body string) reply {
 }
 
 func TestConformance(t *testing.T) {
-	listenertest.Run(t, func(t *testing.T, _ *bus.Bus) listenertest.Subject {
+	listenertest.Run(t, func(t *testing.T, _ *journal.Journal) listenertest.Subject {
 		l, err := webhook.New("calls",
 			webhook.Config{Session: "conformance", Secrets: []string{secret(key)}, Timeout: patience},
 			webhook.Deps{Logger: natstest.Logger(t)})
@@ -113,11 +114,11 @@ func TestConformance(t *testing.T) {
 
 type rig struct {
 	sender
-	bus   *bus.Bus
+	bus   *journal.Journal
 	stats *webhook.Stats
 }
 
-func listen(t *testing.T, cfg webhook.Config, b *bus.Bus) *rig {
+func listen(t *testing.T, cfg webhook.Config, b *journal.Journal) *rig {
 	t.Helper()
 	if cfg.Session == "" && cfg.SessionField == "" {
 		cfg.Session = "s"
@@ -137,7 +138,7 @@ func listen(t *testing.T, cfg webhook.Config, b *bus.Bus) *rig {
 	mux.Handle(l.Path(), l)
 	srv := httptest.NewServer(web.Config{}.Guard(mux))
 	t.Cleanup(srv.Close)
-	if err := l.OnStart(natstest.Context(t), emitter.New(b, l.Name(), &emitter.Stats{}, natstest.Logger(t))); err != nil {
+	if err := l.OnStart(natstest.Context(t), emitter.New(b.Bus, l.Name(), &emitter.Stats{}, natstest.Logger(t))); err != nil {
 		t.Fatal(err)
 	}
 	r.sender = sender{url: srv.URL + "/hooks/calls", key: key}

@@ -13,7 +13,7 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/websocket"
@@ -95,12 +95,12 @@ func (c *client) must(t *testing.T, body string) answer {
 type rig struct {
 	*websocket.Listener
 	url   string
-	bus   *bus.Bus
+	bus   *journal.Journal
 	gate  *listenertest.Gate
 	stats *websocket.Stats
 }
 
-func newRig(t *testing.T, cfg websocket.Config, b *bus.Bus) *rig {
+func newRig(t *testing.T, cfg websocket.Config, b *journal.Journal) *rig {
 	t.Helper()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute // as long as it may be
@@ -123,7 +123,7 @@ func newRig(t *testing.T, cfg websocket.Config, b *bus.Bus) *rig {
 	srv := httptest.NewServer(web.Config{Hosts: []string{"agent.example"}}.Guard(mux))
 	t.Cleanup(srv.Close)
 	r.url = strings.Replace(srv.URL, "http", "ws", 1) + r.Path()
-	r.gate = listenertest.NewGate(emitter.New(b, "chat", &emitter.Stats{}, natstest.Logger(t)))
+	r.gate = listenertest.NewGate(emitter.New(b.Bus, "chat", &emitter.Stats{}, natstest.Logger(t)))
 	return r
 }
 

@@ -12,15 +12,15 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/websocket"
 	"skandha.dev/services/test/listenertest"
 	"skandha.dev/services/test/natstest"
 )
 
 func TestConformance(t *testing.T) {
-	listenertest.Run(t, func(t *testing.T, b *bus.Bus) listenertest.Subject {
+	listenertest.Run(t, func(t *testing.T, b *journal.Journal) listenertest.Subject {
 		r := newRig(t, websocket.Config{Session: "conformance"}, b)
 		return listenertest.Subject{
 			Listener: r.Listener, Tells: true, TakesIDs: true,

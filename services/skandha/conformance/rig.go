@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/skandha/system"
@@ -23,7 +24,7 @@ import (
 type rig struct {
 	dir    string
 	sys    *system.System
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	view   *registry.View
 	at     *url.URL
@@ -116,7 +117,7 @@ func (r *rig) standIn(o Options, name subject.Plugin) {
 	go func() {
 		defer close(done)
 		m := plugin.Manifest{Name: name, Version: "0.0.0", Description: "replaces a dependency"}
-		if err := plugin.Serve(ctx, m, nil, plugin.WithBus(r.bus), plugin.WithLogger(o.Log)); err != nil {
+		if err := plugin.Serve(ctx, m, nil, plugin.WithBus(r.bus.Bus), plugin.WithLogger(o.Log)); err != nil {
 			o.Log.Warn("substitute plugin ended", "plugin", name, "error", err)
 		}
 	}()

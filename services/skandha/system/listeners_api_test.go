@@ -38,19 +38,19 @@ ui:
     - {name: old, token: ` + oldToken + `, expires: 2020-01-01T00:00:00Z}
 `
 
-// journal is a log that can be read while it is written.
-type journal struct {
+// logText is a log that can be read while it is written.
+type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logText) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *logText) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -121,7 +121,7 @@ func (v visitor) connect(t *testing.T, page string) (status int) {
 // Which clients of a whole system are admitted and which are not; before and
 // after secrets were replaced. And nothing of that is in the log, however much is logged.
 func TestTheFrontDoorOfASystem(t *testing.T) {
-	var log journal
+	var log logText
 	file, data := write(t, accessConfig), t.TempDir()
 	begin := func(listen string) *system.System {
 		s, err := system.Start(natstest.Context(t), system.Config{

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -23,7 +24,7 @@ import (
 // guest is a plugin that joins a running system from outside.
 type guest struct {
 	t      *testing.T
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	m      plugin.Manifest
 }

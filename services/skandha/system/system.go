@@ -32,6 +32,7 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/httpd"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
@@ -231,8 +232,8 @@ func newToken() string {
 }
 
 // Connect opens an in-process connection to the system's bus.
-func (s *System) Connect(ctx context.Context, name string) (*bus.Bus, error) {
-	b, err := bus.Connect(ctx, bus.Config{InProcess: s.srv, Token: s.cfg.Token, Name: name, Logger: s.log})
+func (s *System) Connect(ctx context.Context, name string) (*journal.Journal, error) {
+	b, err := journal.Connect(ctx, bus.Config{InProcess: s.srv, Token: s.cfg.Token, Name: name, Logger: s.log})
 	if err != nil {
 		return nil, fmt.Errorf("connecting %s: %w", name, err)
 	}
@@ -240,7 +241,7 @@ func (s *System) Connect(ctx context.Context, name string) (*bus.Bus, error) {
 }
 
 // background runs a service until Stop; b is drained after it.
-func (s *System) background(name string, b *bus.Bus, run func(context.Context) error) {
+func (s *System) background(name string, b *journal.Journal, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -259,7 +260,7 @@ func (s *System) background(name string, b *bus.Bus, run func(context.Context) e
 	})
 }
 
-func (s *System) startCore(ctx context.Context, b *bus.Bus, cfg core.Config) error {
+func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Config) error {
 	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second}, core.Deps{
 		Bus: b, Store: s.store, Log: s.log.With("service", "core"),
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -140,7 +140,7 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // connectBench connects over TCP if the server listens.
-func connectBench(b *testing.B, s *natsserver.Server) *bus.Bus {
+func connectBench(b *testing.B, s *natsserver.Server) *journal.Journal {
 	if s.ClientURL() != "" {
 		return natstest.ConnectURL(b, s.ClientURL())
 	}

@@ -9,10 +9,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
-func put(t *testing.T, k *bus.Bucket, key, value string, f bus.Fence) uint64 {
+func put(t *testing.T, k *journal.Bucket, key, value string, f journal.Fence) uint64 {
 	t.Helper()
 	seq, err := k.Put(natstest.Context(t), key, []byte(value), f)
 	if err != nil {
@@ -23,11 +24,11 @@ func put(t *testing.T, k *bus.Bucket, key, value string, f bus.Fence) uint64 {
 
 func TestABucketsFences(t *testing.T) {
 	b := start(t)
-	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
-	one := put(t, k, "manifest.a", "1", bus.Fence{})
-	two := put(t, k, "manifest.b", "1", bus.Fence{})
-	lease := put(t, k, "lease.a.i", "1", bus.Fence{})
-	for about, f := range map[string]bus.Fence{
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
+	one := put(t, k, "manifest.a", "1", journal.Fence{})
+	two := put(t, k, "manifest.b", "1", journal.Fence{})
+	lease := put(t, k, "lease.a.i", "1", journal.Fence{})
+	for about, f := range map[string]journal.Fence{
 		"its own key, before":       {Revision: one - 1},
 		"its own key, none":         {},
 		"its own key, too far":      {Revision: lease + 1},
@@ -43,9 +44,9 @@ func TestABucketsFences(t *testing.T) {
 			t.Errorf("%s: deleting: %v", about, err)
 		}
 	}
-	three := put(t, k, "manifest.c", "1", bus.Fence{Filter: subject.AllManifests, Revision: two})
-	put(t, k, "manifest.a", "2", bus.Fence{Revision: one})
-	put(t, k, "lease.a.i", "2", bus.Fence{Filter: "manifest.c", Revision: three})
+	three := put(t, k, "manifest.c", "1", journal.Fence{Filter: subject.AllManifests, Revision: two})
+	put(t, k, "manifest.a", "2", journal.Fence{Revision: one})
+	put(t, k, "lease.a.i", "2", journal.Fence{Filter: "manifest.c", Revision: three})
 	e, err := k.Get(ctx, "lease.a.i")
 	if err != nil || string(e.Value) != "2" || e.Key != "lease.a.i" || e.Revision != lease+3 || e.Deleted {
 		t.Errorf("%+v %v", e, err)
@@ -57,19 +58,19 @@ func TestABucketsFences(t *testing.T) {
 
 func TestADeletedKeyIsNotThereAndItsMarkerMayBeForgotten(t *testing.T) {
 	b := start(t)
-	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
-	one := put(t, k, "lease.a.i", "1", bus.Fence{})
-	gone, err := k.Delete(ctx, "lease.a.i", bus.Fence{Revision: one})
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
+	one := put(t, k, "lease.a.i", "1", journal.Fence{})
+	gone, err := k.Delete(ctx, "lease.a.i", journal.Fence{Revision: one})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.Get(ctx, "lease.a.i"); !errors.Is(err, bus.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := k.Put(ctx, "lease.a.i", nil, bus.Fence{}); !errors.Is(err, bus.ErrFenceLost) {
+	if _, err := k.Put(ctx, "lease.a.i", nil, journal.Fence{}); !errors.Is(err, bus.ErrFenceLost) {
 		t.Errorf("a deletion is a change: %v", err)
 	}
-	again := put(t, k, "lease.a.i", "2", bus.Fence{Revision: gone})
+	again := put(t, k, "lease.a.i", "2", journal.Fence{Revision: gone})
 	if err := k.Forget(ctx, "lease.a.i", gone); err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +84,11 @@ func TestADeletedKeyIsNotThereAndItsMarkerMayBeForgotten(t *testing.T) {
 
 func TestABucketThatIsNotThere(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
-	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
 	if _, err := k.Get(ctx, "a"); !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("getting: %v", err)
 	}
-	if _, err := k.Put(ctx, "a", nil, bus.Fence{}); !errors.Is(err, bus.ErrAmbiguous) {
+	if _, err := k.Put(ctx, "a", nil, journal.Fence{}); !errors.Is(err, bus.ErrAmbiguous) {
 		t.Errorf("putting: %v", err)
 	}
 	if _, err := k.Revision(ctx); !errors.Is(err, bus.ErrUnavailable) {
@@ -100,12 +101,12 @@ func TestABucketThatIsNotThere(t *testing.T) {
 
 func TestAWatchGetsEverythingAndThenEachChange(t *testing.T) {
 	b := start(t)
-	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
 	const before, later = 700, 300 // more than one pull
 	for i := range before {
-		put(t, k, fmt.Sprintf("manifest.p%d", i), "1", bus.Fence{})
+		put(t, k, fmt.Sprintf("manifest.p%d", i), "1", journal.Fence{})
 	}
-	if _, err := k.Delete(ctx, "manifest.p0", bus.Fence{Revision: 1}); err != nil {
+	if _, err := k.Delete(ctx, "manifest.p0", journal.Fence{Revision: 1}); err != nil {
 		t.Fatal(err)
 	}
 	var f follower
@@ -115,14 +116,14 @@ func TestAWatchGetsEverythingAndThenEachChange(t *testing.T) {
 		t.Errorf("the last change is %+v, want the deletion", e)
 	}
 	for i := range later {
-		put(t, k, fmt.Sprintf("lease.p%d.i", i), "1", bus.Fence{})
+		put(t, k, fmt.Sprintf("lease.p%d.i", i), "1", journal.Fence{})
 	}
 	natstest.Eventually(t, "what came", func() bool { return len(f.entries()) == before+later })
 	w.Stop()
 	if _, ok := w.Since(); ok {
 		t.Error("it follows after it was stopped")
 	}
-	put(t, k, "lease.late.i", "1", bus.Fence{})
+	put(t, k, "lease.late.i", "1", journal.Fence{})
 	last := uint64(0)
 	for _, e := range f.entries() {
 		if e.Revision <= last {
@@ -142,13 +143,13 @@ func TestAWatchGetsEverythingAndThenEachChange(t *testing.T) {
 // machine that stalls for no other reason than that.
 type follower struct {
 	mu      sync.Mutex
-	first   bus.Change
-	all     []bus.Entry // since the last reset
+	first   journal.Change
+	all     []journal.Entry // since the last reset
 	changes int
 	resets  int
 }
 
-func (f *follower) take(c bus.Change) {
+func (f *follower) take(c journal.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.changes++; f.changes == 1 {
@@ -161,7 +162,7 @@ func (f *follower) take(c bus.Change) {
 	f.all = append(f.all, c.Entries...)
 }
 
-func (f *follower) entries() []bus.Entry {
+func (f *follower) entries() []journal.Entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.all)
@@ -173,7 +174,7 @@ func (f *follower) saw(revision uint64) bool {
 	return len(all) > 0 && all[len(all)-1].Revision == revision
 }
 
-func (f *follower) began() (first bus.Change, resets int) {
+func (f *follower) began() (first journal.Change, resets int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.first, f.resets

@@ -17,18 +17,19 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
 
 // pair is a caller and a responder in two processes, as it were.
-func pair(t testing.TB) (*bus.Caller, *bus.Bus, *natsserver.Server) {
+func pair(t testing.TB) (*bus.Caller, *journal.Journal, *natsserver.Server) {
 	t.Helper()
 	s := natstest.Start(t)
 	return caller(t, natstest.Connect(t, s)), natstest.Connect(t, s), s
 }
 
-func caller(t testing.TB, b *bus.Bus) *bus.Caller {
+func caller(t testing.TB, b *journal.Journal) *bus.Caller {
 	t.Helper()
 	c, err := b.NewCaller()
 	if err != nil {
@@ -39,7 +40,7 @@ func caller(t testing.TB, b *bus.Bus) *bus.Caller {
 
 // respond answers until the test ends; the subscription is known to the server when it returns.
 func respond(
-	t testing.TB, b *bus.Bus, subj, self string, h func(*bus.Request), opts ...bus.RespondOption,
+	t testing.TB, b *journal.Journal, subj, self string, h func(*bus.Request), opts ...bus.RespondOption,
 ) *bus.Responder {
 	t.Helper()
 	r, err := b.Respond(subj, self, self, h, opts...)
@@ -522,7 +523,7 @@ func TestTraceCrossesTheBus(t *testing.T) {
 		ids <- trace.SpanContextFromContext(q.Context()).TraceID().String()
 		echo(q)
 	})
-	ctx := telemetry.StartTrace(natstest.Context(t), "ada/one/t7")
+	ctx := telemetry.EnsureTrace(natstest.Context(t))
 	for range 2 {
 		if _, err := c.Request(ctx, "tool.echo.say", "echo", nil); err != nil {
 			t.Fatal(err)

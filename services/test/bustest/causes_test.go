@@ -18,10 +18,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
-func messages(t testing.TB, b *bus.Bus, r subject.Ref) []bus.StoredMsg {
+func messages(t testing.TB, b *journal.Journal, r subject.Ref) []bus.StoredMsg {
 	t.Helper()
 	var all []bus.StoredMsg
 	for m, err := range b.Messages(natstest.Context(t), r, 0) {
@@ -274,7 +275,7 @@ func TestCommitWhoseAcknowledgementIsLostIsAmbiguousAtOnce(t *testing.T) {
 	proxy := startLossy(t, s.ClientURL())
 	b := natstest.Dial(t, bus.Config{URL: proxy.addr})
 	proxy.deafen()
-	p := b.AppendCommitAsync(ref("one"), []byte("x"), 0)
+	p := b.AppendCommitAsync(natstest.Context(t), ref("one"), []byte("x"), 0)
 	natstest.Eventually(t, "the commit to be stored", func() bool {
 		m, err := direct.LastCommit(ctx, ref("one"))
 		return err == nil && string(m.Data) == "x"

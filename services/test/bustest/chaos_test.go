@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -31,9 +32,9 @@ func TestKillingTheBusNeitherLosesNorDoublesAnInput(t *testing.T) {
 	p := natstest.StartProcess(t, "", 0)
 	first := natstest.ConnectURL(t, p.URL())
 	seen := newCollector()
-	consume(t, first, bus.ConsumeConfig{}, func(d bus.Delivery) { seen.take(d); _ = d.Ack() })
+	consume(t, first, journal.ConsumeConfig{}, func(d journal.Delivery) { seen.take(d); _ = d.Ack() })
 	acked := make([]map[string]uint64, 3)
-	buses := make([]*bus.Bus, len(acked))
+	buses := make([]*journal.Journal, len(acked))
 	for i := range buses {
 		buses[i] = natstest.Dial(t, bus.Config{URL: p.URL()})
 	}
@@ -87,7 +88,7 @@ func TestKillingTheBusNeitherLosesNorDoublesAnInput(t *testing.T) {
 
 func TestKillingTheBusForksNoSession(t *testing.T) {
 	p := natstest.StartProcess(t, "", 0)
-	cores := []*bus.Bus{natstest.ConnectURL(t, p.URL()), natstest.ConnectURL(t, p.URL())} // on one session
+	cores := []*journal.Journal{natstest.ConnectURL(t, p.URL()), natstest.ConnectURL(t, p.URL())} // on one session
 	over := killing(t, p, 5)
 	stop := make(chan struct{})
 	var mu sync.Mutex
@@ -142,7 +143,7 @@ func TestKillingTheBusForksNoSession(t *testing.T) {
 
 // commitLikeACore appends to the last commit and finds out what became of it, as
 // the turn protocol says: read the last commit; own id means stored.
-func commitLikeACore(t *testing.T, b *bus.Bus, id string) (uint64, bool) {
+func commitLikeACore(t *testing.T, b *journal.Journal, id string) (uint64, bool) {
 	prev, err := b.LastCommitSeq(natstest.Context(t), ref("one"))
 	if err != nil {
 		return 0, false // the bus is away

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -99,11 +100,11 @@ func TestArtifactQuotasAreKeptPerSessionAndAgent(t *testing.T) {
 	ctx, s := natstest.Context(t), natstest.Start(t)
 	b := natstest.Connect(t, s)
 	if err := b.EnsureStreams(ctx,
-		bus.StreamsConfig{MaxSessionArtifactBytes: 100, MaxAgentArtifactBytes: 150}); err != nil {
+		journal.StreamsConfig{MaxSessionArtifactBytes: 100, MaxAgentArtifactBytes: 150}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.EnsureStreams(t, b) // a setting that is absent keeps what is there
-	put := func(b *bus.Bus, name string, n int) error { return b.PutArtifact(ctx, name, make([]byte, n)) }
+	put := func(b *journal.Journal, name string, n int) error { return b.PutArtifact(ctx, name, make([]byte, n)) }
 	if err := put(b, "ada/one/c/n/a", 60); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestAFullArtifactStoreSaysWhatToDo(t *testing.T) {
 // Commits refer to the data of results, so it does not expire.
 func TestOldFilesExpireAndResultsDoNot(t *testing.T) {
 	ctx, b := natstest.Context(t), natstest.Connect(t, natstest.Start(t))
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{ArtifactAge: new(time.Hour)}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{ArtifactAge: new(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ada/one/t1-p1-c0/n", "ada/one/t1-p1-c0/n/plot.png", "ada/one/uploads/mine.csv", "odd"} {
@@ -177,7 +178,7 @@ func TestOldFilesExpireAndResultsDoNot(t *testing.T) {
 	if n := info.CachedInfo().State.Msgs; n != 4 { // body and description of each
 		t.Errorf("%d messages are left of two artifacts", n)
 	}
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{ArtifactAge: new(time.Duration)}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{ArtifactAge: new(time.Duration)}); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := b.ArtifactLimits(ctx); err != nil || l.Age != 0 || l.SessionBytes != 1<<30 {
@@ -185,7 +186,7 @@ func TestOldFilesExpireAndResultsDoNot(t *testing.T) {
 	}
 }
 
-func expired(t *testing.T, b *bus.Bus, after time.Duration, want string) {
+func expired(t *testing.T, b *journal.Journal, after time.Duration, want string) {
 	t.Helper()
 	ctx := natstest.Context(t)
 	n, err := b.ExpireArtifacts(ctx, time.Now().Add(after))

@@ -13,18 +13,19 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
 func TestThreeCopies(t *testing.T) {
 	c := natstest.StartCluster(t)
 	ctx := natstest.Context(t)
-	connect := func(node int) *bus.Bus { return natstest.Dial(t, bus.Config{URL: c.Nodes[node].URL()}) }
+	connect := func(node int) *journal.Journal { return natstest.Dial(t, bus.Config{URL: c.Nodes[node].URL()}) }
 	b := connect(0)
 	t.Run("copies are added, and never taken away", func(t *testing.T) { addCopies(t, c) })
 
 	t.Run("of many racers one wins", func(t *testing.T) {
-		buses := []*bus.Bus{b, connect(1), connect(2)}
+		buses := []*journal.Journal{b, connect(1), connect(2)}
 		var prev uint64
 		var unknown int // of all rounds: what was sent may be stored late
 		for round := range 20 {
@@ -76,7 +77,7 @@ func TestThreeCopies(t *testing.T) {
 	})
 
 	t.Run("of many who change a bucket one wins, and every node follows", func(t *testing.T) {
-		raceForABucket(t, []*bus.Bus{b, connect(1), connect(2)})
+		raceForABucket(t, []*journal.Journal{b, connect(1), connect(2)})
 	})
 
 	t.Run("reading is whole on every node", func(t *testing.T) {
@@ -107,14 +108,15 @@ func TestThreeCopies(t *testing.T) {
 	t.Run("consumption and timers survive the loss of a node", func(t *testing.T) {
 		got, f := newCollector(), newFirings()
 		survivor := connect(1)
-		consume(t, survivor, bus.ConsumeConfig{}, func(d bus.Delivery) { got.take(d); _ = d.Ack() })
+		consume(t, survivor, journal.ConsumeConfig{}, func(d journal.Delivery) { got.take(d); _ = d.Ack() })
 		consumeFired(t, survivor, f)
 		schedule(t, b, ref("timed"), "t", 500*time.Millisecond)
 		before := cause(t, b, ref("ha"), "before", "x")
 		natstest.Eventually(t, "the first cause", func() bool { return got.times(before) > 0 })
 		// A consumer that has just been created may be on one node alone until the others follow.
 		natstest.Eventually(t, "every node has the consumers", func() bool {
-			return onEveryNode(t, survivor, bus.StreamSessions, "core") && onEveryNode(t, survivor, bus.StreamTimers, "fired")
+			return onEveryNode(t, survivor, bus.StreamSessions, "core") &&
+				onEveryNode(t, survivor, journal.StreamTimers, "fired")
 		})
 		c.Nodes[0].Stop()
 		seq, err := survivor.PublishCause(natstest.Context(t), ref("ha"), subject.Input, "w", "after", []byte("x"))
@@ -127,7 +129,7 @@ func TestThreeCopies(t *testing.T) {
 }
 
 // onEveryNode reports whether all copies of a consumer are up to date.
-func onEveryNode(t *testing.T, b *bus.Bus, stream, name string) bool {
+func onEveryNode(t *testing.T, b *journal.Journal, stream, name string) bool {
 	c, err := b.JetStream().Consumer(natstest.Context(t), stream, name)
 	if err != nil {
 		return false
@@ -139,11 +141,11 @@ func onEveryNode(t *testing.T, b *bus.Bus, stream, name string) bool {
 
 // raceForABucket has three change one key each, fenced against all keys of the
 // kind. What two of them could do at once, two registrars could.
-func raceForABucket(t *testing.T, buses []*bus.Bus) {
+func raceForABucket(t *testing.T, buses []*journal.Journal) {
 	var mu sync.Mutex
 	followers := make([]follower, len(buses))
 	for i, b := range buses {
-		defer b.Bucket(bus.BucketPlugins).Watch(followers[i].take).Stop()
+		defer b.Bucket(journal.BucketPlugins).Watch(followers[i].take).Stop()
 	}
 	ctx := natstest.Context(t)
 	var last uint64
@@ -152,7 +154,7 @@ func raceForABucket(t *testing.T, buses []*bus.Bus) {
 		var g sync.WaitGroup
 		for i, b := range buses {
 			g.Go(func() {
-				seq, err := b.Bucket(bus.BucketPlugins).Put(ctx, fmt.Sprintf("manifest.p%d", i), nil, bus.Fence{
+				seq, err := b.Bucket(journal.BucketPlugins).Put(ctx, fmt.Sprintf("manifest.p%d", i), nil, journal.Fence{
 					Filter: subject.AllManifests, Revision: last,
 				})
 				mu.Lock()
@@ -170,24 +172,24 @@ func raceForABucket(t *testing.T, buses []*bus.Bus) {
 		}
 		last = won[0]
 		// A fence on another key than the one that is changed holds as well.
-		k := buses[round%3].Bucket(bus.BucketPlugins)
+		k := buses[round%3].Bucket(journal.BucketPlugins)
 		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil,
-			bus.Fence{Filter: subject.AllManifests, Revision: last - 1}); !errors.Is(err, bus.ErrFenceLost) {
+			journal.Fence{Filter: subject.AllManifests, Revision: last - 1}); !errors.Is(err, bus.ErrFenceLost) {
 			t.Fatalf("round %d: a stale fence: %v", round, err)
 		}
 		if _, err := k.Put(ctx, fmt.Sprintf("lease.p.r%d", round), nil,
-			bus.Fence{Filter: subject.AllManifests, Revision: last}); err != nil {
+			journal.Fence{Filter: subject.AllManifests, Revision: last}); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
-	end, err := buses[0].Bucket(bus.BucketPlugins).Revision(ctx)
+	end, err := buses[0].Bucket(journal.BucketPlugins).Revision(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range followers {
 		natstest.Eventually(t, fmt.Sprintf("node %d to have followed", i), func() bool { return followers[i].saw(end) })
 		if all := followers[i].entries(); !slices.IsSortedFunc(all,
-			func(a, b bus.Entry) int { return cmp.Compare(a.Revision, b.Revision) }) {
+			func(a, b journal.Entry) int { return cmp.Compare(a.Revision, b.Revision) }) {
 			t.Errorf("node %d has followed out of order: %+v", i, all)
 		}
 	}

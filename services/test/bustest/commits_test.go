@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -19,7 +20,7 @@ func ref(session string) subject.Ref {
 	return subject.Ref{Agent: "ada", Session: subject.Session(session)}
 }
 
-func start(t testing.TB) *bus.Bus {
+func start(t testing.TB) *journal.Journal {
 	t.Helper()
 	return natstest.Connect(t, natstest.Start(t))
 }
@@ -87,7 +88,7 @@ func TestAsyncCommitLetsTheCallerGoOn(t *testing.T) {
 	ctx, b := natstest.Context(t), start(t)
 	var pending []*bus.Pending
 	for i := range 50 {
-		pending = append(pending, b.AppendCommitAsync(ref(fmt.Sprint("s", i)), []byte("x"), 0))
+		pending = append(pending, b.AppendCommitAsync(natstest.Context(t), ref(fmt.Sprint("s", i)), []byte("x"), 0))
 	}
 	for i, p := range pending {
 		seq, err := p.Wait(ctx)
@@ -118,7 +119,7 @@ func TestCommitThatIsTooLargeIsNotSent(t *testing.T) {
 func TestFullLogRefusesDefinitely(t *testing.T) {
 	ctx, s := natstest.Context(t), natstest.Start(t)
 	b := natstest.Dial(t, bus.Config{InProcess: s})
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxBytes: 64 << 10}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{MaxBytes: 64 << 10}); err != nil {
 		t.Fatal(err)
 	}
 	var prev uint64
@@ -148,7 +149,7 @@ func TestWhatNobodyKnowsIsAmbiguous(t *testing.T) {
 	b := natstest.Connect(t, s)
 	cancelled, cancel := context.WithCancel(natstest.Context(t))
 	cancel()
-	p := b.AppendCommitAsync(ref("amb"), []byte("x"), 0)
+	p := b.AppendCommitAsync(natstest.Context(t), ref("amb"), []byte("x"), 0)
 	// The answer may be there already; then it is taken, whatever the context says.
 	if _, err := p.Wait(cancelled); err != nil && !errors.Is(err, bus.ErrAmbiguous) {
 		t.Fatalf("%v, want ErrAmbiguous", err)

@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -21,7 +22,7 @@ func TestServicesMayStartBeforeTheBus(t *testing.T) {
 	connected := make(chan error, 1)
 	ctx, log := natstest.Context(t), natstest.Logger(t)
 	go func() {
-		b, err := bus.Connect(ctx, bus.Config{URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Name: "early", Logger: log})
+		b, err := journal.Connect(ctx, bus.Config{URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Name: "early", Logger: log})
 		if err == nil {
 			b.Close()
 		}
@@ -36,7 +37,7 @@ func TestServicesMayStartBeforeTheBus(t *testing.T) {
 func TestConnectEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := bus.Connect(ctx,
+	_, err := journal.Connect(ctx,
 		bus.Config{URL: fmt.Sprintf("nats://user:hidden@127.0.0.1:%d", natstest.FreePort(t)), Logger: natstest.Logger(t)})
 	if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v, want the deadline and no password", err)
@@ -47,7 +48,7 @@ func TestWrongTokenIsAnErrorAtOnce(t *testing.T) {
 	s := natstest.Start(t, natstest.WithTCP(), natstest.WithConfig(func(c *natsserver.Config) { c.Token = "right" }))
 	for _, c := range []bus.Config{{URL: s.ClientURL(), Token: "wrong"}, {URL: s.ClientURL()}} {
 		c.Logger = natstest.Logger(t)
-		if b, err := bus.Connect(natstest.Context(t), c); !errors.Is(err, nats.ErrAuthorization) ||
+		if b, err := journal.Connect(natstest.Context(t), c); !errors.Is(err, nats.ErrAuthorization) ||
 			strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%v, %v, want an authorization error without the token", b, err)
 		}
@@ -80,11 +81,11 @@ func TestConfigIsChecked(t *testing.T) {
 		"bus.user":     {URL: "x", Password: "p"},
 		"bus.tls.key":  {URL: "x", TLS: bus.TLS{Cert: "c"}},
 	} {
-		if _, err := bus.Connect(natstest.Context(t), c); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := journal.Connect(natstest.Context(t), c); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v, want an error that names %s", err, field)
 		}
 	}
-	if _, err := bus.Connect(natstest.Context(t), bus.Config{URL: "x", NKeySeedFile: "/nowhere"}); err == nil ||
+	if _, err := journal.Connect(natstest.Context(t), bus.Config{URL: "x", NKeySeedFile: "/nowhere"}); err == nil ||
 		!strings.Contains(err.Error(), "nkey_seed_file") {
 		t.Errorf("%v", err)
 	}
@@ -126,7 +127,7 @@ func TestPublishingWithoutAConnectionFailsAtOnce(t *testing.T) {
 func TestDrainOfALostConnectionReturns(t *testing.T) {
 	s := natstest.Start(t)
 	b := natstest.Connect(t, s)
-	if _, err := b.ConsumeCauses(natstest.Context(t), bus.ConsumeConfig{}, func(bus.Delivery) {}); err != nil {
+	if _, err := b.ConsumeCauses(natstest.Context(t), journal.ConsumeConfig{}, func(journal.Delivery) {}); err != nil {
 		t.Fatal(err)
 	}
 	s.Shutdown()

@@ -15,6 +15,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -22,19 +23,19 @@ import (
 type collector struct {
 	mu   sync.Mutex
 	seen map[uint64]int
-	last bus.Delivery
+	last journal.Delivery
 }
 
 func newCollector() *collector { return &collector{seen: map[uint64]int{}} }
 
-func (c *collector) take(d bus.Delivery) {
+func (c *collector) take(d journal.Delivery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[d.Seq]++
 	c.last = d
 }
 
-func (c *collector) lastOne() bus.Delivery {
+func (c *collector) lastOne() journal.Delivery {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
@@ -46,7 +47,7 @@ func (c *collector) times(seq uint64) int {
 	return c.seen[seq]
 }
 
-func cause(t testing.TB, b *bus.Bus, r subject.Ref, id, body string) uint64 {
+func cause(t testing.TB, b *journal.Journal, r subject.Ref, id, body string) uint64 {
 	t.Helper()
 	seq, err := b.PublishCause(natstest.Context(t), r, subject.Input, "w", id, []byte(body))
 	if err != nil {
@@ -55,7 +56,7 @@ func cause(t testing.TB, b *bus.Bus, r subject.Ref, id, body string) uint64 {
 	return seq
 }
 
-func consume(t testing.TB, b *bus.Bus, c bus.ConsumeConfig, h func(bus.Delivery)) *bus.Consumption {
+func consume(t testing.TB, b *journal.Journal, c journal.ConsumeConfig, h func(journal.Delivery)) *journal.Consumption {
 	t.Helper()
 	k, err := b.ConsumeCauses(natstest.Context(t), c, h)
 	if err != nil {
@@ -67,7 +68,7 @@ func consume(t testing.TB, b *bus.Bus, c bus.ConsumeConfig, h func(bus.Delivery)
 
 func TestCausesAreDeliveredUntilAcknowledged(t *testing.T) {
 	b, c := start(t), newCollector()
-	k := consume(t, b, bus.ConsumeConfig{AckWait: 200 * time.Millisecond}, func(d bus.Delivery) {
+	k := consume(t, b, journal.ConsumeConfig{AckWait: 200 * time.Millisecond}, func(d journal.Delivery) {
 		c.take(d)
 		if d.NumDelivered >= 3 {
 			_ = d.Ack()
@@ -101,8 +102,8 @@ func TestCausesAreDeliveredUntilAcknowledged(t *testing.T) {
 // than AckWait would not keep the other one either.
 func TestInProgressKeepsADelivery(t *testing.T) {
 	b, c := start(t), newCollector()
-	var kept atomic.Pointer[bus.Delivery]
-	consume(t, b, bus.ConsumeConfig{AckWait: 5 * time.Second}, func(d bus.Delivery) {
+	var kept atomic.Pointer[journal.Delivery]
+	consume(t, b, journal.ConsumeConfig{AckWait: 5 * time.Second}, func(d journal.Delivery) {
 		c.take(d)
 		if string(d.Data) == "kept" {
 			kept.Store(&d)
@@ -123,7 +124,7 @@ func TestInProgressKeepsADelivery(t *testing.T) {
 
 func TestNakDeliversAgain(t *testing.T) {
 	b, c := start(t), newCollector()
-	consume(t, b, bus.ConsumeConfig{AckWait: time.Minute}, func(d bus.Delivery) {
+	consume(t, b, journal.ConsumeConfig{AckWait: time.Minute}, func(d journal.Delivery) {
 		c.take(d)
 		switch d.NumDelivered {
 		case 1:
@@ -142,13 +143,13 @@ func TestReplicasShareTheConsumer(t *testing.T) {
 	s := natstest.Start(t)
 	c := newCollector()
 	var counts [3]atomic.Int64
-	var first *bus.Bus
+	var first *journal.Journal
 	for i := range counts {
 		b := natstest.Connect(t, s)
 		if first == nil {
 			first = b
 		}
-		consume(t, b, bus.ConsumeConfig{AckWait: time.Minute}, func(d bus.Delivery) {
+		consume(t, b, journal.ConsumeConfig{AckWait: time.Minute}, func(d journal.Delivery) {
 			c.take(d)
 			counts[i].Add(1)
 			_ = d.Ack()
@@ -174,8 +175,8 @@ func TestReplicasShareTheConsumer(t *testing.T) {
 func TestDeletedConsumerIsMadeAgainFromTheFloor(t *testing.T) {
 	b, c := start(t), newCollector()
 	var floor atomic.Uint64
-	k := consume(t, b, bus.ConsumeConfig{AckWait: time.Minute, Floor: floor.Load},
-		func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+	k := consume(t, b, journal.ConsumeConfig{AckWait: time.Minute, Floor: floor.Load},
+		func(d journal.Delivery) { c.take(d); _ = d.Ack() })
 	for round := range 3 {
 		done := cause(t, b, ref("one"), fmt.Sprint("done", round), "x")
 		natstest.Eventually(t, "the cause", func() bool { return c.times(done) == 1 })
@@ -205,7 +206,7 @@ func TestConsumptionSurvivesTheBus(t *testing.T) {
 			p := natstest.StartProcess(t, "", 0)
 			b, c := natstest.ConnectURL(t, p.URL()), newCollector()
 			var floor atomic.Uint64
-			consume(t, b, bus.ConsumeConfig{Floor: floor.Load}, func(d bus.Delivery) {
+			consume(t, b, journal.ConsumeConfig{Floor: floor.Load}, func(d journal.Delivery) {
 				c.take(d)
 				if string(d.Data) == "ack" {
 					_ = d.Ack()
@@ -232,7 +233,7 @@ func TestConsumptionSurvivesTheBus(t *testing.T) {
 
 func TestConsumptionSurvivesTheStreamBeingAway(t *testing.T) {
 	b, c := start(t), newCollector()
-	consume(t, b, bus.ConsumeConfig{}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+	consume(t, b, journal.ConsumeConfig{}, func(d journal.Delivery) { c.take(d); _ = d.Ack() })
 	if err := b.JetStream().DeleteStream(natstest.Context(t), bus.StreamSessions); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func TestForeignConsumerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.ConsumeCauses(ctx, bus.ConsumeConfig{}, func(bus.Delivery) {}); err == nil ||
+	if _, err := b.ConsumeCauses(ctx, journal.ConsumeConfig{}, func(journal.Delivery) {}); err == nil ||
 		!strings.Contains(err.Error(), "filter") {
 		t.Fatalf("%v, want an error that names the filter", err)
 	}
@@ -257,16 +258,16 @@ func TestForeignConsumerIsRefused(t *testing.T) {
 
 func TestChangedAckWaitIsTakenOver(t *testing.T) {
 	b := start(t)
-	consume(t, b, bus.ConsumeConfig{AckWait: time.Minute}, func(bus.Delivery) {}).Stop()
+	consume(t, b, journal.ConsumeConfig{AckWait: time.Minute}, func(journal.Delivery) {}).Stop()
 	c := newCollector()
 	seq := cause(t, b, ref("one"), "a", "x")
-	consume(t, b, bus.ConsumeConfig{AckWait: 100 * time.Millisecond}, c.take)
+	consume(t, b, journal.ConsumeConfig{AckWait: 100 * time.Millisecond}, c.take)
 	natstest.Eventually(t, "a redelivery", func() bool { return c.times(seq) > 1 })
 }
 
 func TestAckFloorOfNoConsumer(t *testing.T) {
 	b := start(t)
-	k := consume(t, b, bus.ConsumeConfig{}, func(bus.Delivery) {})
+	k := consume(t, b, journal.ConsumeConfig{}, func(journal.Delivery) {})
 	k.Stop()
 	if err := b.JetStream().DeleteConsumer(natstest.Context(t), bus.StreamSessions, "core"); err != nil {
 		t.Fatal(err)
@@ -293,7 +294,7 @@ var forged = []nats.Header{
 func TestStoredHeadersCannotActAsTheServer(t *testing.T) {
 	ctx, s := natstest.Context(t), natstest.Start(t, natstest.WithTCP())
 	b, c := natstest.Connect(t, s), newCollector()
-	consume(t, b, bus.ConsumeConfig{}, func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+	consume(t, b, journal.ConsumeConfig{}, func(d journal.Delivery) { c.take(d); _ = d.Ack() })
 	subj := ref("one").Cause(subject.Input, "mallory")
 	var want []uint64
 	for _, h := range forged {
@@ -334,7 +335,7 @@ func TestStoredHeadersCannotActAsTheServer(t *testing.T) {
 }
 
 // rawPublish stores a message whose header no client library would write.
-func rawPublish(t *testing.T, b *bus.Bus, url, subj, header string) uint64 {
+func rawPublish(t *testing.T, b *journal.Journal, url, subj, header string) uint64 {
 	t.Helper()
 	var d net.Dialer
 	conn, err := d.DialContext(natstest.Context(t), "tcp", strings.TrimPrefix(url, "nats://"))
@@ -363,8 +364,8 @@ func TestReplicasWithDifferentFloorsMakeOneConsumer(t *testing.T) {
 	b := natstest.Connect(t, s)
 	var floors [3]atomic.Uint64
 	for i := range floors {
-		consume(t, natstest.Connect(t, s), bus.ConsumeConfig{Floor: floors[i].Load},
-			func(d bus.Delivery) { c.take(d); _ = d.Ack() })
+		consume(t, natstest.Connect(t, s), journal.ConsumeConfig{Floor: floors[i].Load},
+			func(d journal.Delivery) { c.take(d); _ = d.Ack() })
 	}
 	for round := range uint64(5) {
 		seq := cause(t, b, ref("one"), "", "x")
@@ -385,7 +386,7 @@ func TestAckFloorStartsAtTheFloor(t *testing.T) {
 	for range 5 {
 		last = cause(t, b, ref("one"), "", "x")
 	}
-	k := consume(t, b, bus.ConsumeConfig{Floor: func() uint64 { return last - 1 }}, func(bus.Delivery) {})
+	k := consume(t, b, journal.ConsumeConfig{Floor: func() uint64 { return last - 1 }}, func(journal.Delivery) {})
 	if floor, err := k.AckFloor(natstest.Context(t)); err != nil || floor != last-1 {
 		t.Errorf("floor %d, %v, want %d", floor, err, last-1)
 	}
@@ -405,12 +406,12 @@ func TestWithoutRoomOnlyAFewCausesCome(t *testing.T) {
 	}
 	var room atomic.Bool
 	most := 0 // that had come when there was no room
-	consume(t, b, bus.ConsumeConfig{Room: func() bool {
+	consume(t, b, journal.ConsumeConfig{Room: func() bool {
 		if !room.Load() {
 			most = count()
 		}
 		return room.Load()
-	}}, func(d bus.Delivery) {
+	}}, func(d journal.Delivery) {
 		all.take(d)
 		if err := d.Ack(); err != nil {
 			t.Error(err)

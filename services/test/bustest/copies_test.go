@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -37,7 +38,7 @@ func (f *fakeLog) set(change func()) {
 }
 
 // startFakeLog runs a server without JetStream, and the fake in its stead.
-func startFakeLog(t *testing.T, f *fakeLog) *bus.Bus {
+func startFakeLog(t *testing.T, f *fakeLog) *journal.Journal {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{ServerName: "fake", Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
 	if err != nil {
@@ -192,10 +193,10 @@ func TestAReconnectMakesOneLookup(t *testing.T) {
 func addCopies(t *testing.T, c *natstest.Cluster) {
 	ctx := natstest.Context(t)
 	b := natstest.Dial(t, bus.Config{URL: c.URL()})
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	consume(t, b, bus.ConsumeConfig{}, func(d bus.Delivery) { _ = d.Ack() })
+	consume(t, b, journal.ConsumeConfig{}, func(d journal.Delivery) { _ = d.Ack() })
 	watcher := natstest.Dial(t, bus.Config{URL: c.URL()})
 	var fromLeader atomic.Int64
 	if _, err := watcher.Conn().Subscribe("$JS.API.STREAM.MSG.GET.SESSIONS",
@@ -205,7 +206,7 @@ func addCopies(t *testing.T, c *natstest.Cluster) {
 	if err := watcher.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := watcher.EnsureStreams(ctx, bus.StreamsConfig{Replicas: 3}); err != nil {
+	if err := watcher.EnsureStreams(ctx, journal.StreamsConfig{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "reads to go to the leader", func() bool {
@@ -217,7 +218,7 @@ func addCopies(t *testing.T, c *natstest.Cluster) {
 
 	// A process that starts now does not remove copies, whatever its configuration.
 	var said lines
-	for _, conf := range []bus.StreamsConfig{{}, {Replicas: 1}} {
+	for _, conf := range []journal.StreamsConfig{{}, {Replicas: 1}} {
 		starter := natstest.Dial(t, bus.Config{URL: c.URL(), Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		if err := starter.EnsureStreams(ctx, conf); err != nil {
 			t.Fatal(err)
@@ -227,7 +228,7 @@ func addCopies(t *testing.T, c *natstest.Cluster) {
 		}
 	}
 	for _, name := range []string{
-		bus.StreamSessions, bus.StreamTimers, bus.StreamDead, "KV_plugins", "OBJ_claims", "OBJ_artifacts",
+		bus.StreamSessions, journal.StreamTimers, journal.StreamDead, "KV_plugins", "OBJ_claims", "OBJ_artifacts",
 	} {
 		if n := config(t, b, name).Replicas; n != 3 {
 			t.Errorf("%s has %d copies after a start, want 3", name, n)

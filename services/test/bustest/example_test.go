@@ -9,11 +9,12 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 )
 
 // exampleBus is a server with its streams and a connection to it.
-func exampleBus() (b *bus.Bus, stop func()) {
+func exampleBus() (b *journal.Journal, stop func()) {
 	dir, err := os.MkdirTemp("", "bus-example-")
 	if err != nil {
 		panic(err)
@@ -23,10 +24,11 @@ func exampleBus() (b *bus.Bus, stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	if b, err = bus.Connect(context.Background(), bus.Config{InProcess: srv, Name: "example", Logger: quiet}); err != nil {
+	b, err = journal.Connect(context.Background(), bus.Config{InProcess: srv, Name: "example", Logger: quiet})
+	if err != nil {
 		panic(err)
 	}
-	if err := b.EnsureStreams(context.Background(), bus.StreamsConfig{}); err != nil {
+	if err := b.EnsureStreams(context.Background(), journal.StreamsConfig{}); err != nil {
 		panic(err)
 	}
 	return b, func() {
@@ -52,7 +54,7 @@ func ExampleBus_PublishCause() {
 }
 
 // A commit is stored behind the one it was made for, or not at all.
-func ExampleBus_AppendCommit() {
+func ExampleJournal_AppendCommit() {
 	b, stop := exampleBus()
 	defer stop()
 	ctx := context.Background()

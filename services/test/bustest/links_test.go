@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -121,7 +122,7 @@ func TestABusyLogHoldsUpNothingElse(t *testing.T) {
 	b, ctx := natstest.Dial(t, bus.Config{URL: w.URL()}), natstest.Context(t)
 	got := newCollector()
 	acked := make(chan error, 1)
-	consume(t, b, bus.ConsumeConfig{Durable: "busy", AckWait: time.Second}, func(d bus.Delivery) {
+	consume(t, b, journal.ConsumeConfig{Durable: "busy", AckWait: time.Second}, func(d journal.Delivery) {
 		got.take(d)
 		select {
 		case acked <- d.Ack():
@@ -137,7 +138,7 @@ func TestABusyLogHoldsUpNothingElse(t *testing.T) {
 
 	began := time.Now()
 	w.holdUp(`/log"`)
-	commit := b.AppendCommitAsync(ref("held"), []byte("x"), 0)
+	commit := b.AppendCommitAsync(natstest.Context(t), ref("held"), []byte("x"), 0)
 	seq := cause(t, natstest.Dial(t, bus.Config{URL: s.ClientURL()}), ref("one"), "", "x")
 	natstest.Eventually(t, "the delivery", func() bool { return got.times(seq) > 0 })
 	if err := <-acked; err != nil {

@@ -12,11 +12,12 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
 // commits appends n commits, many at a time, and returns their sequences.
-func commits(t testing.TB, b *bus.Bus, r subject.Ref, n, size int) []uint64 {
+func commits(t testing.TB, b *journal.Journal, r subject.Ref, n, size int) []uint64 {
 	t.Helper()
 	seqs := make([]uint64, 0, n)
 	body := make([]byte, size)
@@ -31,7 +32,7 @@ func commits(t testing.TB, b *bus.Bus, r subject.Ref, n, size int) []uint64 {
 	return seqs
 }
 
-func readCommits(t testing.TB, b *bus.Bus, r subject.Ref, after uint64) []uint64 {
+func readCommits(t testing.TB, b *journal.Journal, r subject.Ref, after uint64) []uint64 {
 	t.Helper()
 	var got []uint64
 	for m, err := range b.Commits(natstest.Context(t), r, after) {

@@ -12,25 +12,26 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
 const noLog = "the stream SESSIONS does not exist; core creates it again"
 
-func deleteStream(t *testing.T, b *bus.Bus, name string) {
+func deleteStream(t *testing.T, b *journal.Journal, name string) {
 	t.Helper()
 	if err := b.JetStream().DeleteStream(natstest.Context(t), name); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// keep runs [bus.Bus.KeepStreams] until the test ends.
-func keep(t *testing.T, b *bus.Bus, c bus.StreamsConfig) <-chan bus.Renewal {
+// keep runs [journal.Journal.KeepStreams] until the test ends.
+func keep(t *testing.T, b *journal.Journal, c journal.StreamsConfig) <-chan journal.Renewal {
 	ctx, cancel := context.WithCancel(context.Background())
-	done, renewed := make(chan struct{}), make(chan bus.Renewal, 16)
+	done, renewed := make(chan struct{}), make(chan journal.Renewal, 16)
 	go func() {
 		defer close(done)
-		b.KeepStreams(ctx, c, func(r bus.Renewal) { renewed <- r })
+		b.KeepStreams(ctx, c, func(r journal.Renewal) { renewed <- r })
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return renewed
@@ -50,13 +51,13 @@ func TestAMissingLogIsNamed(t *testing.T) {
 		},
 	}})
 	core := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: "core", Password: "x"})
-	c := bus.StreamsConfig{MaxBytes: 64 << 20}
+	c := journal.StreamsConfig{MaxBytes: 64 << 20}
 	if err := core.EnsureStreams(natstest.Context(t), c); err != nil {
 		t.Fatal(err)
 	}
 	before := config(t, core, bus.StreamSessions)
 	deleteStream(t, core, bus.StreamSessions)
-	all := []*bus.Bus{core}
+	all := []*journal.Journal{core}
 	for who, says := range map[string]string{
 		"core": noLog, "asks": noLog, "blind": "no stream accepts the messages: the stream SESSIONS does not exist",
 	} {
@@ -85,16 +86,16 @@ func TestDeletedStreamsComeBack(t *testing.T) {
 	s := natstest.Start(t)
 	b, other := natstest.Connect(t, s), natstest.Connect(t, s)
 	got, f := newCollector(), newFirings()
-	consume(t, b, bus.ConsumeConfig{}, func(d bus.Delivery) { got.take(d); _ = d.Ack() })
+	consume(t, b, journal.ConsumeConfig{}, func(d journal.Delivery) { got.take(d); _ = d.Ack() })
 	consumeFired(t, b, f)
-	changed := config(t, b, bus.StreamDead)
+	changed := config(t, b, journal.StreamDead)
 	changed.MaxBytes = 1 << 20
 	if _, err := b.JetStream().UpdateStream(natstest.Context(t), changed); err != nil {
 		t.Fatal(err)
 	}
-	reports := []<-chan bus.Renewal{keep(t, b, bus.StreamsConfig{}), keep(t, other, bus.StreamsConfig{})}
+	reports := []<-chan journal.Renewal{keep(t, b, journal.StreamsConfig{}), keep(t, other, journal.StreamsConfig{})}
 	for _, names := range [][]string{
-		{"KV_" + bus.BucketPlugins, "OBJ_" + bus.BucketClaims, bus.StreamTimers}, {bus.StreamSessions},
+		{"KV_" + journal.BucketPlugins, "OBJ_" + bus.BucketClaims, journal.StreamTimers}, {bus.StreamSessions},
 	} {
 		for _, name := range names {
 			deleteStream(t, b, name)
@@ -117,7 +118,7 @@ func TestDeletedStreamsComeBack(t *testing.T) {
 	natstest.Eventually(t, "the timer", func() bool { return f.times("ada/one/again") > 0 })
 	seq := cause(t, b, ref("one"), "id", "hello")
 	natstest.Eventually(t, "the delivery", func() bool { return got.times(seq) > 0 })
-	if dead := config(t, b, bus.StreamDead); dead.MaxBytes != 1<<20 {
+	if dead := config(t, b, journal.StreamDead); dead.MaxBytes != 1<<20 {
 		t.Errorf("an operator's change was undone: %+v", dead)
 	}
 }
@@ -127,21 +128,21 @@ func TestDeletedStreamsComeBack(t *testing.T) {
 func TestAClusterKeepsItsStreams(t *testing.T) {
 	c := natstest.StartCluster(t)
 	b := natstest.Dial(t, bus.Config{URL: c.Nodes[0].URL()})
-	if err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{Replicas: 3}); err != nil {
+	if err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := b.LogState(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewed := keep(t, b, bus.StreamsConfig{})
+	renewed := keep(t, b, journal.StreamsConfig{})
 	for _, n := range c.Nodes[1:] {
 		n.Kill()
 	}
 	natstest.Eventually(t, "the cluster has no leader", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		return b.RestoreStreams(ctx, bus.StreamsConfig{}) != nil
+		return b.RestoreStreams(ctx, journal.StreamsConfig{}) != nil
 	})
 	for _, n := range c.Nodes {
 		n.Restart()

@@ -25,6 +25,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -69,7 +70,7 @@ func TestNKeyAndPasswordLogIn(t *testing.T) {
 	})
 	natstest.EnsureStreams(t, natstest.Dial(t, bus.Config{URL: s.ClientURL(), NKeySeedFile: file}))
 	natstest.EnsureStreams(t, natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: "ada", Password: "love"}))
-	_, err = bus.Connect(natstest.Context(t),
+	_, err = journal.Connect(natstest.Context(t),
 		bus.Config{URL: s.ClientURL(), User: "ada", Password: "hate", Logger: natstest.Logger(t)})
 	if !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("%v, want an authorization error", err)
@@ -130,7 +131,7 @@ func TestTLSVerifiesBothSides(t *testing.T) {
 	})
 	natstest.EnsureStreams(t,
 		natstest.Dial(t, bus.Config{URL: s.ClientURL(), TLS: bus.TLS{CA: cert, Cert: cert, Key: key}}))
-	if _, err := bus.Connect(natstest.Context(t),
+	if _, err := journal.Connect(natstest.Context(t),
 		bus.Config{URL: s.ClientURL(), TLS: bus.TLS{CA: filepath.Join(t.TempDir(), "none.pem")}}); err == nil ||
 		!strings.Contains(err.Error(), "none.pem") {
 		t.Errorf("a CA file that is not there: %v", err)
@@ -184,7 +185,7 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	}, MaxPayload: 1 << 20})
 	ctx := natstest.Context(t)
 	refused := lines{with: "Permissions Violation"}
-	dial := func(who string) *bus.Bus {
+	dial := func(who string) *journal.Journal {
 		return natstest.Dial(t, bus.Config{
 			URL: s.ClientURL(), User: who, Password: "x", InboxPrefix: "_INBOX_" + who,
 			Logger: slog.New(slog.NewTextHandler(&refused, nil)),
@@ -195,7 +196,7 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	natstest.EnsureStreams(t, core)
 
 	deliveries := newCollector()
-	consume(t, core, bus.ConsumeConfig{}, func(d bus.Delivery) { deliveries.take(d); _ = d.Ack() })
+	consume(t, core, journal.ConsumeConfig{}, func(d journal.Delivery) { deliveries.take(d); _ = d.Ack() })
 	fired := newFirings()
 	consumeFired(t, core, fired)
 	seq := cause(t, listener, ref("one"), "id", "hello")
@@ -304,17 +305,17 @@ func (l *lines) String() string {
 }
 
 // followABucket does all that can be done with a bucket.
-func followABucket(t *testing.T, b *bus.Bus) {
+func followABucket(t *testing.T, b *journal.Journal) {
 	t.Helper()
-	ctx, k := natstest.Context(t), b.Bucket(bus.BucketPlugins)
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
 	var f follower
 	w := k.Watch(f.take)
 	defer w.Stop()
 	natstest.Eventually(t, "what is there", func() bool { _, resets := f.began(); return resets > 0 })
-	one := put(t, k, "manifest.a", "1", bus.Fence{Filter: subject.AllManifests})
+	one := put(t, k, "manifest.a", "1", journal.Fence{Filter: subject.AllManifests})
 	// Before it goes on: a bucket keeps an entry's last revision alone.
 	natstest.Eventually(t, "the change to be seen", func() bool { return f.saw(one) })
-	two, err := k.Delete(ctx, "manifest.a", bus.Fence{Revision: one})
+	two, err := k.Delete(ctx, "manifest.a", journal.Fence{Revision: one})
 	if err != nil {
 		t.Fatal(err)
 	}

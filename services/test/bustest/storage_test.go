@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -21,7 +22,7 @@ func TestAServerWithTooLittleRoomIsToldOf(t *testing.T) {
 	} {
 		s := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.MaxStore = room }))
 		b := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()})
-		err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{})
+		err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{})
 		if err == nil || !strings.Contains(err.Error(), "creating "+what) ||
 			!strings.Contains(err.Error(), "max_file_store") {
 			t.Errorf("with %d MiB: %v", room>>20, err)
@@ -30,7 +31,7 @@ func TestAServerWithTooLittleRoomIsToldOf(t *testing.T) {
 }
 
 // fill stores inputs until one is not stored, and returns how many were and why it was not.
-func fill(t *testing.T, b *bus.Bus, size int) (stored []uint64, err error) {
+func fill(t *testing.T, b *journal.Journal, size int) (stored []uint64, err error) {
 	t.Helper()
 	for range 2000 {
 		seq, err := b.PublishCause(natstest.Context(t), ref("full"), subject.Input, "w", "", make([]byte, size))
@@ -100,7 +101,7 @@ func TestAFullStreamIsNamedAndPasses(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
 	limited := func(bytes int64) {
 		t.Helper()
-		if err := b.EnsureStreams(natstest.Context(t), bus.StreamsConfig{MaxBytes: bytes}); err != nil {
+		if err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
 	}

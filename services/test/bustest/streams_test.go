@@ -12,10 +12,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
-func config(t testing.TB, b *bus.Bus, name string) jetstream.StreamConfig {
+func config(t testing.TB, b *journal.Journal, name string) jetstream.StreamConfig {
 	t.Helper()
 	s, err := b.JetStream().Stream(natstest.Context(t), name)
 	if err != nil {
@@ -65,14 +66,14 @@ func TestEnsuringStreamsAgainChangesNothing(t *testing.T) {
 	s := natstest.Start(t)
 	b := natstest.Connect(t, s)
 	want := cause(t, b, ref("one"), "a", "x")
-	before := config(t, b, bus.StreamTimers)
+	before := config(t, b, journal.StreamTimers)
 	for range 3 {
 		natstest.EnsureStreams(t, natstest.Dial(t, bus.Config{InProcess: s}))
 	}
 	if m := messages(t, b, ref("one")); len(m) != 1 || m[0].Seq != want {
 		t.Errorf("%v", m)
 	}
-	if after := config(t, b, bus.StreamTimers); after.AllowMsgSchedules != before.AllowMsgSchedules ||
+	if after := config(t, b, journal.StreamTimers); after.AllowMsgSchedules != before.AllowMsgSchedules ||
 		!slices.Equal(after.Subjects, before.Subjects) {
 		t.Errorf("%+v became %+v", before, after)
 	}
@@ -84,7 +85,7 @@ func TestManyProcessesEnsureStreamsAtOnce(t *testing.T) {
 	for range 8 {
 		b := natstest.Dial(t, bus.Config{InProcess: s})
 		wg.Go(func() {
-			if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err != nil {
+			if err := b.EnsureStreams(ctx, journal.StreamsConfig{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -117,7 +118,7 @@ func TestHarmlessDifferencesAreMended(t *testing.T) {
 func TestAStartLowersNoLimit(t *testing.T) {
 	s, ctx := natstest.Start(t), natstest.Context(t)
 	b := natstest.Dial(t, bus.Config{InProcess: s})
-	large := bus.StreamsConfig{
+	large := journal.StreamsConfig{
 		MaxBytes: 20 << 30, MaxDeadBytes: -1, DeadAge: 90 * 24 * time.Hour, MaxClaimBytes: 5 << 30, ClaimAge: 48 * time.Hour,
 	}
 	if err := b.EnsureStreams(ctx, large); err != nil {
@@ -125,7 +126,7 @@ func TestAStartLowersNoLimit(t *testing.T) {
 	}
 	is := func(what string) {
 		t.Helper()
-		log, dead, claims := config(t, b, bus.StreamSessions), config(t, b, bus.StreamDead), config(t, b, "OBJ_claims")
+		log, dead, claims := config(t, b, bus.StreamSessions), config(t, b, journal.StreamDead), config(t, b, "OBJ_claims")
 		if log.MaxBytes != 20<<30 || dead.MaxBytes != -1 || dead.MaxAge != 90*24*time.Hour || claims.MaxBytes != 5<<30 ||
 			claims.MaxAge != 48*time.Hour {
 			t.Errorf("%s: SESSIONS %d, DEAD %d %v, claims %d %v",
@@ -139,14 +140,14 @@ func TestAStartLowersNoLimit(t *testing.T) {
 	if err := b.PublishDead(ctx, ref("one"), nil, make([]byte, 4096)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxDeadBytes: 1024}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{MaxDeadBytes: 1024}); err != nil {
 		t.Fatal(err)
 	}
 	is("a limit below what is stored")
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{MaxDeadBytes: 1 << 20}); err != nil {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{MaxDeadBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	if c := config(t, b, bus.StreamDead); c.MaxBytes != 1<<20 {
+	if c := config(t, b, journal.StreamDead); c.MaxBytes != 1<<20 {
 		t.Errorf("a limit that is configured and holds what is stored: %d", c.MaxBytes)
 	}
 }
@@ -172,7 +173,7 @@ func TestDangerousStreamsAreRefusedByField(t *testing.T) {
 			if _, err := b.JetStream().CreateStream(ctx, c); err != nil {
 				t.Fatal(err)
 			}
-			err := b.EnsureStreams(ctx, bus.StreamsConfig{})
+			err := b.EnsureStreams(ctx, journal.StreamsConfig{})
 			if err == nil || !strings.Contains(err.Error(), bus.StreamSessions+": "+field) {
 				t.Errorf("%v, want an error that names %s", err, field)
 			}
@@ -187,14 +188,14 @@ func TestForeignStreamOnOurSubjectsIsAnError(t *testing.T) {
 		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"agent.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.EnsureStreams(ctx, bus.StreamsConfig{}); err == nil || !strings.Contains(err.Error(), "overlap") {
+	if err := b.EnsureStreams(ctx, journal.StreamsConfig{}); err == nil || !strings.Contains(err.Error(), "overlap") {
 		t.Errorf("%v, want an error about overlapping subjects", err)
 	}
 }
 
 func TestStreamsConfigIsChecked(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
-	for field, c := range map[string]bus.StreamsConfig{
+	for field, c := range map[string]journal.StreamsConfig{
 		"streams.replicas":  {Replicas: 2},
 		"streams.max_bytes": {MaxBytes: -2},
 		"streams.dead_age":  {DeadAge: -1},
@@ -215,7 +216,7 @@ func TestDeadKeepsACopy(t *testing.T) {
 	if err := b.PublishDead(ctx, ref("one"), nats.Header{"Reason": {"poison"}}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.JetStream().Stream(ctx, bus.StreamDead)
+	s, err := b.JetStream().Stream(ctx, journal.StreamDead)
 	if err != nil {
 		t.Fatal(err)
 	}

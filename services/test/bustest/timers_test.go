@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -42,7 +43,7 @@ func (f *firings) times(key string) int {
 	return len(f.at[key])
 }
 
-func consumeFired(t testing.TB, b *bus.Bus, f *firings) {
+func consumeFired(t testing.TB, b *journal.Journal, f *firings) {
 	t.Helper()
 	k, err := b.ConsumeFired(natstest.Context(t), f.take)
 	if err != nil {
@@ -51,7 +52,7 @@ func consumeFired(t testing.TB, b *bus.Bus, f *firings) {
 	t.Cleanup(k.Stop)
 }
 
-func schedule(t testing.TB, b *bus.Bus, r subject.Ref, id string, in time.Duration) time.Time {
+func schedule(t testing.TB, b *journal.Journal, r subject.Ref, id string, in time.Duration) time.Time {
 	t.Helper()
 	at := time.Now().Add(in)
 	if err := b.ScheduleTimer(natstest.Context(t), r, id, at); err != nil {
@@ -61,14 +62,14 @@ func schedule(t testing.TB, b *bus.Bus, r subject.Ref, id string, in time.Durati
 }
 
 // timersLeft counts what the stream holds: timers that wait and firings that are not handled.
-func timersLeft(t testing.TB, b *bus.Bus) uint64 {
+func timersLeft(t testing.TB, b *journal.Journal) uint64 {
 	t.Helper()
 	var n uint64
 	natstest.Eventually(t, "what the stream of timers holds", func() bool {
 		// The question is lost when the server has gone and the client has not seen it yet.
 		ctx, cancel := context.WithTimeout(natstest.Context(t), time.Second)
 		defer cancel()
-		s, err := b.JetStream().Stream(ctx, bus.StreamTimers)
+		s, err := b.JetStream().Stream(ctx, journal.StreamTimers)
 		if err == nil {
 			n = s.CachedInfo().State.Msgs
 		}

@@ -404,9 +404,11 @@ func TestHeadersAreThoseOfTheCode(t *testing.T) {
 			t.Errorf("header %s is on no message", h)
 		}
 	}
-	for _, v := range parse(t, "bus").consts[""] {
-		if strings.HasPrefix(v, "Skandha-") && !declared[v] {
-			t.Errorf("package bus has the header %s, asyncapi.yaml has not", v)
+	for _, pkg := range []string{"bus", "../services/internal/journal"} {
+		for _, v := range parse(t, pkg).consts[""] {
+			if strings.HasPrefix(v, "Skandha-") && !declared[v] {
+				t.Errorf("package %s has the header %s, asyncapi.yaml has not", pkg, v)
+			}
 		}
 	}
 	if !declared[bus.DeadlineHeader] || !declared[bus.ErrorHeader] || !declared[bus.ClaimHeader] {

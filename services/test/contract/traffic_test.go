@@ -25,6 +25,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store/sqlite"
 	"skandha.dev/services/test/natstest"
@@ -111,7 +112,7 @@ type tap struct {
 
 const fence = "tap.fence"
 
-func listen(t *testing.T, b *bus.Bus) *tap {
+func listen(t *testing.T, b *journal.Journal) *tap {
 	t.Helper()
 	p := &tap{fenced: make(chan struct{}, 1)}
 	_, err := b.Conn().Subscribe(">", func(m *nats.Msg) {
@@ -136,7 +137,7 @@ func listen(t *testing.T, b *bus.Bus) *tap {
 }
 
 // fence returns when all is kept that was published before.
-func (p *tap) fence(t *testing.T, b *bus.Bus) {
+func (p *tap) fence(t *testing.T, b *journal.Journal) {
 	t.Helper()
 	if err := b.Conn().Publish(fence, nil); err != nil {
 		t.Fatal(err)
@@ -282,7 +283,7 @@ func startPlugin(t *testing.T, srv *natsserver.Server) (leave func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	own := natstest.Connect(t, srv)
 	go func() {
-		done <- plugin.Serve(ctx, plugin.Manifest{Name: "everything", Version: "1.0.0"}, handlers(), plugin.WithBus(own),
+		done <- plugin.Serve(ctx, plugin.Manifest{Name: "everything", Version: "1.0.0"}, handlers(), plugin.WithBus(own.Bus),
 			plugin.WithLogger(natstest.Logger(t)),
 			plugin.OnState(func(s plugin.LeaseState, _ string) {
 				if s == plugin.Active {
@@ -403,7 +404,7 @@ func answer(_ context.Context, r executor.Request, _ func(string)) executor.Answ
 // person is the user that talks to the agent.
 type person struct {
 	t *testing.T
-	b *bus.Bus
+	b *journal.Journal
 }
 
 // turn sends an input, answers what is asked, and waits for its terminal event.

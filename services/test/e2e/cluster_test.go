@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/natstest"
 )
@@ -54,8 +55,9 @@ func TestCluster(t *testing.T) {
 	t.Logf("%v", u.did)
 	report(t, s.Verify())
 	for _, name := range []string{
-		bus.StreamSessions, bus.StreamTimers, bus.StreamDead, "KV_" + bus.BucketPlugins, "OBJ_" + bus.BucketClaims,
-		"OBJ_" + bus.BucketArtifacts,
+		bus.StreamSessions, journal.StreamTimers, journal.StreamDead,
+		"KV_" + journal.BucketPlugins, "OBJ_" + bus.BucketClaims,
+		"OBJ_" + journal.BucketArtifacts,
 	} {
 		if n := u.replicas(name); n != 3 {
 			t.Errorf("%s has %d copies after cores have started, want 3", name, n)
@@ -110,7 +112,7 @@ func (u *upset) run(said *atomic.Int64, turns int64) {
 }
 
 func (u *upset) addCopies() {
-	if err := u.s.Bus.EnsureStreams(natstest.Context(u.s.T), bus.StreamsConfig{Replicas: 3}); err != nil {
+	if err := u.s.Bus.EnsureStreams(natstest.Context(u.s.T), journal.StreamsConfig{Replicas: 3}); err != nil {
 		u.s.T.Errorf("adding copies: %v", err)
 	}
 }

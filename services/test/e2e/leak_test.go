@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store/sqlite"
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/natstest"
@@ -34,7 +34,7 @@ func TestNothingLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	buses := []*bus.Bus{
+	buses := []*journal.Journal{
 		natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL()), natstest.ConnectURL(t, srv.URL()),
 		natstest.ConnectURL(t, srv.URL()),
 	}
@@ -112,7 +112,7 @@ func (h held) more(before held) bool {
 		h.Heap > before.Heap+noise
 }
 
-func settle(counters func() map[string]int64, buses []*bus.Bus) held {
+func settle(counters func() map[string]int64, buses []*journal.Journal) held {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -123,7 +123,7 @@ func settle(counters func() map[string]int64, buses []*bus.Bus) held {
 	return h
 }
 
-func publish(t *testing.T, b *bus.Bus, ref subject.Ref, kind subject.CauseKind, body any) uint64 {
+func publish(t *testing.T, b *journal.Journal, ref subject.Ref, kind subject.CauseKind, body any) uint64 {
 	t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {

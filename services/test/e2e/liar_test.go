@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/natstest"
 )
@@ -20,7 +21,7 @@ import (
 // liar is a runner that speaks the protocol as it pleases.
 type liar struct {
 	t    *testing.T
-	bus  *bus.Bus
+	bus  *journal.Journal
 	mu   sync.Mutex
 	seen map[string]int // requests to run, by attempt
 }

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	. "skandha.dev/services/test/e2e/e2etest"
 )
 
@@ -221,7 +222,7 @@ func TestAThirdDeliveryBehindACauseWithoutEffect(t *testing.T) {
 }
 
 // awaitAcked waits until the cores have acknowledged every cause up to seq.
-func awaitAcked(t *testing.T, b *bus.Bus, seq uint64) {
+func awaitAcked(t *testing.T, b *journal.Journal, seq uint64) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("the causes up to %d are acknowledged", seq), func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -93,7 +93,7 @@ func (s *System) up() {
 }
 
 func (s *System) down() {
-	s.Client.Bus.Close()
+	s.Client.Journal.Close()
 	s.Stop()
 }
 
@@ -224,7 +224,7 @@ func (s *System) AwaitListens(subj string) {
 	s.t.Helper()
 	late := make(nats.Header, 1)
 	bus.SetDeadline(late, time.UnixMilli(1))
-	nc := s.Client.Bus.Conn()
+	nc := s.Client.Journal.Conn()
 	inbox := nc.NewRespInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {

@@ -3,9 +3,9 @@ package listenertest
 import (
 	"testing"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -17,7 +17,7 @@ type Stored struct {
 }
 
 // Log lists the inputs of a session that the log holds, in order.
-func Log(t testing.TB, b *bus.Bus, ref subject.Ref) (out []Stored) {
+func Log(t testing.TB, b *journal.Journal, ref subject.Ref) (out []Stored) {
 	t.Helper()
 	for m, err := range b.Messages(natstest.Context(t), ref, 0) {
 		if err != nil {

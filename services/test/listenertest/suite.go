@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/test/natstest"
@@ -37,17 +37,17 @@ var Ref = subject.Ref{Agent: "main", Session: "conformance"}
 
 type rig struct {
 	Subject
-	bus  *bus.Bus
+	bus  *journal.Journal
 	gate *Gate
 }
 
 // Run tests the listeners that newSubject returns, a new one for each test.
-func Run(t *testing.T, newSubject func(t *testing.T, b *bus.Bus) Subject) {
+func Run(t *testing.T, newSubject func(t *testing.T, b *journal.Journal) Subject) {
 	setup := func(t *testing.T) *rig {
 		t.Helper()
 		b := natstest.Connect(t, natstest.Start(t))
 		s := newSubject(t, b)
-		e := emitter.New(b, s.Listener.Name(), &emitter.Stats{}, natstest.Logger(t))
+		e := emitter.New(b.Bus, s.Listener.Name(), &emitter.Stats{}, natstest.Logger(t))
 		return &rig{s, b, NewGate(e)}
 	}
 	tests := []struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 )
 
@@ -42,7 +43,7 @@ func Start(t testing.TB, opts ...Option) *natsserver.Server {
 
 // Connect connects to the server in this process and makes sure that the streams
 // exist. The connection is closed when the test ends.
-func Connect(t testing.TB, s *natsserver.Server) *bus.Bus {
+func Connect(t testing.TB, s *natsserver.Server) *journal.Journal {
 	t.Helper()
 	b := Dial(t, bus.Config{InProcess: s, Token: s.Token()})
 	EnsureStreams(t, b)
@@ -50,7 +51,7 @@ func Connect(t testing.TB, s *natsserver.Server) *bus.Bus {
 }
 
 // ConnectURL connects over TCP and makes sure that the streams exist.
-func ConnectURL(t testing.TB, url string) *bus.Bus {
+func ConnectURL(t testing.TB, url string) *journal.Journal {
 	t.Helper()
 	b := Dial(t, bus.Config{URL: url})
 	EnsureStreams(t, b)
@@ -59,7 +60,7 @@ func ConnectURL(t testing.TB, url string) *bus.Bus {
 
 // Dial connects with a configuration, whose name and logger have defaults, until
 // the test ends.
-func Dial(t testing.TB, c bus.Config) *bus.Bus {
+func Dial(t testing.TB, c bus.Config) *journal.Journal {
 	t.Helper()
 	if c.Name == "" {
 		c.Name = "test"
@@ -67,7 +68,7 @@ func Dial(t testing.TB, c bus.Config) *bus.Bus {
 	if c.Logger == nil {
 		c.Logger = Logger(t)
 	}
-	b, err := bus.Connect(Context(t), c)
+	b, err := journal.Connect(Context(t), c)
 	if err != nil {
 		t.Fatalf("connecting: %v", err)
 	}
@@ -76,9 +77,9 @@ func Dial(t testing.TB, c bus.Config) *bus.Bus {
 }
 
 // EnsureStreams makes sure that the streams exist, with the default limits.
-func EnsureStreams(t testing.TB, b *bus.Bus) {
+func EnsureStreams(t testing.TB, b *journal.Journal) {
 	t.Helper()
-	if err := b.EnsureStreams(Context(t), bus.StreamsConfig{}); err != nil {
+	if err := b.EnsureStreams(Context(t), journal.StreamsConfig{}); err != nil {
 		t.Fatalf("making the streams: %v", err)
 	}
 }

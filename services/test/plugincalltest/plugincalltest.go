@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/test/natstest"
@@ -26,10 +27,10 @@ type Registry struct {
 	kv jetstream.KeyValue
 }
 
-// New opens the bucket, which [bus.Bus.EnsureStreams] has created.
-func New(t testing.TB, b *bus.Bus) *Registry {
+// New opens the bucket, which [journal.Journal.EnsureStreams] has created.
+func New(t testing.TB, b *journal.Journal) *Registry {
 	t.Helper()
-	kv, err := b.JetStream().KeyValue(natstest.Context(t), bus.BucketPlugins)
+	kv, err := b.JetStream().KeyValue(natstest.Context(t), journal.BucketPlugins)
 	if err != nil {
 		t.Fatalf("opening the registry's bucket: %v", err)
 	}

@@ -47,7 +47,7 @@ func BenchmarkHook(b *testing.B) {
 			plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 				return plugin.Continue(), nil
 			}),
-		}, plugin.WithBus(other), plugin.OnState(func(s plugin.LeaseState, _ string) {
+		}, plugin.WithBus(other.Bus), plugin.OnState(func(s plugin.LeaseState, _ string) {
 			if s == plugin.Active {
 				close(active)
 			}

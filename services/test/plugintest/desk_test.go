@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -18,7 +19,7 @@ import (
 // faults of a registry are hard to provoke in a real one.
 type desk struct {
 	t  testing.TB
-	b  *bus.Bus
+	b  *journal.Journal
 	mu sync.Mutex
 
 	ttl       time.Duration
@@ -35,7 +36,7 @@ type entry struct {
 	reason   string
 }
 
-func newDesk(t testing.TB, b *bus.Bus) *desk {
+func newDesk(t testing.TB, b *journal.Journal) *desk {
 	t.Helper()
 	d := &desk{t: t, b: b, ttl: 150 * time.Millisecond, plugins: map[subject.Plugin]*entry{}}
 	d.open()

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -18,7 +19,7 @@ import (
 func newRemoteRig(t *testing.T) (*rig, *natstest.Process) {
 	t.Helper()
 	s := natstest.StartProcess(t, "", 0)
-	r := &rig{T: t, dial: func() *bus.Bus { return natstest.Dial(t, bus.Config{URL: s.URL()}) }}
+	r := &rig{T: t, dial: func() *journal.Journal { return natstest.Dial(t, bus.Config{URL: s.URL()}) }}
 	natstest.EnsureStreams(t, r.dial())
 	r.desk, r.bus = newDesk(t, r.dial()), r.dial()
 	r.ask = caller(t, r.bus)

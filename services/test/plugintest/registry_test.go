@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registry"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	view "skandha.dev/services/internal/registry"
 	"skandha.dev/services/test/natstest"
 )
@@ -36,13 +37,15 @@ func newCoreRig(t *testing.T) *coreRig {
 	t.Helper()
 	s := natstest.Start(t)
 	r := &coreRig{
-		rig: &rig{T: t, dial: func() *bus.Bus { return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()}) }},
+		rig: &rig{T: t, dial: func() *journal.Journal {
+			return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()})
+		}},
 	}
 	natstest.EnsureStreams(t, r.dial())
 	r.bus = r.dial()
 	r.ask = caller(t, r.bus)
 	b := r.dial()
-	if err := b.EnsurePlugins(natstest.Context(t), bus.StreamsConfig{}); err != nil {
+	if err := b.EnsurePlugins(natstest.Context(t), journal.StreamsConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -55,7 +58,7 @@ func newCoreRig(t *testing.T) *coreRig {
 }
 
 // begin starts a core's registrar.
-func (r *coreRig) begin(b *bus.Bus) {
+func (r *coreRig) begin(b *journal.Journal) {
 	r.Helper()
 	cfg := registry.Config{Lease: lease}
 	cfg.Owner = func(kind registry.Kind, name string) (string, bool) {

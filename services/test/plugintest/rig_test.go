@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -22,21 +23,21 @@ type rig struct {
 	*testing.T
 	desk *desk
 	ask  *bus.Caller
-	bus  *bus.Bus // of the asker
-	dial func() *bus.Bus
+	bus  *journal.Journal // of the asker
+	dial func() *journal.Journal
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	s := natstest.Start(t)
-	r := &rig{T: t, dial: func() *bus.Bus { return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()}) }}
+	r := &rig{T: t, dial: func() *journal.Journal { return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()}) }}
 	natstest.EnsureStreams(t, r.dial())
 	r.desk, r.bus = newDesk(t, r.dial()), r.dial()
 	r.ask = caller(t, r.bus)
 	return r
 }
 
-func caller(t *testing.T, b *bus.Bus) *bus.Caller {
+func caller(t *testing.T, b *journal.Journal) *bus.Caller {
 	t.Helper()
 	c, err := b.NewCaller()
 	if err != nil {
@@ -68,12 +69,12 @@ func (r *rig) start(m plugin.Manifest, h plugin.Handlers, opts ...plugin.Option)
 	return r.startOn(r.dial(), m, h, opts...)
 }
 
-func (r *rig) startOn(b *bus.Bus, m plugin.Manifest, h plugin.Handlers, opts ...plugin.Option) *served {
+func (r *rig) startOn(b *journal.Journal, m plugin.Manifest, h plugin.Handlers, opts ...plugin.Option) *served {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &served{t: r.T, name: m.Name, log: &lines{}, cancel: cancel, ended: make(chan struct{})}
 	all := append([]plugin.Option{
-		plugin.WithBus(b), plugin.WithLogger(slog.New(slog.NewTextHandler(s.log, nil))), plugin.OnState(s.onState),
+		plugin.WithBus(b.Bus), plugin.WithLogger(slog.New(slog.NewTextHandler(s.log, nil))), plugin.OnState(s.onState),
 	}, opts...)
 	go func() {
 		defer close(s.ended)

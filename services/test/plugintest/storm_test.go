@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
@@ -24,6 +23,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 )
@@ -155,7 +155,7 @@ func (s *storm) comeAndGo(ctx context.Context, i int) {
 			}, plugin.WhenFailing(hook.Allow), plugin.Deadline(200*time.Millisecond)),
 			plugin.Tool(name+":do", "Does nothing.", func(context.Context, struct{}) (string, error) { return "done", nil },
 				plugin.Timeout(5*time.Second)),
-		}, plugin.WithBus(b), plugin.WithLogger(slog.New(slog.DiscardHandler)), plugin.DrainTimeout(time.Second))
+		}, plugin.WithBus(b.Bus), plugin.WithLogger(slog.New(slog.DiscardHandler)), plugin.DrainTimeout(time.Second))
 		end()
 		b.Close()
 		s.came.Add(1)
@@ -223,7 +223,7 @@ type question struct {
 }
 
 // explain reports the state of a turn that does not end.
-func (s *storm) explain(b *bus.Bus, ref subject.Ref) {
+func (s *storm) explain(b *journal.Journal, ref subject.Ref) {
 	s.Errorf("%s: wedged at %s", ref.Session, time.Now().UTC().Format(time.RFC3339Nano))
 	var last []string
 	for m, err := range b.Commits(s.Context(), ref, 0) {

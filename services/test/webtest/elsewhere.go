@@ -130,7 +130,7 @@ func (r *Rig) Plug(m plugin.Manifest, tool string, h ...plugin.Handler) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- plugin.Serve(ctx, m, h, plugin.WithBus(b), plugin.WithLogger(r.log)) }()
+	go func() { done <- plugin.Serve(ctx, m, h, plugin.WithBus(b.Bus), plugin.WithLogger(r.log)) }()
 	r.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

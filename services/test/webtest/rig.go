@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge"
@@ -27,17 +27,17 @@ type Options struct {
 // Rig is a running system with a bridge.
 type Rig struct {
 	System *system.System
-	Bus    *bus.Bus // of the test's own
-	URL    string   // of the page, without the last slash
-	Token  string   // the owner's
+	Bus    *journal.Journal // of the test's own
+	URL    string           // of the page, without the last slash
+	Token  string           // the owner's
 
 	t      testing.TB
 	dir    string
 	config string
 	log    *slog.Logger
-	canary *canary  // is every host below .example, which nobody is to ask
-	links  *bus.Bus // a separate connection for requesting links
-	stop   func()   // the bridge
+	canary *canary          // is every host below .example, which nobody is to ask
+	links  *journal.Journal // a separate connection for requesting links
+	stop   func()           // the bridge
 	binary string
 }
 

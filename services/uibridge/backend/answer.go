@@ -26,7 +26,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	defer cancel()
 	// Core creates no session for an answer, so without history it would neither audit the
 	// answer nor notify anybody.
-	last, err := b.client.Bus.LastCommitSeq(ctx, a.Ref)
+	last, err := b.client.Journal.LastCommitSeq(ctx, a.Ref)
 	if err != nil {
 		return contract.Receipt{}, b.refusal("looking for a session", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
@@ -24,7 +24,7 @@ type Config struct {
 
 // Deps are a backend's dependencies.
 type Deps struct {
-	Bus *bus.Bus
+	Bus *journal.Journal
 	Log *slog.Logger
 	// Markdown renders the agent's text; nil: nothing is rendered. See [hub.Rendering].
 	Markdown hub.Markdown

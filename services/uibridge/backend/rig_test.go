@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -30,7 +30,7 @@ type rig struct {
 	*backend.Backend
 	t   *testing.T
 	sys *system.System
-	bus *bus.Bus
+	bus *journal.Journal
 	ann contract.Principal // who may do everything
 }
 

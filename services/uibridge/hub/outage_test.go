@@ -79,7 +79,7 @@ func TestAStorageFaultIsTold(t *testing.T) {
 			}
 		}
 	}
-	if err := w.client.Bus.Conn().Flush(); err != nil { // the beacon subscription is active
+	if err := w.client.Journal.Conn().Flush(); err != nil { // the beacon subscription is active
 		t.Fatal(err)
 	}
 	if err := w.bus.PublishBeacon(natstest.Context(t),

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -104,7 +105,7 @@ func (s *session) follow(ctx context.Context) (<-chan follow.Item, error) {
 	return items, err
 }
 
-func (s *session) bus() *bus.Bus { return s.hub.deps.Client.Bus }
+func (s *session) bus() *journal.Journal { return s.hub.deps.Client.Journal }
 
 // end returns the place of the session's last event.
 func (s *session) end(ctx context.Context) (place, error) {

@@ -20,6 +20,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
@@ -36,7 +37,7 @@ var (
 type world struct {
 	*hub.Hub
 	t      *testing.T
-	bus    *bus.Bus // of who writes
+	bus    *journal.Journal // of who writes
 	client *client.Client
 	link   *link // from the hub to the bus
 	near   *link // from who writes
@@ -162,8 +163,8 @@ func (w *world) commit(payloads ...event.Payload) (seq uint64, live func(index i
 	}
 	return seq, func(i int) {
 		h := nats.Header{
-			bus.HeaderCommit: {strconv.FormatUint(seq, 10)}, bus.HeaderIndex: {strconv.Itoa(i)},
-			bus.HeaderEvents: {strconv.Itoa(len(c.Events))}, bus.HeaderPrev: {strconv.FormatUint(prev, 10)},
+			journal.HeaderCommit: {strconv.FormatUint(seq, 10)}, journal.HeaderIndex: {strconv.Itoa(i)},
+			journal.HeaderEvents: {strconv.Itoa(len(c.Events))}, journal.HeaderPrev: {strconv.FormatUint(prev, 10)},
 		}
 		w.publish(c.Events[i].Live(), h, c.Events[i].AppendJSON(nil))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
@@ -41,11 +42,11 @@ func (i *inspector) listArtifacts(ctx context.Context, p contract.Principal, q s
 		return nil, err
 	}
 	prefix := prefixOf(ref)
-	all, err := i.client.Bus.Artifacts(ctx, prefix)
+	all, err := i.client.Journal.Artifacts(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(x, y bus.ArtifactInfo) int { return y.Stored.Compare(x.Stored) })
+	slices.SortStableFunc(all, func(x, y journal.ArtifactInfo) int { return y.Stored.Compare(x.Stored) })
 	out := make([]ArtifactInfo, 0, min(len(all), maxArtifacts))
 	for _, a := range all[:min(len(all), maxArtifacts)] {
 		name := strings.TrimPrefix(a.Name, prefix)
@@ -148,7 +149,7 @@ func (i *inspector) artifact(r *http.Request) (name string, data []byte, err err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askWait)
 	defer cancel()
-	data, err = i.client.Bus.GetArtifact(ctx, prefixOf(ref)+name)
+	data, err = i.client.Journal.GetArtifact(ctx, prefixOf(ref)+name)
 	if bus.CodeOf(err) == bus.CodeNotFound {
 		return "", nil, &contract.Error{
 			Code: contract.CodeNotFound, Message: "no such artifact in this session; listArtifacts lists them",

@@ -159,7 +159,7 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 			ref := subject.Ref{Agent: a, Session: s}
 			w.say(ref, "hello")
 			var err error
-			if all[ref], err = w.client.Bus.LastCommitSeq(natstest.Context(t), ref); err != nil {
+			if all[ref], err = w.client.Journal.LastCommitSeq(natstest.Context(t), ref); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -59,7 +59,7 @@ func turnOf(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }
 // the one that ended it.
 func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
 	id, read, size := turnOf(seq), 0, 0
-	for m, err := range i.client.Bus.Commits(ctx, ref, seq-1) {
+	for m, err := range i.client.Journal.Commits(ctx, ref, seq-1) {
 		if err != nil {
 			return nil, "", err
 		}

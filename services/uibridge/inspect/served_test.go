@@ -22,7 +22,7 @@ func TestArtifactsAreServedWithCare(t *testing.T) {
 		"main/kitchen/../odd":                []byte("odd"),
 		"main/kitchen2/no":                   []byte("another session's"), "other/kitchen/no": []byte("another agent's"),
 	} {
-		if err := w.client.Bus.PutArtifact(ctx, name, data); err != nil {
+		if err := w.client.Journal.PutArtifact(ctx, name, data); err != nil {
 			t.Fatal(err)
 		}
 	}

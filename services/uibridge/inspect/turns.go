@@ -122,9 +122,9 @@ func (i *inspector) commitAt(ctx context.Context, ref subject.Ref, at uint64) (r
 	var m bus.StoredMsg
 	var err error
 	if at == 0 {
-		m, err = i.client.Bus.LastCommit(ctx, ref)
+		m, err = i.client.Journal.LastCommit(ctx, ref)
 	} else {
-		m, err = i.client.Bus.Message(ctx, at)
+		m, err = i.client.Journal.Message(ctx, at)
 	}
 	if err != nil {
 		return readCommit{}, err

@@ -184,7 +184,7 @@ func (w *world) join(name subject.Plugin) {
 		pass := plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
 			return plugin.Continue(), nil
 		})
-		done <- plugin.Serve(ctx, plugin.Manifest{Name: name, Version: "1.2.3"}, plugin.Handlers{pass}, plugin.WithBus(b))
+		done <- plugin.Serve(ctx, plugin.Manifest{Name: name, Version: "1.2.3"}, plugin.Handlers{pass}, plugin.WithBus(b.Bus))
 	}()
 	w.Cleanup(func() {
 		stop()

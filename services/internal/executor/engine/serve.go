@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/text"
 )
 
@@ -37,7 +38,7 @@ const (
 //
 // A process serves one instance per kind. The instance's id is new at each start of
 // the process; otherwise ids of attempts could not be forgotten.
-func Serve(ctx context.Context, b *bus.Bus, cfg Config) error {
+func Serve(ctx context.Context, b *journal.Journal, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -49,14 +50,14 @@ func Serve(ctx context.Context, b *bus.Bus, cfg Config) error {
 }
 
 type server struct {
-	bus       *bus.Bus
+	bus       *journal.Journal
 	cfg       Config
 	attempts  *Attempts
 	announcer *announcer
 	decoder   executor.Decoder
 }
 
-func newServer(b *bus.Bus, cfg Config) (*server, error) {
+func newServer(b *journal.Journal, cfg Config) (*server, error) {
 	cfg.Logger = cfg.Logger.With("executor", string(b.Instance()))
 	t := newAttempts(cfg, b.Instance())
 	subj := subject.Announce(cfg.Kind, b.Instance())

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -28,7 +29,7 @@ type core struct {
 	t      testing.TB
 	server *natsserver.Server
 	caller *bus.Caller
-	exec   *bus.Bus
+	exec   *journal.Journal
 	kind   subject.ExecutorKind
 	stop   context.CancelFunc
 	ended  chan error
@@ -222,7 +223,7 @@ func TestAResultAboveTheThresholdArrives(t *testing.T) {
 func TestTheTraceReachesTheWork(t *testing.T) {
 	c := start(t, runner(nil))
 	body, _ := json.Marshal(run("c1", "trace"))
-	ctx := telemetry.StartTrace(natstest.Context(t), "a/s/t")
+	ctx := telemetry.EnsureTrace(natstest.Context(t))
 	got := make(chan contract.Answer, 1)
 	inst := c.exec.Instance()
 	_, err := c.caller.Send(ctx, subject.Executor(c.kind, inst), string(inst), nil, body, func(m bus.Reply) {

@@ -17,6 +17,7 @@ import (
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -93,7 +94,7 @@ func TestProcessAnswersAndDrains(t *testing.T) {
 	}
 }
 
-func ask(t *testing.T, b *bus.Bus, to subject.Instance, text string) contract.Response {
+func ask(t *testing.T, b *journal.Journal, to subject.Instance, text string) contract.Response {
 	t.Helper()
 	caller, err := b.NewCaller()
 	if err != nil {

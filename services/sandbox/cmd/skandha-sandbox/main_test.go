@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/natstest"
 )
@@ -79,7 +80,7 @@ type runner struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	out    *bytes.Buffer
-	bus    *bus.Bus
+	bus    *journal.Journal
 	caller *bus.Caller
 	executor.Announcement
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/journal"
 )
 
 // The tools of a runner. Each appends one line to the file of effects per effect.
@@ -51,7 +51,7 @@ func Specs() []tool.Spec {
 	}
 }
 
-func (r Role) runner(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) runner(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	return engine.Serve(ctx, b, engine.Config{
 		Kind: subject.Runner, Service: "e2e", Offer: engine.Offer{Tools: Specs()}, Pools: r.pools(),
 		DrainTimeout: r.Drain, Logger: log, Work: Tools(r.Effects, b.Instance()),
@@ -164,7 +164,7 @@ func (r Role) pools() []contract.Pool {
 	return []contract.Pool{{Name: contract.DefaultPool, Slots: slots}}
 }
 
-func (r Role) provider(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) provider(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	return engine.Serve(ctx, b, engine.Config{
 		Kind: subject.Provider, Service: "e2e",
 		Offer: engine.Offer{Providers: []provider.Info{{Name: "script", Model: "script"}}},

@@ -14,6 +14,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/core"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store/open"
 )
@@ -90,7 +91,7 @@ func (r Role) play() error {
 		s.Shutdown()
 		return nil
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: r.URL, Name: r.Name, Logger: log})
+	b, err := journal.Connect(ctx, bus.Config{URL: r.URL, Name: r.Name, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func logLevel() slog.Level {
 }
 
 // core does what the main of the core does.
-func (r Role) core(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) core(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	cfg, err := core.ReadConfig(r.Config)
 	if err != nil {
 		return err

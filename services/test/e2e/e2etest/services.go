@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner"
@@ -38,13 +38,13 @@ func (r Role) redisCommand() (*exec.Cmd, error) {
 }
 
 // toolrunner does the same as the main of the tool runner.
-func (r Role) toolrunner(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) toolrunner(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	cfg := toolrunner.Config{WorkspaceDir: r.Dir, Slots: r.Slots, DrainTimeout: r.Drain}
 	return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: log})
 }
 
 // bridge does the same as the main of the UI bridge.
-func (r Role) bridge(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) bridge(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	cfg, err := uibridge.Flags{File: r.Config, Listen: r.Addr}.Config()
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (r Role) bridge(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
 }
 
 // listener does the same as the main of the listeners.
-func (r Role) listener(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) listener(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	cfg, err := listener.Flags{File: r.Config}.Config()
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r Role) listener(ctx context.Context, b *bus.Bus, log *slog.Logger) error 
 
 // plugin offers the tools of [Specs], except the one that needs a confirmation. Its
 // effects name no runner: it does not know the caller.
-func (r Role) plugin(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
+func (r Role) plugin(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	act := func(ctx context.Context, a Args) (map[string]any, error) {
 		call, _ := plugin.CallOf(ctx)
 		e := Effect{Call: call.Call, Attempt: call.Attempt, Tool: call.Tool, Session: string(call.Session), At: time.Now()}
@@ -88,7 +88,8 @@ func (r Role) plugin(ctx context.Context, b *bus.Bus, log *slog.Logger) error {
 		plugin.Tool(ToolAgain, "has an effect that may be repeated", act,
 			plugin.Args([]byte(argsSchema)), plugin.Idempotent()),
 	}
-	return plugin.Serve(ctx, plugin.Manifest{Name: "e2e", Version: "1.0.0"}, h, plugin.WithBus(b), plugin.WithLogger(log),
+	return plugin.Serve(ctx, plugin.Manifest{Name: "e2e", Version: "1.0.0"}, h,
+		plugin.WithBus(b.Bus), plugin.WithLogger(log),
 		plugin.Concurrency(256), plugin.DrainTimeout(r.Drain),
 		plugin.OnState(func(state plugin.LeaseState, reason string) { log.Info("lease", "state", state, "reason", reason) }))
 }

@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/test/natstest"
 )
@@ -49,10 +50,10 @@ type System struct {
 	NATS                      *Proc   // the first of Nodes
 	Nodes                     []*Proc // NATS servers
 	Cores, Providers, Runners []*Proc
-	Others                    []*Proc        // of a whole system
-	Page, Hooks               string         // of a whole system: host:port of bridge and listener
-	Bus                       *bus.Bus       // the test's own connection
-	Disk                      *natstest.Disk // if there is [Options.DiskMiB]
+	Others                    []*Proc          // of a whole system
+	Page, Hooks               string           // of a whole system: host:port of bridge and listener
+	Bus                       *journal.Journal // the test's own connection
+	Disk                      *natstest.Disk   // if there is [Options.DiskMiB]
 	Tail                      *Tail
 	Effects                   string // file
 

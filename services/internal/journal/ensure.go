@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"cmp"
@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
 )
 
-// EnsurePlugins makes only the bucket of plugins, like [Bus.EnsureStreams].
-func (b *Bus) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
+// EnsurePlugins makes only the bucket of plugins, like [Journal.EnsureStreams].
+func (j *Journal) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	return b.ensureStream(ctx, c.plugins())
+	return j.ensureStream(ctx, c.plugins())
 }
 
 // EnsureStreams creates missing streams and buckets and verifies the existing ones. A
@@ -26,18 +28,18 @@ func (b *Bus) EnsurePlugins(ctx context.Context, c StreamsConfig) error {
 // below what a stream holds: a configuration that asks for it is ignored with a
 // warning. Several processes may call it at once. While JetStream is unavailable it
 // tries again, until ctx ends.
-func (b *Bus) EnsureStreams(ctx context.Context, c StreamsConfig) error {
+func (j *Journal) EnsureStreams(ctx context.Context, c StreamsConfig) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
 	for {
-		attempt, cancel := context.WithTimeout(ctx, ackWait)
-		err := b.ensureAll(attempt, c)
+		attempt, cancel := context.WithTimeout(ctx, ensureWait)
+		err := j.ensureAll(attempt, c)
 		cancel()
 		if err == nil || !mayPass(err) {
 			return err
 		}
-		b.log.Info("waiting for JetStream", "error", err)
+		j.log.Info("waiting for JetStream", "error", err)
 		t := time.NewTimer(healPause)
 		select {
 		case <-ctx.Done():
@@ -48,6 +50,9 @@ func (b *Bus) EnsureStreams(ctx context.Context, c StreamsConfig) error {
 	}
 }
 
+// ensureWait is how long one attempt to ensure all streams may take.
+const ensureWait = 5 * time.Second
+
 const errCodeNoPeers = 10005 // JSClusterNoPeersErrF: not all servers of the cluster are there yet
 
 // mayPass reports whether the error may go away by itself.
@@ -56,39 +61,39 @@ func mayPass(err error) bool {
 	if errors.As(err, &e) {
 		return e.Code == 503 || e.ErrorCode == errCodeNoPeers
 	}
-	return Retryable(err)
+	return bus.Retryable(err)
 }
 
-func (b *Bus) ensureAll(ctx context.Context, c StreamsConfig) error {
+func (j *Journal) ensureAll(ctx context.Context, c StreamsConfig) error {
 	for _, want := range c.streams() {
-		if err := b.ensureStream(ctx, want); err != nil {
+		if err := j.ensureStream(ctx, want); err != nil {
 			return err
 		}
 	}
 	for _, want := range c.objectBuckets() {
-		if err := b.ensureBucket(ctx, want); err != nil {
+		if err := j.ensureBucket(ctx, want); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *Bus) ensureStream(ctx context.Context, want wanted) error {
+func (j *Journal) ensureStream(ctx context.Context, want wanted) error {
 	for {
-		doubts := b.copies.doubted()
-		s, err := b.js.Stream(ctx, want.Name)
+		doubts := j.copies.doubted()
+		s, err := j.JetStream().Stream(ctx, want.Name)
 		if err == nil {
-			b.known.saw(s.CachedInfo())
-			return b.verifyStream(ctx, s.CachedInfo(), want, doubts)
+			j.known.saw(s.CachedInfo())
+			return j.verifyStream(ctx, s.CachedInfo(), want, doubts)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("looking up stream %s: %w", want.Name, err)
 		}
-		want.Replicas = b.newReplicas(want.Name, want.given)
-		s, err = b.js.CreateStream(ctx, want.StreamConfig)
+		want.Replicas = j.newReplicas(want.Name, want.given)
+		s, err = j.JetStream().CreateStream(ctx, want.StreamConfig)
 		if err == nil {
-			b.known.saw(s.CachedInfo())
-			b.log.Info("stream created", "stream", want.Name)
+			j.known.saw(s.CachedInfo())
+			j.log.Info("stream created", "stream", want.Name)
 			return nil
 		}
 		// Another process was faster, perhaps with another configuration: look again.
@@ -100,18 +105,15 @@ func (b *Bus) ensureStream(ctx context.Context, want wanted) error {
 
 // newReplicas is how many copies a new stream gets: as many as the log has, unless the
 // configuration says otherwise. One that was lost gets no fewer than it had.
-func (b *Bus) newReplicas(name string, given limits) int {
-	return max(cmp.Or(given.replicas, b.copies.known()), b.known.copiesOf(name), 1)
+func (j *Journal) newReplicas(name string, given limits) int {
+	return max(cmp.Or(given.replicas, j.copies.known()), j.known.copiesOf(name), 1)
 }
-
-// JSStorageResourcesExceededErr and JSAccountResourcesExceededErr of the server.
-const errCodeNoStorage, errCodeAccountLimit = 10047, 10002
 
 // creating explains why something could not be created. A server reserves the maximum
 // size of a stream when it creates it.
 func creating(what string, size int64, err error) error {
 	var e *jetstream.APIError
-	if errors.As(err, &e) && (e.ErrorCode == errCodeNoStorage || e.ErrorCode == errCodeAccountLimit) {
+	if errors.As(err, &e) && (e.ErrorCode == bus.ErrCodeNoStorage || e.ErrorCode == bus.ErrCodeAccountLimit) {
 		return fmt.Errorf("creating %s: JetStream has fewer than the %d MiB left that it may grow to: "+
 			"give the server or the account more file storage (jetstream.max_file_store; "+
 			"all streams and buckets need 30 GiB), or a larger disk: %w", what, size>>20, err)
@@ -119,10 +121,10 @@ func creating(what string, size int64, err error) error {
 	return fmt.Errorf("creating %s: %w", what, err)
 }
 
-func (b *Bus) verifyStream(ctx context.Context, info *jetstream.StreamInfo, w wanted, doubts uint64) error {
-	have, want := info.Config, b.settle(w, info)
-	if want.Name == StreamSessions {
-		b.copies.learn(max(have.Replicas, want.Replicas), doubts)
+func (j *Journal) verifyStream(ctx context.Context, info *jetstream.StreamInfo, w wanted, doubts uint64) error {
+	have, want := info.Config, j.settle(w, info)
+	if want.Name == bus.StreamSessions {
+		j.copies.learn(max(have.Replicas, want.Replicas), doubts)
 	}
 	if field, why := unsafeDifference(have, want); field != "" {
 		return fmt.Errorf("stream %s: %s: %s; fix or remove the stream by hand, then start again",
@@ -132,10 +134,10 @@ func (b *Bus) verifyStream(ctx context.Context, info *jetstream.StreamInfo, w wa
 	if len(changes) == 0 {
 		return nil
 	}
-	if _, err := b.js.UpdateStream(ctx, mended); err != nil {
+	if _, err := j.JetStream().UpdateStream(ctx, mended); err != nil {
 		return fmt.Errorf("stream %s: changing %v: %w", want.Name, changes, err)
 	}
-	b.log.Info("stream changed", "stream", want.Name, "fields", changes)
+	j.log.Info("stream changed", "stream", want.Name, "fields", changes)
 	return nil
 }
 
@@ -143,10 +145,10 @@ func (b *Bus) verifyStream(ctx context.Context, info *jetstream.StreamInfo, w wa
 // what another process or an operator has set: a limit that the configuration does not
 // name is only ever raised, copies are never removed, and a smaller limit never
 // deletes stored messages.
-func (b *Bus) settle(w wanted, info *jetstream.StreamInfo) jetstream.StreamConfig {
+func (j *Journal) settle(w wanted, info *jetstream.StreamInfo) jetstream.StreamConfig {
 	want, have := w.StreamConfig, info.Config
 	ignore := func(field string, configured, is any) {
-		b.log.Warn("ignoring a stream setting that would remove copies or messages; "+
+		j.log.Warn("ignoring a stream setting that would remove copies or messages; "+
 			"change the stream by hand if that is intended",
 			"stream", want.Name, "field", field, "configured", configured, "is", is)
 	}
@@ -238,31 +240,31 @@ func set[T comparable](changes *[]string, field string, have *T, want T) {
 	}
 }
 
-func (b *Bus) ensureBucket(ctx context.Context, want objectBucket) error {
+func (j *Journal) ensureBucket(ctx context.Context, want objectBucket) error {
 	for {
-		s, err := b.js.Stream(ctx, objectStream(want.Bucket))
+		s, err := j.JetStream().Stream(ctx, objectStream(want.Bucket))
 		if err == nil {
-			b.known.saw(s.CachedInfo())
-			return b.verifyBucket(ctx, s.CachedInfo(), want)
+			j.known.saw(s.CachedInfo())
+			return j.verifyBucket(ctx, s.CachedInfo(), want)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("looking up bucket %s: %w", want.Bucket, err)
 		}
-		want.Replicas = b.newReplicas(objectStream(want.Bucket), want.given)
-		_, err = b.js.CreateObjectStore(ctx, want.ObjectStoreConfig)
+		want.Replicas = j.newReplicas(objectStream(want.Bucket), want.given)
+		_, err = j.JetStream().CreateObjectStore(ctx, want.ObjectStoreConfig)
 		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return creating("bucket "+want.Bucket, want.MaxBytes, err)
 		}
 	}
 }
 
-func (b *Bus) verifyBucket(ctx context.Context, info *jetstream.StreamInfo, w objectBucket) error {
+func (j *Journal) verifyBucket(ctx context.Context, info *jetstream.StreamInfo, w objectBucket) error {
 	have := info.Config
 	if have.Storage != w.Storage {
 		return fmt.Errorf("bucket %s: storage is %s, want %s; remove the bucket by hand, then start again",
 			w.Bucket, have.Storage, w.Storage)
 	}
-	want := b.settle(wanted{
+	want := j.settle(wanted{
 		jetstream.StreamConfig{Name: have.Name, MaxBytes: w.MaxBytes, MaxAge: w.TTL, Replicas: w.Replicas}, w.given,
 	}, info)
 	var changes []string
@@ -283,7 +285,7 @@ func (b *Bus) verifyBucket(ctx context.Context, info *jetstream.StreamInfo, w ob
 	if len(changes) == 0 {
 		return nil
 	}
-	if _, err := b.js.UpdateStream(ctx, have); err != nil {
+	if _, err := j.JetStream().UpdateStream(ctx, have); err != nil {
 		return fmt.Errorf("bucket %s: changing %v: %w", w.Bucket, changes, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
 )
 
 // Renewal says which streams were found created again: they were lost, with everything
@@ -19,12 +21,12 @@ type Renewal struct {
 }
 
 // Log reports whether the log itself was lost.
-func (r Renewal) Log() bool { return slices.Contains(r.Streams, StreamSessions) }
+func (r Renewal) Log() bool { return slices.Contains(r.Streams, bus.StreamSessions) }
 
 // Timers reports whether timers were lost.
 func (r Renewal) Timers() bool { return slices.Contains(r.Streams, StreamTimers) }
 
-// The intervals of [Bus.KeepStreams].
+// The intervals of [Journal.KeepStreams].
 const (
 	keepEvery = 5 * time.Second // between two looks, if nothing hints at a loss
 	keepPause = time.Second     // the shortest time between two looks
@@ -36,27 +38,17 @@ const (
 // known is what this process knows of the streams that should be there.
 type known struct {
 	turn chan struct{} // holds one: who restores
-	hint chan struct{} // gets a value when a stream seems to be missing
 
 	mu      sync.Mutex
 	created map[string]time.Time
 	copies  map[string]int
 	renewed []string // found created again, and not reported yet
-	failure error    // of the latest attempt to create a stream again
 }
 
 func newKnown() *known {
 	return &known{
-		turn: make(chan struct{}, 1), hint: make(chan struct{}, 1),
+		turn:    make(chan struct{}, 1),
 		created: map[string]time.Time{}, copies: map[string]int{},
-	}
-}
-
-// missed notes that a stream seems to be missing.
-func (k *known) missed() {
-	select {
-	case k.hint <- struct{}{}:
-	default: // it is known already
 	}
 }
 
@@ -89,34 +81,34 @@ func (k *known) takeRenewed() (names []string) {
 // KeepStreams creates streams and buckets again that were deleted, or that a server with
 // an empty directory does not have. It looks after each reconnect, when a message finds
 // no stream, and every few seconds, until ctx ends. The streams are kept as
-// [Bus.EnsureStreams] made them; existing ones are not changed. renewed is called, by
+// [Journal.EnsureStreams] made them; existing ones are not changed. renewed is called, by
 // one goroutine, after streams were created again, by this process or another one.
-func (b *Bus) KeepStreams(ctx context.Context, c StreamsConfig, renewed func(Renewal)) {
+func (j *Journal) KeepStreams(ctx context.Context, c StreamsConfig, renewed func(Renewal)) {
 	tick, pause := time.NewTicker(keepEvery), time.NewTicker(keepPause)
 	defer tick.Stop()
 	defer pause.Stop()
-	back := b.Reconnected()
+	back := j.Reconnected()
 	var said time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-b.known.hint:
+		case <-j.Missing().Noted():
 		case <-back:
-			back = b.Reconnected()
+			back = j.Reconnected()
 		}
 		attempt, cancel := context.WithTimeout(ctx, keepWait)
-		err := b.RestoreStreams(attempt, c)
+		err := j.RestoreStreams(attempt, c)
 		cancel()
-		if err != nil && b.Connected() && ctx.Err() == nil {
-			b.known.missed() // again, after the pause
+		if err != nil && j.Connected() && ctx.Err() == nil {
+			j.Missing().Note() // again, after the pause
 			if time.Since(said) > keepSay {
 				said = time.Now()
-				b.log.Warn("cannot look after the streams; will retry", "error", err)
+				j.log.Warn("cannot look after the streams; will retry", "error", err)
 			}
 		}
-		if names := b.known.takeRenewed(); len(names) > 0 {
+		if names := j.known.takeRenewed(); len(names) > 0 {
 			renewed(Renewal{At: time.Now().UTC(), Streams: names})
 		}
 		select {
@@ -128,57 +120,43 @@ func (b *Bus) KeepStreams(ctx context.Context, c StreamsConfig, renewed func(Ren
 }
 
 // RestoreStreams creates the streams and buckets that are missing, like
-// [Bus.EnsureStreams], and leaves the others alone. A server that has just started, or a
+// [Journal.EnsureStreams], and leaves the others alone. A server that has just started, or a
 // cluster that elects a leader, may not know a stream for a moment: one is created only
-// if it is still missing after [SettleTime].
-func (b *Bus) RestoreStreams(ctx context.Context, c StreamsConfig) error {
+// if it is still missing after [bus.SettleTime].
+func (j *Journal) RestoreStreams(ctx context.Context, c StreamsConfig) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
 	select {
-	case b.known.turn <- struct{}{}:
-		defer func() { <-b.known.turn }()
+	case j.known.turn <- struct{}{}:
+		defer func() { <-j.known.turn }()
 	case <-ctx.Done():
 		return fmt.Errorf("restoring streams: %w", ctx.Err())
 	}
-	missing, err := b.missingStreams(ctx, c)
+	missing, err := j.missingStreams(ctx, c)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if slices.Contains(missing, StreamSessions) {
-		b.storageFails(b.missingLog(), 0)
+	if slices.Contains(missing, bus.StreamSessions) {
+		j.LogMissing()
 	}
-	b.log.Warn("streams are missing; looking again before they are created", "streams", missing)
-	if err := b.settleDown(ctx); err != nil {
+	j.log.Warn("streams are missing; looking again before they are created", "streams", missing)
+	if err := j.settleDown(ctx); err != nil {
 		return err
 	}
-	err = b.createStreams(ctx, c, missing)
-	b.known.mu.Lock()
-	b.known.failure = err
-	b.known.mu.Unlock()
+	err = j.createStreams(ctx, c, missing)
+	j.Missing().Failed(err)
 	return err
 }
 
-// missingLog is the fault of a log whose stream was deleted, or that a server with an
-// empty directory does not have.
-func (b *Bus) missingLog() *StorageFault {
-	b.known.mu.Lock()
-	defer b.known.mu.Unlock()
-	f := &StorageFault{Reason: "the stream " + StreamSessions + " does not exist; core creates it again", missing: true}
-	if err := b.known.failure; err != nil {
-		f.Reason += ", which failed: " + err.Error()
-	}
-	return f
-}
-
-// settleDown waits for [SettleTime], and fails if the connection changes meanwhile.
-func (b *Bus) settleDown(ctx context.Context) error {
-	t := time.NewTimer(SettleTime)
+// settleDown waits for [bus.SettleTime], and fails if the connection changes meanwhile.
+func (j *Journal) settleDown(ctx context.Context) error {
+	t := time.NewTimer(bus.SettleTime)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-b.ctl.lostChan():
+	case <-j.ctl.Lost():
 		return errors.New("restoring streams: the connection was lost meanwhile")
 	case <-ctx.Done():
 		return fmt.Errorf("restoring streams: %w", ctx.Err())
@@ -187,14 +165,14 @@ func (b *Bus) settleDown(ctx context.Context) error {
 
 // missingStreams lists the streams that the server says do not exist. An unanswered
 // question, or one that a cluster without a leader refuses, is an error.
-func (b *Bus) missingStreams(ctx context.Context, c StreamsConfig) (missing []string, err error) {
+func (j *Journal) missingStreams(ctx context.Context, c StreamsConfig) (missing []string, err error) {
 	for _, name := range c.names() {
 		one, cancel := context.WithTimeout(ctx, lookWait)
-		s, err := b.js.Stream(one, name)
+		s, err := j.JetStream().Stream(one, name)
 		cancel()
 		switch {
 		case err == nil:
-			b.known.saw(s.CachedInfo())
+			j.known.saw(s.CachedInfo())
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			missing = append(missing, name)
 		default:
@@ -205,17 +183,17 @@ func (b *Bus) missingStreams(ctx context.Context, c StreamsConfig) (missing []st
 }
 
 // createStreams creates those of the streams that are still missing.
-func (b *Bus) createStreams(ctx context.Context, c StreamsConfig, names []string) error {
+func (j *Journal) createStreams(ctx context.Context, c StreamsConfig, names []string) error {
 	for _, want := range c.streams() {
 		if slices.Contains(names, want.Name) {
-			if err := b.ensureStream(ctx, want); err != nil {
+			if err := j.ensureStream(ctx, want); err != nil {
 				return err
 			}
 		}
 	}
 	for _, want := range c.objectBuckets() {
 		if slices.Contains(names, objectStream(want.Bucket)) {
-			if err := b.ensureBucket(ctx, want); err != nil {
+			if err := j.ensureBucket(ctx, want); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"cmp"
@@ -8,22 +8,17 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 )
 
-// The streams and buckets.
+// The streams and buckets, beside [bus.StreamSessions] and [bus.BucketClaims].
 const (
-	StreamSessions  = "SESSIONS"  // the log: causes and commits
 	StreamTimers    = "TIMERS"    // timers that are to fire, and fired ones until they are handled
 	StreamDead      = "DEAD"      // copies of poisonous causes
-	BucketClaims    = "claims"    // bodies of messages on their way
 	BucketArtifacts = "artifacts" // large results that commits refer to, and files of tools and people
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 )
-
-// DuplicateWindow is how long the log remembers message ids. A publisher that is
-// not answered repeats itself within it.
-const DuplicateWindow = 2 * time.Minute
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
 // that is less than the default; new streams get the default.
@@ -103,10 +98,10 @@ func (c StreamsConfig) streams() []wanted {
 	d := c.withDefaults()
 	return []wanted{
 		{jetstream.StreamConfig{
-			Name: StreamSessions, Description: "causes and commits of every session: the log of record",
+			Name: bus.StreamSessions, Description: "causes and commits of every session: the log of record",
 			Subjects: []string{subject.AllCauses, subject.AllCommits, subject.AllProbes},
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-			MaxBytes: d.MaxBytes, Replicas: d.Replicas, Duplicates: DuplicateWindow, AllowDirect: true,
+			MaxBytes: d.MaxBytes, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow, AllowDirect: true,
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxBytes}},
 		{jetstream.StreamConfig{
 			Name: StreamTimers, Description: "timers to fire, and fired ones until they are handled",
@@ -115,14 +110,14 @@ func (c StreamsConfig) streams() []wanted {
 			// stays. The server takes no schedules with DiscardNew, and with DiscardOld a
 			// limit would silently drop timers, so there is none: core alone may publish here.
 			Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
-			MaxBytes: -1, Replicas: d.Replicas, Duplicates: DuplicateWindow,
+			MaxBytes: -1, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow,
 			AllowMsgSchedules: true, AllowRollup: true,
 		}, limits{replicas: c.Replicas}},
 		{jetstream.StreamConfig{
 			Name: StreamDead, Description: "copies of causes that could not be handled",
 			Subjects: []string{subject.AllDead},
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
-			MaxBytes: d.MaxDeadBytes, MaxAge: d.DeadAge, Replicas: d.Replicas, Duplicates: DuplicateWindow,
+			MaxBytes: d.MaxDeadBytes, MaxAge: d.DeadAge, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow,
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxDeadBytes, maxAge: c.DeadAge}},
 		c.plugins(),
 	}
@@ -138,7 +133,7 @@ func (c StreamsConfig) plugins() wanted {
 		Name: bucketStream(BucketPlugins), Description: "the registry: manifests and leases of plugins",
 		Subjects: []string{subject.BucketKey(BucketPlugins, ">")},
 		Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-		MaxMsgsPerSubject: 1, MaxBytes: maxPluginBytes, Replicas: c.withDefaults().Replicas, Duplicates: DuplicateWindow,
+		MaxMsgsPerSubject: 1, MaxBytes: maxPluginBytes, Replicas: c.withDefaults().Replicas, Duplicates: bus.DuplicateWindow,
 		AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	}, limits{replicas: c.Replicas}}
 }
@@ -157,7 +152,7 @@ func (c StreamsConfig) objectBuckets() []objectBucket {
 	d := c.withDefaults()
 	return []objectBucket{
 		{jetstream.ObjectStoreConfig{
-			Bucket: BucketClaims, TTL: d.ClaimAge, MaxBytes: d.MaxClaimBytes, Replicas: d.Replicas,
+			Bucket: bus.BucketClaims, TTL: d.ClaimAge, MaxBytes: d.MaxClaimBytes, Replicas: d.Replicas,
 			Storage: jetstream.FileStorage,
 		}, jetstream.DiscardOld, limits{replicas: c.Replicas, maxBytes: c.MaxClaimBytes, maxAge: c.ClaimAge}},
 		{jetstream.ObjectStoreConfig{

@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"cmp"
@@ -11,10 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 )
 
-// ConsumeConfig is the configuration of [Bus.ConsumeCauses].
+// ConsumeConfig is the configuration of [Journal.ConsumeCauses].
 type ConsumeConfig struct {
 	Durable string        // the consumer's name, shared by all replicas; default "core"
 	AckWait time.Duration // a delivery is repeated if not acknowledged or extended for this long; default 5 s
@@ -31,10 +32,10 @@ type ConsumeConfig struct {
 // Delivery is a cause that was delivered to this process. It is delivered again, here or to
 // another process, until it is acknowledged.
 type Delivery struct {
-	StoredMsg
+	bus.StoredMsg
 	NumDelivered uint64 // 1 the first time, as far as the server remembers
 
-	b     *Bus
+	j     *Journal
 	reply string
 }
 
@@ -54,8 +55,8 @@ func (d Delivery) Nak(delay time.Duration) error {
 }
 
 func (d Delivery) answer(word string) error {
-	if err := d.b.ctl.send(&nats.Msg{Subject: d.reply, Data: []byte(word)}); err != nil {
-		return transportError("answering the delivery of "+strconv.FormatUint(d.Seq, 10), err)
+	if err := d.j.ctl.Send(&nats.Msg{Subject: d.reply, Data: []byte(word)}); err != nil {
+		return bus.TransportError("answering the delivery of "+strconv.FormatUint(d.Seq, 10), err)
 	}
 	return nil
 }
@@ -71,14 +72,14 @@ type Consumption struct{ loop *pullLoop }
 // The consumer's state is only in the server's memory. If the server restarts, or the
 // consumer is deleted, it is created again from the floor within about two seconds, and
 // causes that were already done may be delivered again.
-func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(Delivery)) (*Consumption, error) {
+func (j *Journal) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(Delivery)) (*Consumption, error) {
 	c.Durable = cmp.Or(c.Durable, "core")
 	c.AckWait = cmp.Or(c.AckWait, 5*time.Second)
 	if !subject.Valid(c.Durable) {
-		return nil, Errorf(CodeInvalidArgument, "consuming causes: durable %q is not a valid id", c.Durable)
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "consuming causes: durable %q is not a valid id", c.Durable)
 	}
 	l := &pullLoop{
-		b: b, stream: StreamSessions, floor: c.Floor, room: c.Room,
+		j: j, stream: bus.StreamSessions, floor: c.Floor, room: c.Room,
 		config: jetstream.ConsumerConfig{
 			Durable: c.Durable, FilterSubject: subject.AllCauses,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,
@@ -86,15 +87,15 @@ func (b *Bus) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(D
 		},
 		handle: func(m *nats.Msg, meta *nats.MsgMetadata) {
 			handler(Delivery{
-				StoredMsg: StoredMsg{
+				StoredMsg: bus.StoredMsg{
 					Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data,
 				},
-				NumDelivered: meta.NumDelivered, b: b, reply: m.Reply,
+				NumDelivered: meta.NumDelivered, j: j, reply: m.Reply,
 			})
 		},
 	}
-	b.watchLog()
-	if err := b.startPull(ctx, l); err != nil {
+	j.watchLog()
+	if err := j.startPull(ctx, l); err != nil {
 		return nil, err
 	}
 	return &Consumption{l}, nil
@@ -108,7 +109,7 @@ func (c *Consumption) Stop() { c.loop.stop() }
 func (c *Consumption) Healed() uint64 { return c.loop.healed.Load() }
 
 // AckFloor returns the stream sequence up to which every cause is acknowledged,
-// as far as the server remembers, or [ErrNotFound] while there is no consumer.
+// as far as the server remembers, or [bus.ErrNotFound] while there is no consumer.
 func (c *Consumption) AckFloor(ctx context.Context) (uint64, error) {
 	info, err := c.info(ctx, "reading the acknowledgement floor")
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *Consumption) AckFloor(ctx context.Context) (uint64, error) {
 }
 
 // Backlog returns how many causes are not acknowledged, delivered or not, or
-// [ErrNotFound] while there is no consumer.
+// [bus.ErrNotFound] while there is no consumer.
 func (c *Consumption) Backlog(ctx context.Context) (uint64, error) {
 	info, err := c.info(ctx, "reading the backlog")
 	if err != nil {
@@ -128,12 +129,12 @@ func (c *Consumption) Backlog(ctx context.Context) (uint64, error) {
 }
 
 func (c *Consumption) info(ctx context.Context, doing string) (*jetstream.ConsumerInfo, error) {
-	cons, err := c.loop.b.js.Consumer(ctx, c.loop.stream, c.loop.config.Durable)
+	cons, err := c.loop.j.JetStream().Consumer(ctx, c.loop.stream, c.loop.config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil, fmt.Errorf("%s: consumer %s: %w", doing, c.loop.config.Durable, ErrNotFound)
+		return nil, fmt.Errorf("%s: consumer %s: %w", doing, c.loop.config.Durable, bus.ErrNotFound)
 	}
 	if err != nil {
-		return nil, transportError(doing, err)
+		return nil, bus.TransportError(doing, err)
 	}
 	return cons.CachedInfo(), nil
 }

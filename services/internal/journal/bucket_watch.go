@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
 )
 
 // Change is one or more changes of a bucket.
@@ -31,6 +33,7 @@ type BucketWatch struct {
 	stopped chan struct{}
 	stopOne sync.Once
 	done    chan struct{}
+	leave   func() // the bus
 }
 
 // Watch follows the bucket until Stop, or until the bus is closed. The handler first receives
@@ -42,7 +45,7 @@ func (k *Bucket) Watch(handler func(Change)) *BucketWatch {
 	w := &BucketWatch{
 		k: k, handle: handler, kicked: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
-	k.b.addPart(w)
+	w.leave = k.j.Join(w.kick, w.drain)
 	go w.run()
 	return w
 }
@@ -80,7 +83,7 @@ func (w *BucketWatch) drain(ctx context.Context) error {
 
 func (w *BucketWatch) run() {
 	defer close(w.done)
-	defer w.k.b.removePart(w)
+	defer w.leave()
 	defer w.since.Store(nil)
 	said := time.Now()
 	for {
@@ -91,10 +94,10 @@ func (w *BucketWatch) run() {
 			return
 		}
 		if time.Since(said) > 10*time.Second && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			w.k.b.log.Warn("cannot follow a bucket", "bucket", w.k.name, "error", err)
+			w.k.j.log.Warn("cannot follow a bucket", "bucket", w.k.name, "error", err)
 			said = time.Now()
 		} else {
-			w.k.b.log.Debug("following a bucket again", "bucket", w.k.name, "reason", err)
+			w.k.j.log.Debug("following a bucket again", "bucket", w.k.name, "reason", err)
 		}
 		if !w.pause(healPause - time.Since(began)) {
 			return
@@ -109,7 +112,7 @@ func (w *BucketWatch) pause(d time.Duration) bool {
 	select {
 	case <-w.stopped:
 		return false
-	case <-w.k.b.closed:
+	case <-w.k.j.Closed():
 		return false
 	case <-w.kicked:
 	case <-t.C:
@@ -125,13 +128,13 @@ func (w *BucketWatch) follow() error {
 		return errPullOver
 	default:
 	}
-	b, stream := w.k.b, bucketStream(w.k.name)
-	if !b.ctl.nc.IsConnected() {
+	j, stream := w.k.j, bucketStream(w.k.name)
+	if !j.Conn().IsConnected() {
 		return nats.ErrDisconnected
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	c, err := b.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+	c, err := j.JetStream().CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true,
 		InactiveThreshold: 5 * pullExpires,
 	})
@@ -139,10 +142,10 @@ func (w *BucketWatch) follow() error {
 		return fmt.Errorf("following bucket %s: %w", w.k.name, err)
 	}
 	name := c.CachedInfo().Name
-	defer func() { _ = b.ctl.send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
+	defer func() { _ = j.ctl.Send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
 	s := &bucketSession{w: w}
 	s.loop = &pullLoop{
-		b: b, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
+		j: j, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
 		kicked: w.kicked, stopped: w.stopped,
 	}
 	if c.CachedInfo().NumPending == 0 {
@@ -162,9 +165,9 @@ type bucketSession struct {
 }
 
 func (s *bucketSession) run() error {
-	b := s.w.k.b
-	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), b.ctl.nc.NewInbox()
-	sub, err := b.ctl.nc.ChanSubscribe(inbox+".*", msgs)
+	j := s.w.k.j
+	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), j.Conn().NewInbox()
+	sub, err := j.Conn().ChanSubscribe(inbox+".*", msgs)
 	if err != nil {
 		return errPullOver // only when the connection is closed for good
 	}
@@ -194,7 +197,7 @@ func (s *bucketSession) take(m *nats.Msg, meta *nats.MsgMetadata) {
 		return
 	}
 	s.next++
-	e := s.w.k.entry(StoredMsg{
+	e := s.w.k.entry(bus.StoredMsg{
 		Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data,
 	})
 	if s.full {

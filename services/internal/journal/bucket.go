@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"context"
@@ -11,18 +11,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 )
 
 // Bucket is a key-value bucket: the last value of each key, in a stream that orders all
 // changes. It is compatible with the key-value API of any NATS client.
 type Bucket struct {
-	b    *Bus
+	j    *Journal
 	name string
 }
 
 // Bucket returns the bucket with the name, which need not exist yet.
-func (b *Bus) Bucket(name string) *Bucket { return &Bucket{b, name} }
+func (j *Journal) Bucket(name string) *Bucket { return &Bucket{j, name} }
 
 func bucketStream(name string) string { return "KV_" + name }
 
@@ -35,7 +36,7 @@ type Entry struct {
 	Deleted  bool // the key was deleted; there is no value
 }
 
-// Fence is the condition of a change: it is refused with [ErrFenceLost] if the last change of
+// Fence is the condition of a change: it is refused with [bus.ErrFenceLost] if the last change of
 // the keys that match Filter has another revision.
 type Fence struct {
 	Filter   string // a key, which may contain wildcards; empty: the key that is changed
@@ -46,15 +47,15 @@ type Fence struct {
 const operation, operationDelete = "KV-Operation", "DEL"
 
 // Get reads a key's value from the stream's leader, so it sees every change that was
-// acknowledged before. The error is [ErrNotFound] if there is no value.
+// acknowledged before. The error is [bus.ErrNotFound] if there is no value.
 func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
-	m, err := k.b.getStored(ctx, k.b.ctl, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, key)})
+	m, err := k.j.ctl.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, key)})
 	if err == nil {
 		e := k.entry(m)
 		if !e.Deleted {
 			return e, nil
 		}
-		err = ErrNotFound
+		err = bus.ErrNotFound
 	}
 	return Entry{}, fmt.Errorf("reading %s of bucket %s: %w", key, k.name, k.missing(err))
 }
@@ -63,8 +64,8 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 // that has received this revision has received everything that was acknowledged before the
 // call.
 func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
-	m, err := k.b.getStored(ctx, k.b.ctl, bucketStream(k.name), getRequest{LastFor: subject.BucketKey(k.name, ">")})
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	m, err := k.j.ctl.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, ">")})
+	if err != nil && !errors.Is(err, bus.ErrNotFound) {
 		return 0, fmt.Errorf("reading the last revision of bucket %s: %w", k.name, k.missing(err))
 	}
 	return m.Seq, nil
@@ -73,12 +74,12 @@ func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
 // missing marks the error of a bucket that does not exist as temporary.
 func (k *Bucket) missing(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("%w: %w", Errorf(CodeUnavailable, "the bucket does not exist yet"), err)
+		return fmt.Errorf("%w: %w", bus.Errorf(bus.CodeUnavailable, "the bucket does not exist yet"), err)
 	}
 	return err
 }
 
-func (k *Bucket) entry(m StoredMsg) Entry {
+func (k *Bucket) entry(m bus.StoredMsg) Entry {
 	return Entry{
 		Key: strings.TrimPrefix(m.Subject, subject.BucketKey(k.name, "")), Revision: m.Seq, Time: m.Time, Value: m.Data,
 		Deleted: m.Header.Get(operation) != "",
@@ -86,7 +87,7 @@ func (k *Bucket) entry(m StoredMsg) Entry {
 }
 
 // Put stores a value under a key if the fence holds, and returns the revision. The errors are
-// those of [Bus.AppendCommit].
+// those of [Journal.AppendCommit].
 func (k *Bucket) Put(ctx context.Context, key string, value []byte, f Fence) (uint64, error) {
 	return k.store(ctx, &nats.Msg{Subject: subject.BucketKey(k.name, key), Data: value, Header: nats.Header{}}, f)
 }
@@ -103,14 +104,14 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 	if f.Filter != "" {
 		m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{subject.BucketKey(k.name, f.Filter)}
 	}
-	return k.b.store(ctx, k.b.ctl, m).Wait(ctx)
+	return k.j.ctl.Store(ctx, m).Wait(ctx)
 }
 
 // Forget removes the remaining changes of a deleted key, up to a revision. Watches are not
 // notified. The last change that a [Fence] refers to must remain, or that fence would accept
 // an earlier revision.
 func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
-	s, err := k.b.js.Stream(ctx, bucketStream(k.name))
+	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject.BucketKey(k.name, key)), jetstream.WithPurgeSequence(upTo+1))
 	}
@@ -118,7 +119,7 @@ func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
 		return nil
 	}
 	if err != nil {
-		return transportError("forgetting "+key+" of bucket "+k.name, err)
+		return bus.TransportError("forgetting "+key+" of bucket "+k.name, err)
 	}
 	return nil
 }

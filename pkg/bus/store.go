@@ -11,47 +11,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"skandha.dev/pkg/subject"
 )
-
-// AppendCommit stores a commit if and only if the session's last commit is at sequence prev
-// (0: the session has none), and returns its sequence.
-//
-// The error is one of [ErrFenceLost] and [ErrRefused] (definitely not stored; the latter is
-// also [ErrDenied] if the credentials do not allow it), [ErrTooLarge] (not even sent) and
-// [ErrAmbiguous] (anything else: read the last commit to find out). AppendCommit does not
-// retry and sends no message id, because both would hide which writer was first. It waits
-// until ctx ends, at most five seconds.
-func (b *Bus) AppendCommit(ctx context.Context, ref subject.Ref, body []byte, prev uint64) (uint64, error) {
-	return b.appendCommit(ctx, ref, body, prev).Wait(ctx)
-}
-
-// AppendCommitAsync sends a commit like [Bus.AppendCommit], but does not wait for the
-// outcome; see [Pending.Wait].
-func (b *Bus) AppendCommitAsync(ref subject.Ref, body []byte, prev uint64) *Pending {
-	return b.appendCommit(context.Background(), ref, body, prev)
-}
-
-// AppendCommitAsyncContext is [Bus.AppendCommitAsync] with the trace of ctx.
-func (b *Bus) AppendCommitAsyncContext(ctx context.Context, ref subject.Ref, body []byte, prev uint64) *Pending {
-	return b.appendCommit(ctx, ref, body, prev)
-}
-
-func (b *Bus) appendCommit(ctx context.Context, ref subject.Ref, body []byte, prev uint64) *Pending {
-	m := &nats.Msg{
-		Subject: ref.Commit(), Data: body,
-		Header: nats.Header{
-			jetstream.ExpectedLastSubjSeqHeader: []string{strconv.FormatUint(prev, 10)},
-			jetstream.ExpectedStreamHeader:      []string{StreamSessions},
-		},
-	}
-	return b.store(ctx, b.data, m)
-}
 
 // Pending is a message that was sent to a stream and whose outcome is not yet known.
 type Pending struct {
-	l     *link
+	l     *Link
 	ctx   context.Context //nolint:containedctx // for its trace, should the message be sent again
 	msg   *nats.Msg
 	since time.Time
@@ -65,8 +29,12 @@ type Pending struct {
 	err  error
 }
 
-// store sends m over a link to the stream of its subject.
-func (b *Bus) store(ctx context.Context, l *link, m *nats.Msg) *Pending {
+// Store sends a message to the stream of its subject; [Pending.Wait] returns the outcome.
+// The errors are [ErrFenceLost] and [ErrRefused] (definitely not stored; the latter is also
+// [ErrDenied] if the credentials do not allow it), [ErrTooLarge] (not even sent) and
+// [ErrAmbiguous] (anything else). It does not retry: the outcome is unknown after at most
+// five seconds.
+func (l *Link) Store(ctx context.Context, m *nats.Msg) *Pending {
 	p := &Pending{l: l, ctx: ctx, msg: m, since: time.Now(), ack: make(chan *nats.Msg, 1)}
 	p.n, m.Reply = l.inbox.ask(m.Subject, func(m *nats.Msg) {
 		select {
@@ -79,7 +47,7 @@ func (b *Bus) store(ctx context.Context, l *link, m *nats.Msg) *Pending {
 }
 
 func (p *Pending) send() {
-	p.lost = p.l.lostChan()
+	p.lost = p.l.Lost()
 	err := p.l.b.publish(p.ctx, p.l, p.msg)
 	switch {
 	case err == nil:
@@ -90,7 +58,7 @@ func (p *Pending) send() {
 	}
 }
 
-// Wait returns the sequence of the stored message, or an error as [Bus.AppendCommit] does. It
+// Wait returns the sequence of the stored message, or an error of [Link.Store]. It
 // may be called again, but not concurrently.
 func (p *Pending) Wait(ctx context.Context) (uint64, error) {
 	if p.done {
@@ -147,7 +115,7 @@ func (p *Pending) finish(err error) {
 	p.l.inbox.forget(p.n)
 	p.done = true
 	if errors.Is(err, nats.ErrNoResponders) {
-		p.l.b.known.missed()
+		p.l.b.missing.Note()
 	}
 	if err != nil {
 		p.err = fmt.Errorf("storing on %s: %w", p.msg.Subject, err)
@@ -214,4 +182,28 @@ func storeError(e *jetstream.APIError) error {
 		return fmt.Errorf("%w: %w", ErrRefused, f)
 	}
 	return fmt.Errorf("%w: %s", ErrRefused, e.Description)
+}
+
+// FenceError is an [ErrFenceLost] with the sequence that the server uses as the session's
+// last commit. In a damaged log, the server may not count a commit that exists, or may count
+// one that it cannot read.
+type FenceError struct {
+	Last        uint64
+	Description string // the server's error text
+}
+
+// Error implements error.
+func (e *FenceError) Error() string { return ErrFenceLost.Error() + ": " + e.Description }
+
+// Unwrap returns ErrFenceLost.
+func (e *FenceError) Unwrap() error { return ErrFenceLost }
+
+// fenceError parses "wrong last sequence: 42".
+func fenceError(description string) error {
+	_, n, found := strings.Cut(description, ": ")
+	last, err := strconv.ParseUint(n, 10, 64)
+	if !found || err != nil {
+		return fmt.Errorf("%w: %s", ErrFenceLost, description)
+	}
+	return &FenceError{Last: last, Description: description}
 }

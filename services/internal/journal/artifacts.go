@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
 )
 
 // ArtifactLimits are the limits of the bucket artifacts. Core stores them in the bucket's
@@ -41,7 +43,7 @@ const (
 	// usageAge is how long a listing of the artifacts is used while no quota is reached, by
 	// it and by what this process has stored since; usagePause if one is.
 	usageAge, usagePause = time.Minute, time.Second
-	// expireAfter and expireEvery are when [Bus.KeepArtifacts] looks.
+	// expireAfter and expireEvery are when [Journal.KeepArtifacts] looks.
 	expireAfter, expireEvery = time.Minute, time.Hour
 )
 
@@ -90,49 +92,49 @@ func (a ArtifactInfo) File() bool {
 
 // PutArtifact stores a body under a name until it is deleted, or until it is older than
 // [ArtifactLimits] allow; the same name again replaces it. Commits refer to artifacts. It
-// returns [ErrTooLarge], with what to do, when the session or the agent has used up its
+// returns [bus.ErrTooLarge], with what to do, when the session or the agent has used up its
 // quota or the store is full. What other processes have stored within the last minute
 // may be missing in what is compared with the quotas.
-func (b *Bus) PutArtifact(ctx context.Context, name string, data []byte) error {
-	ctx, cancel := bounded(ctx)
+func (j *Journal) PutArtifact(ctx context.Context, name string, data []byte) error {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	if err := b.reserve(ctx, name, int64(len(data))); err != nil {
+	if err := j.reserve(ctx, name, int64(len(data))); err != nil {
 		return err
 	}
-	err := b.putObject(ctx, BucketArtifacts, name, data)
+	err := j.PutObject(ctx, BucketArtifacts, name, data)
 	if err == nil {
 		return nil
 	}
-	b.usage.add(name, -int64(len(data)))
+	j.usage.add(name, -int64(len(data)))
 	var e *jetstream.APIError
 	switch {
 	case !errors.As(err, &e):
-	case streamFull(e):
-		return Errorf(CodeTooLarge, "the artifact store is full, nothing was stored: "+
+	case bus.StreamFull(e):
+		return bus.Errorf(bus.CodeTooLarge, "the artifact store is full, nothing was stored: "+
 			"delete some with \"skandha artifacts rm\", or raise streams.max_artifact_bytes")
-	case serverFull(e):
-		return Errorf(CodeTooLarge, "nats-server has no storage left, the artifact was not stored: "+
+	case bus.ServerFull(e):
+		return bus.Errorf(bus.CodeTooLarge, "nats-server has no storage left, the artifact was not stored: "+
 			"delete some with \"skandha artifacts rm\", or raise jetstream.max_file_store")
 	}
 	return err
 }
 
-// GetArtifact fetches a body by its name, or returns [ErrNotFound].
-func (b *Bus) GetArtifact(ctx context.Context, name string) ([]byte, error) {
-	return b.getObject(ctx, BucketArtifacts, name)
+// GetArtifact fetches a body by its name, or returns [bus.ErrNotFound].
+func (j *Journal) GetArtifact(ctx context.Context, name string) ([]byte, error) {
+	return j.GetObject(ctx, BucketArtifacts, name)
 }
 
 // Artifacts lists the artifacts whose names begin with the prefix, sorted by name.
-func (b *Bus) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, error) {
-	ctx, cancel := bounded(ctx)
+func (j *Journal) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	store, err := b.bucket(ctx, BucketArtifacts)
+	store, err := j.ObjectStore(ctx, BucketArtifacts)
 	if err != nil {
-		return nil, transportError("listing "+BucketArtifacts, err)
+		return nil, bus.TransportError("listing "+BucketArtifacts, err)
 	}
 	all, err := store.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil, transportError("listing "+BucketArtifacts, err)
+		return nil, bus.TransportError("listing "+BucketArtifacts, err)
 	}
 	var out []ArtifactInfo
 	for _, o := range all {
@@ -145,26 +147,26 @@ func (b *Bus) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, err
 }
 
 // DeleteArtifact deletes a body. It is not an error if the body does not exist.
-func (b *Bus) DeleteArtifact(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
+func (j *Journal) DeleteArtifact(ctx context.Context, name string) error {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	store, err := b.bucket(ctx, BucketArtifacts)
+	store, err := j.ObjectStore(ctx, BucketArtifacts)
 	if err == nil {
 		err = store.Delete(ctx, name)
 	}
 	if err == nil {
-		err = b.forgetDeleted(ctx, name)
+		err = j.forgetDeleted(ctx, name)
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return transportError("deleting "+name+" from "+BucketArtifacts, err)
+		return bus.TransportError("deleting "+name+" from "+BucketArtifacts, err)
 	}
 	return nil
 }
 
 // forgetDeleted removes the marker that the object store leaves of a deleted object:
 // they would fill the bucket in the end, and slow down every listing before that.
-func (b *Bus) forgetDeleted(ctx context.Context, name string) error {
-	s, err := b.bodies.Stream(ctx, objectStream(BucketArtifacts))
+func (j *Journal) forgetDeleted(ctx context.Context, name string) error {
+	s, err := j.data.JetStream().Stream(ctx, objectStream(BucketArtifacts))
 	if err != nil {
 		return err
 	}
@@ -182,7 +184,7 @@ func (b *Bus) forgetDeleted(ctx context.Context, name string) error {
 
 // KeepArtifacts deletes, once an hour until ctx ends, the files that are older than
 // [ArtifactLimits] allow.
-func (b *Bus) KeepArtifacts(ctx context.Context) {
+func (j *Journal) KeepArtifacts(ctx context.Context) {
 	next := time.NewTimer(expireAfter)
 	defer next.Stop()
 	for {
@@ -191,11 +193,11 @@ func (b *Bus) KeepArtifacts(ctx context.Context) {
 			return
 		case <-next.C:
 		}
-		switch n, err := b.ExpireArtifacts(ctx, time.Now()); {
+		switch n, err := j.ExpireArtifacts(ctx, time.Now()); {
 		case err != nil && ctx.Err() == nil:
-			b.log.Warn("cannot delete old artifacts; will retry", "error", err)
+			j.log.Warn("cannot delete old artifacts; will retry", "error", err)
 		case n > 0:
-			b.log.Info("deleted old artifacts", "files", n)
+			j.log.Info("deleted old artifacts", "files", n)
 		}
 		next.Reset(expireEvery)
 	}
@@ -203,17 +205,17 @@ func (b *Bus) KeepArtifacts(ctx context.Context) {
 
 // ExpireArtifacts deletes the files that at now are older than [ArtifactLimits] allow,
 // and reports how many. Data of results stays: commits of any age may refer to it.
-func (b *Bus) ExpireArtifacts(ctx context.Context, now time.Time) (deleted int, err error) {
-	limits, err := b.ArtifactLimits(ctx)
+func (j *Journal) ExpireArtifacts(ctx context.Context, now time.Time) (deleted int, err error) {
+	limits, err := j.ArtifactLimits(ctx)
 	if err != nil || limits.Age == 0 {
 		return 0, err
 	}
-	all, err := b.Artifacts(ctx, "")
+	all, err := j.Artifacts(ctx, "")
 	for _, a := range all {
 		if !a.File() || now.Sub(a.Stored) <= limits.Age {
 			continue
 		}
-		if err := b.DeleteArtifact(ctx, a.Name); err != nil {
+		if err := j.DeleteArtifact(ctx, a.Name); err != nil {
 			return deleted, err
 		}
 		deleted++
@@ -222,16 +224,16 @@ func (b *Bus) ExpireArtifacts(ctx context.Context, now time.Time) (deleted int, 
 }
 
 // ArtifactLimits returns the limits in effect.
-func (b *Bus) ArtifactLimits(ctx context.Context) (ArtifactLimits, error) {
-	ctx, cancel := bounded(ctx)
+func (j *Journal) ArtifactLimits(ctx context.Context) (ArtifactLimits, error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	store, err := b.bucket(ctx, BucketArtifacts)
+	store, err := j.ObjectStore(ctx, BucketArtifacts)
 	if err != nil {
-		return ArtifactLimits{}, transportError("reading the limits of "+BucketArtifacts, err)
+		return ArtifactLimits{}, bus.TransportError("reading the limits of "+BucketArtifacts, err)
 	}
 	st, err := store.Status(ctx)
 	if err != nil {
-		return ArtifactLimits{}, transportError("reading the limits of "+BucketArtifacts, err)
+		return ArtifactLimits{}, bus.TransportError("reading the limits of "+BucketArtifacts, err)
 	}
 	return artifactLimits(st.Metadata()), nil
 }
@@ -282,7 +284,7 @@ func (u *usage) admit(name string, n int64) (stale bool, err error) {
 				"--agent "+agent+" --session "+session
 		}
 		if limit >= 0 && u.bytes[o]+n > limit {
-			return age > usagePause, Errorf(CodeTooLarge, "artifact quota reached, nothing was stored: "+
+			return age > usagePause, bus.Errorf(bus.CodeTooLarge, "artifact quota reached, nothing was stored: "+
 				"the artifacts of %s have %d bytes, this one %d, at most %d are allowed; "+
 				"delete some with \"skandha artifacts rm %s\", or raise %s", o, u.bytes[o], n, limit, rm, setting)
 		}
@@ -294,8 +296,8 @@ func (u *usage) admit(name string, n int64) (stale bool, err error) {
 }
 
 // reserve counts an artifact that will be stored, or returns why it must not be.
-func (b *Bus) reserve(ctx context.Context, name string, n int64) error {
-	u := b.usage
+func (j *Journal) reserve(ctx context.Context, name string, n int64) error {
+	u := j.usage
 	stale, err := u.admit(name, n)
 	if !stale {
 		return err
@@ -304,12 +306,12 @@ func (b *Bus) reserve(ctx context.Context, name string, n int64) error {
 	case u.turn <- struct{}{}:
 		defer func() { <-u.turn }()
 	case <-ctx.Done():
-		return transportError("waiting for a listing of "+BucketArtifacts, ctx.Err())
+		return bus.TransportError("waiting for a listing of "+BucketArtifacts, ctx.Err())
 	}
 	if stale, err = u.admit(name, n); !stale {
 		return err
 	}
-	if err := b.measure(ctx); err != nil {
+	if err := j.measure(ctx); err != nil {
 		return err
 	}
 	_, err = u.admit(name, n)
@@ -317,22 +319,22 @@ func (b *Bus) reserve(ctx context.Context, name string, n int64) error {
 }
 
 // measure lists the stored artifacts.
-func (b *Bus) measure(ctx context.Context) error {
-	limits, err := b.ArtifactLimits(ctx)
+func (j *Journal) measure(ctx context.Context) error {
+	limits, err := j.ArtifactLimits(ctx)
 	if err != nil {
 		return err
 	}
-	all, err := b.Artifacts(ctx, "")
+	all, err := j.Artifacts(ctx, "")
 	if err != nil {
 		return fmt.Errorf("comparing artifacts with their quotas: %w", err)
 	}
 	bytes := map[string]int64{}
 	for _, a := range all {
 		for _, o := range owners(a.Name) {
-			bytes[o] += int64(a.Bytes) //nolint:gosec // at most MaxClaimBytes
+			bytes[o] += int64(a.Bytes) //nolint:gosec // at most bus.MaxClaimBytes
 		}
 	}
-	u := b.usage
+	u := j.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.limits, u.bytes, u.at = limits, bytes, time.Now()

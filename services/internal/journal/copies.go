@@ -1,15 +1,13 @@
-package bus
+package journal
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
 )
 
 // copiesKnown is how long the number of copies is trusted. An operator may change it
@@ -22,17 +20,18 @@ const copiesKnown = 5 * time.Second
 //
 // The number may be wrong for a moment after copies were added. It is looked up again
 // after every reconnect, when the server reports a change of the stream (see
-// [Bus.ConsumeCauses]), and every few seconds while it is used. Concurrent readers
-// share one lookup. [Bus.NextCause] does not depend on the number.
+// [Journal.ConsumeCauses]), and every few seconds while it is used. Concurrent readers
+// share one lookup. [Journal.NextCause] does not depend on the number.
 type copies struct {
-	b *Bus
+	j *Journal
 
 	mu      sync.Mutex
 	n       int    // 0 if unknown
 	doubts  uint64 // possible changes so far; a lookup is valid only if none came meanwhile
 	trusted uint64 // value of doubts when n was looked up
 	since   time.Time
-	flight  *lookup // the lookup in progress
+	flight  *lookup            // the lookup in progress
+	lost    [2]<-chan struct{} // one is closed when its link is disconnected
 }
 
 type lookup struct {
@@ -40,7 +39,21 @@ type lookup struct {
 	err  error // valid once done is closed
 }
 
-func newCopies(b *Bus) *copies { return &copies{b: b, doubts: 1} }
+func newCopies(j *Journal) *copies {
+	return &copies{j: j, doubts: 1, lost: [2]<-chan struct{}{j.ctl.Lost(), j.data.Lost()}}
+}
+
+// notice counts a disconnect: the number may have changed meanwhile. The lock is held.
+func (c *copies) notice() {
+	for i, l := range []*bus.Link{c.j.ctl, c.j.data} {
+		select {
+		case <-c.lost[i]:
+			c.doubts++
+			c.lost[i] = l.Lost()
+		default:
+		}
+	}
+}
 
 // doubt notes that the number may have changed.
 func (c *copies) doubt() {
@@ -53,20 +66,21 @@ func (c *copies) doubt() {
 func (c *copies) doubted() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.notice()
 	return c.doubts
 }
 
 // watchLog subscribes to the server's notice that the log's stream was changed. Only
 // processes that decide on what they read need it.
-func (b *Bus) watchLog() {
-	b.advisory.Do(func() {
-		if _, err := b.ctl.nc.Subscribe(streamUpdated, func(*nats.Msg) { b.copies.doubt() }); err != nil {
-			b.log.Debug("subscribing to changes of the log", "error", err) // only when the connection is closed
+func (j *Journal) watchLog() {
+	j.advisory.Do(func() {
+		if _, err := j.Conn().Subscribe(streamUpdated, func(*nats.Msg) { j.copies.doubt() }); err != nil {
+			j.log.Debug("subscribing to changes of the log", "error", err) // only when the connection is closed
 		}
 	})
 }
 
-const streamUpdated = "$JS.EVENT.ADVISORY.STREAM.UPDATED." + StreamSessions
+const streamUpdated = "$JS.EVENT.ADVISORY.STREAM.UPDATED." + bus.StreamSessions
 
 // learn takes a number from the server; doubts is their count before it was asked.
 func (c *copies) learn(n int, doubts uint64) {
@@ -87,6 +101,7 @@ func (c *copies) known() int {
 func (c *copies) single(ctx context.Context) (bool, error) {
 	for {
 		c.mu.Lock()
+		c.notice()
 		n, sure := c.n, c.trusted == c.doubts
 		var l *lookup
 		if !sure || time.Since(c.since) > copiesKnown {
@@ -102,7 +117,7 @@ func (c *copies) single(ctx context.Context) (bool, error) {
 				return false, l.err
 			}
 		case <-ctx.Done():
-			return false, transportError("looking up stream "+StreamSessions, ctx.Err())
+			return false, bus.TransportError("looking up stream "+bus.StreamSessions, ctx.Err())
 		}
 	}
 }
@@ -118,9 +133,9 @@ func (c *copies) look() *lookup {
 }
 
 func (c *copies) run(l *lookup, doubts uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), ackWait)
+	ctx, cancel := bus.Bounded(context.Background())
 	defer cancel()
-	info, err := c.b.logInfo(ctx, "")
+	info, err := c.j.LogInfo(ctx, "")
 	if err == nil {
 		c.learn(info.Config.Replicas, doubts)
 	}
@@ -129,45 +144,4 @@ func (c *copies) run(l *lookup, doubts uint64) {
 	c.mu.Unlock()
 	l.err = err
 	close(l.done)
-}
-
-// logInfo describes SESSIONS. Unlike the client's call it fails at once when the
-// connection is lost. Either connection will do: after a loss one is back first.
-func (b *Bus) logInfo(ctx context.Context, question string) (*jetstream.StreamInfo, error) {
-	const doing = "looking up stream " + StreamSessions
-	asked := b.ctl
-	if !asked.nc.IsConnected() {
-		asked = b.data
-	}
-	m, err := asked.ask(ctx, "$JS.API.STREAM.INFO."+StreamSessions, []byte(question))
-	if err != nil {
-		return nil, transportError(doing, err)
-	}
-	var resp struct {
-		Error *jetstream.APIError `json:"error"`
-		jetstream.StreamInfo
-	}
-	if err := json.Unmarshal(m.Data, &resp); err != nil {
-		return nil, fmt.Errorf("%s: the server's answer: %w", doing, err)
-	}
-	if resp.Error != nil {
-		return nil, transportError(doing, resp.Error)
-	}
-	return &resp.StreamInfo, nil
-}
-
-// isGone reports whether a message that was stored is no longer in the log. A copy
-// that does not have it may only lag, and so may a leader that was just elected or
-// just replaced. A single answer says both how far its copy has come and what was
-// deleted from it.
-func (b *Bus) isGone(ctx context.Context, seq uint64) (bool, error) {
-	info, err := b.logInfo(ctx, `{"deleted_details":true}`)
-	if err != nil {
-		return false, err
-	}
-	if info.Config.Replicas <= 1 {
-		return true, nil // there is no other copy
-	}
-	s := info.State
-	return s.LastSeq >= seq && (seq < s.FirstSeq || slices.Contains(s.Deleted, seq)), nil
 }

@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 )
 
@@ -15,11 +16,11 @@ import (
 // it. The timer fires at the given time, or immediately if that has passed, also after a
 // restart of the server. A timer with the same id that has not fired yet is replaced. After
 // an error the timer may not be stored: schedule it again.
-func (b *Bus) ScheduleTimer(ctx context.Context, ref subject.Ref, id string, at time.Time) error {
+func (j *Journal) ScheduleTimer(ctx context.Context, ref subject.Ref, id string, at time.Time) error {
 	if id == "" {
-		return Errorf(CodeInvalidArgument, "scheduling a timer of %s: the id is empty", ref)
+		return bus.Errorf(bus.CodeInvalidArgument, "scheduling a timer of %s: the id is empty", ref)
 	}
-	_, err := b.store(ctx, b.data, &nats.Msg{Subject: ref.TimerSchedule(id), Header: nats.Header{
+	_, err := j.data.Store(ctx, &nats.Msg{Subject: ref.TimerSchedule(id), Header: nats.Header{
 		jetstream.ScheduleHeader:       []string{"@at " + at.UTC().Format(time.RFC3339Nano)},
 		jetstream.ScheduleTargetHeader: []string{ref.TimerFired(id)},
 		jetstream.ExpectedStreamHeader: []string{StreamTimers},
@@ -32,13 +33,13 @@ func (b *Bus) ScheduleTimer(ctx context.Context, ref subject.Ref, id string, at 
 
 // CancelTimer removes a timer that has not fired yet. It may still fire if it was just about
 // to, which the handler of the firing must tolerate.
-func (b *Bus) CancelTimer(ctx context.Context, ref subject.Ref, id string) error {
-	s, err := b.js.Stream(ctx, StreamTimers)
+func (j *Journal) CancelTimer(ctx context.Context, ref subject.Ref, id string) error {
+	s, err := j.JetStream().Stream(ctx, StreamTimers)
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(ref.TimerSchedule(id)))
 	}
 	if err != nil {
-		return transportError(fmt.Sprintf("cancelling timer %s of %s", id, ref), err)
+		return bus.TransportError(fmt.Sprintf("cancelling timer %s of %s", id, ref), err)
 	}
 	return nil
 }
@@ -49,11 +50,11 @@ const firedDurable = "fired"
 // until a handler returns nil for it. The handler stores the timer's cause and returns when
 // that is acknowledged. It is called for one firing after the other, with a context that
 // ends with ctx.
-func (b *Bus) ConsumeFired(
+func (j *Journal) ConsumeFired(
 	ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error,
 ) (*Consumption, error) {
 	l := &pullLoop{
-		b: b, stream: StreamTimers,
+		j: j, stream: StreamTimers,
 		config: jetstream.ConsumerConfig{
 			Durable: firedDurable, FilterSubject: subject.AllFired,
 			// Handled firings are deleted from the stream, so all messages are unhandled.
@@ -61,24 +62,26 @@ func (b *Bus) ConsumeFired(
 			AckWait: 10 * time.Second, MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
 		},
 	}
-	l.handle = func(m *nats.Msg, _ *nats.MsgMetadata) { b.handleFired(ctx, m, handler) }
-	if err := b.startPull(ctx, l); err != nil {
+	l.handle = func(m *nats.Msg, _ *nats.MsgMetadata) { j.handleFired(ctx, m, handler) }
+	if err := j.startPull(ctx, l); err != nil {
 		return nil, err
 	}
 	return &Consumption{l}, nil
 }
 
-func (b *Bus) handleFired(ctx context.Context, m *nats.Msg, handler func(context.Context, subject.Ref, string) error) {
+func (j *Journal) handleFired(
+	ctx context.Context, m *nats.Msg, handler func(context.Context, subject.Ref, string) error,
+) {
 	ref, id, err := subject.ParseFired(m.Subject)
 	if err != nil {
-		b.log.Warn("dropping a firing with an invalid subject", "subject", m.Subject, "error", err)
+		j.log.Warn("dropping a firing with an invalid subject", "subject", m.Subject, "error", err)
 		_ = m.Respond([]byte("+TERM"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
 	if err := handler(ctx, ref, id); err != nil {
-		b.log.Warn("handling a timer failed; it will be redelivered", "ref", ref.String(), "timer", id, "error", err)
+		j.log.Warn("handling a timer failed; it will be redelivered", "ref", ref.String(), "timer", id, "error", err)
 		_ = m.Respond([]byte(`-NAK {"delay": 500000000}`))
 		return
 	}

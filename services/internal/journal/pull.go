@@ -1,4 +1,4 @@
-package bus
+package journal
 
 import (
 	"context"
@@ -39,7 +39,7 @@ const (
 // header "Status" for a message of the server: any client that may publish a cause could stop
 // it. Here, a stored message is one that arrives on another subject than that of the request.
 type pullLoop struct {
-	b       *Bus
+	j       *Journal
 	stream  string
 	config  jetstream.ConsumerConfig
 	floor   func() uint64 // where a new consumer begins; nil: at the first message
@@ -50,14 +50,15 @@ type pullLoop struct {
 	stopped chan struct{}
 	stopOne sync.Once
 	done    chan struct{}
+	leave   func() // the bus
 }
 
-func (b *Bus) startPull(ctx context.Context, l *pullLoop) error {
+func (j *Journal) startPull(ctx context.Context, l *pullLoop) error {
 	if err := l.ensure(ctx); err != nil {
 		return err
 	}
 	l.kicked, l.stopped, l.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	b.addPart(l)
+	l.leave = j.Join(l.kick, l.drain)
 	go l.run()
 	return nil
 }
@@ -87,7 +88,7 @@ func (l *pullLoop) over() bool {
 	select {
 	case <-l.stopped:
 		return true
-	case <-l.b.closed:
+	case <-l.j.Closed():
 		return true
 	default:
 		return false
@@ -96,12 +97,12 @@ func (l *pullLoop) over() bool {
 
 func (l *pullLoop) run() {
 	defer close(l.done)
-	defer l.b.removePart(l)
+	defer l.leave()
 	// The buffer holds a batch, and the heartbeats while the handler is slow; what does not
 	// fit is redelivered. A channel, because the client's NextMsg takes a stored message with
 	// "Status: 503" for an answer of the server.
-	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), l.b.ctl.nc.NewInbox()
-	sub, err := l.b.ctl.nc.ChanSubscribe(inbox+".*", msgs)
+	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), l.j.Conn().NewInbox()
+	sub, err := l.j.Conn().ChanSubscribe(inbox+".*", msgs)
 	if err != nil {
 		return // only when the connection is closed for good
 	}
@@ -112,7 +113,7 @@ func (l *pullLoop) run() {
 		// that of the newest, and messages for an older one are not lost.
 		began := time.Now()
 		if err := l.pull(msgs, inbox+"."+strconv.FormatUint(n, 36), batch); err != nil && !l.over() {
-			l.b.log.Debug("pulling again", "stream", l.stream, "reason", err)
+			l.j.log.Debug("pulling again", "stream", l.stream, "reason", err)
 			l.healed.Add(1)
 			l.heal()
 			l.pause(healPause - time.Since(began)) // in case requests fail repeatedly
@@ -144,7 +145,7 @@ func (l *pullLoop) pause(d time.Duration) {
 	defer t.Stop()
 	select {
 	case <-l.stopped:
-	case <-l.b.closed:
+	case <-l.j.Closed():
 	case <-l.kicked:
 	case <-t.C:
 	}
@@ -154,7 +155,7 @@ func (l *pullLoop) pause(d time.Duration) {
 func (l *pullLoop) heal() {
 	said := time.Now()
 	for !l.over() {
-		if l.b.ctl.nc.IsConnected() {
+		if l.j.Conn().IsConnected() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			err := l.ensure(ctx)
 			cancel()
@@ -162,10 +163,10 @@ func (l *pullLoop) heal() {
 				return
 			}
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
-				l.b.known.missed()
+				l.j.Missing().Note()
 			}
 			if time.Since(said) > 3*time.Second {
-				l.b.log.Warn("consumer is not available", "stream", l.stream, "error", err)
+				l.j.log.Warn("consumer is not available", "stream", l.stream, "error", err)
 				said = time.Now()
 			}
 		}
@@ -176,21 +177,21 @@ func (l *pullLoop) heal() {
 // ensure looks up the consumer and creates it if it does not exist.
 func (l *pullLoop) ensure(ctx context.Context) error {
 	want := l.config
-	c, err := l.b.js.Consumer(ctx, l.stream, want.Durable)
+	c, err := l.j.JetStream().Consumer(ctx, l.stream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		if l.floor != nil {
 			want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, l.floor()+1
 		}
-		_, err = l.b.js.CreateConsumer(ctx, l.stream, want)
+		_, err = l.j.JetStream().CreateConsumer(ctx, l.stream, want)
 		if err == nil {
-			l.b.log.Info("consumer created", "stream", l.stream, "consumer", want.Durable, "start", want.OptStartSeq)
+			l.j.log.Info("consumer created", "stream", l.stream, "consumer", want.Durable, "start", want.OptStartSeq)
 			return nil
 		}
 		if !errors.Is(err, jetstream.ErrConsumerExists) {
 			return fmt.Errorf("creating consumer %s of %s: %w", want.Durable, l.stream, err)
 		}
 		// Another process has created it; its start is equally valid.
-		c, err = l.b.js.Consumer(ctx, l.stream, want.Durable)
+		c, err = l.j.JetStream().Consumer(ctx, l.stream, want.Durable)
 	}
 	if err != nil {
 		return fmt.Errorf("looking up consumer %s of %s: %w", want.Durable, l.stream, err)
@@ -206,7 +207,7 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 		mended.MaxAckPending == have.MaxAckPending {
 		return nil
 	}
-	if _, err := l.b.js.UpdateConsumer(ctx, l.stream, mended); err != nil {
+	if _, err := l.j.JetStream().UpdateConsumer(ctx, l.stream, mended); err != nil {
 		return fmt.Errorf("changing consumer %s of %s: %w", want.Durable, l.stream, err)
 	}
 	return nil
@@ -226,7 +227,7 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 		MaxBytes  int64         `json:"max_bytes"`
 		Expires   time.Duration `json:"expires"`
 		Heartbeat time.Duration `json:"idle_heartbeat"`
-	}{batch, max(pullBytes, 2*l.b.ctl.nc.MaxPayload()), pullExpires, pullHeartbeat})
+	}{batch, max(pullBytes, 2*l.j.Conn().MaxPayload()), pullExpires, pullHeartbeat})
 	if err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 	case <-l.kicked: // for the previous request
 	default:
 	}
-	err = l.b.ctl.send(&nats.Msg{
+	err = l.j.ctl.Send(&nats.Msg{
 		Subject: "$JS.API.CONSUMER.MSG.NEXT." + l.stream + "." + l.config.Durable, Reply: reply, Data: req,
 	})
 	if err != nil {
@@ -246,7 +247,7 @@ func (l *pullLoop) pull(msgs <-chan *nats.Msg, reply string, batch int) error {
 		select {
 		case <-l.stopped:
 			return errPullOver
-		case <-l.b.closed:
+		case <-l.j.Closed():
 			return errPullOver
 		case <-l.kicked:
 			return errPullKicked
