@@ -146,7 +146,8 @@ func sweep() error {
 	return err
 }
 
-// unmount detaches the mounts that a killed engine has left.
+// unmount detaches the mounts that a killed engine has left. What its containers' shims unmount
+// meanwhile is no longer a mount point, for which the error is EINVAL, or no longer exists.
 func (d *daemon) unmount() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -154,7 +155,8 @@ func (d *daemon) unmount() error {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], d.dir+"/") {
-			if e := syscall.Unmount(f[1], syscall.MNT_DETACH); e != nil {
+			e := syscall.Unmount(f[1], syscall.MNT_DETACH)
+			if e != nil && !errors.Is(e, syscall.EINVAL) && !errors.Is(e, syscall.ENOENT) {
 				err = errors.Join(err, fmt.Errorf("unmounting %s: %w", f[1], e))
 			}
 		}
