@@ -51,7 +51,6 @@ type Config struct {
 	BaseURL  string // of an OpenAI-compatible API; default: OPENAI_BASE_URL, or OpenAI
 
 	OfflineRules string // a rule file for the offline provider; default: the built-in rules
-	TestRules    bool   // the offline provider uses offline.TestRules; for tests
 
 	LocalURL     string        // where to look for a local server; default DefaultLocalURL, NoLocal: nowhere
 	ProbeTimeout time.Duration // time limit of the local server's answer; default 300 ms
@@ -99,9 +98,6 @@ func (c Config) Validate() error {
 	errs := []error{c.Limits.Validate(), c.Retry.Validate()}
 	chosen, err := parseNames(c.Provider)
 	errs = append(errs, err)
-	if c.OfflineRules != "" && c.TestRules {
-		errs = append(errs, errors.New("offline_rules and test_rules are both set; remove one of them"))
-	}
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
 		errs = append(errs, errors.New("base_url is set, but provider is offline, which uses no API; remove one of them"))
 	}
