@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -31,15 +30,19 @@ func Files() []Tool {
 // filesSuffix ends the descriptions of the file tools.
 const filesSuffix = " The files are those of the sandbox in which python:execute and shell:execute run, relative to /workspace."
 
-// fileTool defines a tool that works with files. Tools that only read are idempotent.
+// itsPath is the scope of a tool that works with one file or directory.
+var itsPath = []string{"path"}
+
+// fileTool defines a tool that works with files: a grant is for the arguments in scope.
+// Tools that only read are idempotent.
 func fileTool[A any](
-	name, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error),
+	name string, scope []string, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error),
 ) Tool {
 	spec := tool.Spec{
 		Name: "sandbox_fs:" + name, Description: description + filesSuffix,
 		Args:         json.RawMessage(`{"type":"object","properties":{` + args + `,"additionalProperties":false}`),
 		Permissions:  []string{"fs.write"},
-		Scope:        pathsOf(args),
+		Scope:        scope,
 		Risk:         tool.RiskMedium,
 		ScenarioTags: []string{"file_management"}, TimeoutMS: fileTimeout.Milliseconds(),
 	}
@@ -51,16 +54,6 @@ func fileTool[A any](
 			return do(ctx, conn, c, store, a)
 		}}, nil
 	})
-}
-
-// pathsOf returns the arguments in properties that name a file or directory.
-func pathsOf(properties string) (names []string) {
-	for _, name := range []string{"path", "from", "to"} {
-		if strings.Contains(properties, `"`+name+`":{`) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // pathArg returns the schema of the property "path".
@@ -106,7 +99,7 @@ func listingOf(p string, files []agent.File, more bool) listing {
 
 // List returns the tool sandbox_fs:list.
 func List() Tool {
-	return fileTool("list",
+	return fileTool("list", itsPath,
 		fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and modification time of each entry; at most %d entries.", maxEntries),
 		`"path":{"type":"string","default":".","description":"the directory; default /workspace itself"}}`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
@@ -124,7 +117,7 @@ func orDot(p string) string {
 
 // Stat returns the tool sandbox_fs:stat.
 func Stat() Tool {
-	return fileTool("stat",
+	return fileTool("stat", itsPath,
 		"Returns type, size in bytes, mode and modification time of one file or directory; fails if it does not exist.",
 		pathArg("the file")+`},"required":["path"]`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
@@ -137,7 +130,7 @@ func Stat() Tool {
 
 // Glob returns the tool sandbox_fs:glob.
 func Glob() Tool {
-	return fileTool("glob",
+	return fileTool("glob", nil,
 		fmt.Sprintf("Finds files by a pattern with *, ?, [..] and ** for any directories, e.g. **/*.csv; at most %d files.",
 			maxEntries),
 		`"pattern":{"type":"string","minLength":1,"description":"the pattern, relative to /workspace"}},"required":["pattern"]`, true,
@@ -154,7 +147,7 @@ func Grep() Tool {
 		Line int    `json:"line"` // from 1
 		Text string `json:"text"`
 	}
-	return fileTool("grep",
+	return fileTool("grep", itsPath,
 		fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); returns path, line number and line of at most %d matches.", maxMatches),
 		`"pattern":{"type":"string","minLength":1,"description":"the regular expression"},
 		"path":{"type":"string","default":".","description":"the file, or the directory to search; default /workspace"},
@@ -187,7 +180,7 @@ func Grep() Tool {
 
 // Write returns the tool sandbox_fs:write.
 func Write() Tool {
-	return fileTool("write",
+	return fileTool("write", itsPath,
 		"Writes a file; missing directories are created. An existing file is replaced, unless mode says otherwise.",
 		pathArg("the file")+`,
 		"content":{"type":"string","description":"what to write"},
@@ -218,7 +211,7 @@ type done struct {
 
 // Mkdir returns the tool sandbox_fs:mkdir.
 func Mkdir() Tool {
-	return fileTool("mkdir", "Creates a directory, with its parents; an existing one is left unchanged.",
+	return fileTool("mkdir", itsPath, "Creates a directory, with its parents; an existing one is left unchanged.",
 		pathArg("the directory")+`},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			return done{a.Path}, conn.Mkdir(ctx, inside(a.Path))
@@ -227,7 +220,7 @@ func Mkdir() Tool {
 
 // Remove returns the tool sandbox_fs:remove.
 func Remove() Tool {
-	return fileTool("remove", "Removes a file or an empty directory; with recursive, a directory and everything in it.",
+	return fileTool("remove", itsPath, "Removes a file or an empty directory; with recursive, a directory and everything in it.",
 		pathArg("the file or directory")+
 			`,"recursive":{"type":"boolean","default":false,"description":"remove a directory and everything in it"}},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
@@ -241,7 +234,7 @@ func Remove() Tool {
 
 // Move returns the tool sandbox_fs:move.
 func Move() Tool {
-	return fileTool("move", "Moves or renames a file or directory; missing directories are created.",
+	return fileTool("move", []string{"from", "to"}, "Moves or renames a file or directory; missing directories are created.",
 		`"from":{"type":"string","minLength":1,"description":"what to move"},
 		"to":{"type":"string","minLength":1,"description":"its new path, not the directory to put it in"},
 		"overwrite":{"type":"boolean","default":false,"description":"replace an existing file"}},"required":["from","to"]`,
@@ -257,7 +250,7 @@ func Move() Tool {
 
 // Edit returns the tool sandbox_fs:edit.
 func Edit() Tool {
-	return fileTool("edit",
+	return fileTool("edit", itsPath,
 		"Replaces a text in a file. The old text must match exactly, and occur only once unless all is set.",
 		pathArg("the file")+`,
 		"old":{"type":"string","minLength":1,"description":"the existing text, with its line breaks and indentation"},
@@ -286,7 +279,7 @@ const (
 
 // Upload returns the tool sandbox_fs:upload.
 func Upload() Tool {
-	return fileTool("upload",
+	return fileTool("upload", itsPath,
 		"Copies an artifact of this session to a file in the sandbox; missing directories are created, an existing file is replaced.",
 		`"artifact":{"type":"string","minLength":1,"description":"the artifact's ref, as given in a result"},`+
 			pathArg("the file to write")+`},"required":["artifact","path"]`, false,
@@ -329,7 +322,7 @@ type Artifact struct {
 
 // Download returns the tool sandbox_fs:download.
 func Download() Tool {
-	return fileTool("download",
+	return fileTool("download", itsPath,
 		fmt.Sprintf("Hands a file of the sandbox, of at most %d MiB, to the user as an artifact; returns its ref.",
 			MaxArtifact>>20),
 		pathArg("the file")+`},"required":["path"]`, true,

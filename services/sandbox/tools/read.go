@@ -42,7 +42,7 @@ type readArgs struct {
 
 // Read returns the tool sandbox_fs:read.
 func Read() Tool {
-	return fileTool("read",
+	return fileTool("read", itsPath,
 		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
 			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
 		pathArg("the file")+fmt.Sprintf(`,

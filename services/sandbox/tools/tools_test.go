@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,25 @@ func TestMediaTypesGoByTheNameAndThenByTheContent(t *testing.T) {
 	} {
 		if got := mediaType(c.name, c.data); got != c.want {
 			t.Errorf("%s is %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A grant for a call covers other calls of the same scope: all paths are in it.
+func TestTheScopeIsThePathsOfTheSchema(t *testing.T) {
+	for _, tool := range Files() {
+		var schema struct{ Properties map[string]any }
+		if err := json.Unmarshal(tool.Spec.Args, &schema); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, name := range []string{"path", "from", "to"} {
+			if schema.Properties[name] != nil {
+				want = append(want, name)
+			}
+		}
+		if !slices.Equal(tool.Spec.Scope, want) {
+			t.Errorf("%s: the scope is %q, want %q", tool.Spec.Name, tool.Spec.Scope, want)
 		}
 	}
 }
