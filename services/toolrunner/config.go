@@ -44,8 +44,6 @@ type Config struct {
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
 	NotesPlugin string
-	// TestTools offers the group test, which is for tests of the whole system.
-	TestTools bool
 	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
 	DrainTimeout time.Duration
 }

@@ -24,7 +24,6 @@ import (
 	"skandha.dev/services/toolrunner/tools/calc"
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
-	"skandha.dev/services/toolrunner/tools/effects"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/notes"
 	"skandha.dev/services/toolrunner/tools/web"
@@ -155,10 +154,6 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 		list = append(list, web.Request(allow))
 	}
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
-	if r.cfg.TestTools {
-		deps.Logger.Warn("the group test is offered; it is only for tests of the system")
-		list = append(list, effects.Tools(root)...)
-	}
 	return list, nil
 }
 

@@ -99,7 +99,7 @@ func (b *binary) get(path string) string {
 	return string(body)
 }
 
-// The real mains, as they are shipped: a turn goes through them, each is killed in
+// The real mains, the runner with tools that leave traces: a turn goes through them, each is killed in
 // the middle of one and goes on, and each stops cleanly.
 func TestTheMains(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestTheMains(t *testing.T) {
 	provider := build(t, dir, "provider/cmd/skandha-provider", "--nats", s.URL, "--provider", "openai",
 		"--base-url", model.URL, "--model", openaitest.Model, "--drain", "1s")
 	provider.env = []string{"OPENAI_API_KEY=" + openaitest.Key}
-	runner := build(t, dir, "toolrunner/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace, "--test-tools",
+	runner := build(t, dir, "test/effects/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace,
 		"--drain", "1s")
 	all := []*binary{core, provider, runner}
 	for _, b := range all {
