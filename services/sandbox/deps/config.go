@@ -25,8 +25,6 @@ type Config struct {
 	// Proxy is the HTTP proxy for the index, such as "http://proxy.example.com:3128".
 	// Empty: none; the environment's proxy is ignored.
 	Proxy string
-	// HostNetwork is for tests whose index listens on loopback of the host.
-	HostNetwork bool
 	// Timeout bounds one installation; default 5 minutes.
 	Timeout time.Duration
 	// Installs bounds the concurrent installations; others wait. Default 4.
