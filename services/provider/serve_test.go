@@ -186,7 +186,7 @@ func TestQuestionIsAnsweredAndStreamed(t *testing.T) {
 	c := start(t, provider.Config{})
 	began := time.Now()
 	a := c.answer(c.ask(question(t, "t7-p1", "stream 200 words every 1 ms")))
-	intervals := int(time.Since(began) / provider.DefaultFlushEvery)
+	intervals := int(time.Since(began) / (25 * time.Millisecond))
 	if a.State != executor.Finished || a.Response == nil || !a.Response.IsFinal || a.Error != nil {
 		t.Fatalf("answer is %+v", a)
 	}
