@@ -62,17 +62,6 @@ type Service struct {
 	}
 }
 
-// Run runs the configured listeners until ctx ends, and then stops them. It returns
-// nil if ctx ended and nothing was lost, or if every listener
-// ended by itself.
-func Run(ctx context.Context, cfg Config, opts Options, deps Deps) error {
-	s, err := New(cfg, opts, deps)
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx)
-}
-
 // New creates the listeners and reads their secrets; an error names the field.
 func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {

@@ -45,16 +45,6 @@ type Deps struct {
 	Packages Packages
 }
 
-// Run offers the tools until ctx ends, and then drains. It returns nil if it ended because
-// ctx ended.
-func Run(ctx context.Context, cfg Config, deps Deps) error {
-	s, err := New(cfg, deps)
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx)
-}
-
 // Service is one instance of the sandbox service.
 type Service struct {
 	cfg      Config

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/pipenet"
+	"skandha.dev/services/test/pipenet"
 	"skandha.dev/services/test/scripted"
 )
 

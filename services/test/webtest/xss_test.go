@@ -15,7 +15,7 @@ import (
 	"skandha.dev/services/provider/tail"
 	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/test/webtest"
-	"skandha.dev/services/uibridge/markdown/xss"
+	"skandha.dev/services/test/xss"
 )
 
 // puppet is a model that follows its instructions, with any text.

@@ -15,20 +15,6 @@ var notForwarded = map[event.Type]string{
 	event.TypeCheckpoint: "it contains the session's state, which is internal to core; onCommit has the rest",
 }
 
-// Notifications returns the notifications for an item: one, or none for a checkpoint. It
-// returns an error if the item cannot be decoded or encoded.
-func Notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, error) {
-	method, params, err := paramsOf(ref, i)
-	if err != nil || method == "" {
-		return nil, err
-	}
-	n, err := encode(placeOf(i), method, params)
-	if err != nil {
-		return nil, err
-	}
-	return []contract.Notification{n}, nil
-}
-
 // placeOf returns an item's place, the zero place for lossy items.
 func placeOf(i follow.Item) place {
 	if i.Delta != nil || i.Output != nil {

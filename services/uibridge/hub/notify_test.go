@@ -123,7 +123,7 @@ func TestEveryEventIsTold(t *testing.T) {
 	for _, c := range payloads {
 		e := eventOf(c.payload)
 		seen[e.Type] = true
-		got, err := Notifications(ref, follow.Item{Commit: 7, Index: 2, Event: e})
+		got, err := notifications(ref, follow.Item{Commit: 7, Index: 2, Event: e})
 		if err != nil {
 			t.Errorf("%s: %v", e.Type, err)
 			continue
@@ -173,7 +173,7 @@ func TestWhatIsLossyHasNoID(t *testing.T) {
 		contract.OnDelta:      {Delta: &provider.Delta{Plan: "t3-p1", Attempt: "a", N: 1, Text: "x"}, Turn: "t3"},
 		contract.OnToolOutput: {Output: &tool.Output{Call: "c", Attempt: "a", Stream: "stdout", Text: "x"}, Turn: "t3"},
 	} {
-		got, err := Notifications(ref, i)
+		got, err := notifications(ref, i)
 		if err != nil || len(got) != 1 || got[0].Method != method || got[0].ID != "" {
 			t.Errorf("%s: got %+v, %v", method, got, err)
 		}
@@ -193,7 +193,7 @@ func TestACommitIsToldWithoutCheckpoint(t *testing.T) {
 	for _, p := range payloads {
 		c.Events = append(c.Events, eventOf(p.payload))
 	}
-	got, err := Notifications(ref, follow.Item{Commit: 7, Index: -1, Whole: &c})
+	got, err := notifications(ref, follow.Item{Commit: 7, Index: -1, Whole: &c})
 	if err != nil || len(got) != 1 || got[0].ID != "7.h" || got[0].Method != contract.OnCommit {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -218,7 +218,7 @@ func TestWhatCannotBeToldIsAnError(t *testing.T) {
 		"garbage":         {Type: event.TypeUIMessage, Data: json.RawMessage(`"no object"`)},
 		"an unknown type": {Type: "skandha.future.thing.v1", Data: json.RawMessage(`{}`)},
 	} {
-		if got, err := Notifications(ref, follow.Item{Commit: 1, Event: e}); err == nil || len(got) > 0 {
+		if got, err := notifications(ref, follow.Item{Commit: 1, Event: e}); err == nil || len(got) > 0 {
 			t.Errorf("%s: got %v, %v, want an error", about, got, err)
 		}
 	}
@@ -250,4 +250,18 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	}
+}
+
+// notifications returns the notifications for an item: one, or none for a checkpoint. It
+// returns an error if the item cannot be decoded or encoded.
+func notifications(ref subject.Ref, i follow.Item) ([]contract.Notification, error) {
+	method, params, err := paramsOf(ref, i)
+	if err != nil || method == "" {
+		return nil, err
+	}
+	n, err := encode(placeOf(i), method, params)
+	if err != nil {
+		return nil, err
+	}
+	return []contract.Notification{n}, nil
 }
