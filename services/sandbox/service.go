@@ -26,8 +26,8 @@ import (
 	"skandha.dev/services/sandbox/tools"
 )
 
-// Name is the service's name in announcements and logs.
-const Name = "sandbox"
+// name is the service's name in announcements and logs.
+const name = "sandbox"
 
 // Packages creates package sets; *deps.Manager implements it.
 type Packages interface {
@@ -117,7 +117,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	loops.Go(func() { s.expire(background) })
 	return executor.Serve(ctx, s.bus, executor.Config{
-		Kind: subject.Runner, Service: Name, Offer: executor.Offer{Tools: s.specs}, Work: s.work,
+		Kind: subject.Runner, Service: name, Offer: executor.Offer{Tools: s.specs}, Work: s.work,
 		Pools:        []contract.Pool{{Name: tools.Pool, Slots: s.cfg.Slots}, {Name: contract.DefaultPool, Slots: 1}},
 		DrainTimeout: s.cfg.DrainTimeout, Logger: s.log,
 	})

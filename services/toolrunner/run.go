@@ -29,8 +29,8 @@ import (
 	"skandha.dev/services/toolrunner/tools/web"
 )
 
-// Service is the service's name in announcements and logs.
-const Service = "toolrunner"
+// service is the service's name in announcements and logs.
+const service = "toolrunner"
 
 // Deps are a runner's dependencies.
 type Deps struct {
@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
 	ec := executor.Config{
-		Kind: subject.Runner, Service: Service, Offer: executor.Offer{Tools: r.specs()}, Work: r.work,
+		Kind: subject.Runner, Service: service, Offer: executor.Offer{Tools: r.specs()}, Work: r.work,
 		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
 		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,
 	}

@@ -53,7 +53,7 @@ func check(prefix string, v reflect.Value) (errs []error) {
 		if !f.IsExported() {
 			continue
 		}
-		name := prefix + Name(f)
+		name := prefix + name(f)
 		if nested(f) {
 			below := name + "."
 			if f.Anonymous {
@@ -85,8 +85,8 @@ func less(a, b reflect.Value) bool {
 	return a.Int() < b.Int()
 }
 
-// Name returns what a field is called in a file and in errors.
-func Name(f reflect.StructField) string {
+// name returns what a field is called in a file and in errors.
+func name(f reflect.StructField) string {
 	if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" {
 		return name
 	}

@@ -71,7 +71,7 @@ func (a *attempt) awaitSent() {
 }
 
 func (a *attempt) setProgress(s string) {
-	s = clip(s, MaxProgress)
+	s = clip(s, maxProgress)
 	a.progress.Store(&s)
 }
 

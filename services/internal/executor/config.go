@@ -19,15 +19,15 @@ import (
 
 // The defaults and limits.
 const (
-	// DefaultSlots is how many attempts the default pool runs at once.
-	DefaultSlots = 16
+	// defaultSlots is how many attempts the default pool runs at once.
+	defaultSlots = 16
 	// Grace is how long work may take to return after the end of its context before the
 	// engine answers for it.
 	Grace = 2 * time.Second
 	// MaxWatchers is how many callers of one attempt get its answers.
 	MaxWatchers = 8
-	// MaxProgress is the longest progress message, in bytes.
-	MaxProgress = 1 << 10
+	// maxProgress is the longest progress message, in bytes.
+	maxProgress = 1 << 10
 
 	// waitingPerSlot is how many attempts may wait, for each slot of a pool.
 	waitingPerSlot = 4
@@ -81,7 +81,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Pools = slices.Clone(c.Pools)
 	if !slices.ContainsFunc(c.Pools, func(p executor.Pool) bool { return p.Name == executor.DefaultPool }) {
-		c.Pools = append(c.Pools, executor.Pool{Name: executor.DefaultPool, Slots: DefaultSlots})
+		c.Pools = append(c.Pools, executor.Pool{Name: executor.DefaultPool, Slots: defaultSlots})
 	}
 	c = bounds.Filled(c)
 	if c.Host == "" {

@@ -107,11 +107,11 @@ func (l Limits) ArgsTooLong() *contract.Error {
 
 // Errorf returns a provider's failure; the code decides whether it is retryable.
 func Errorf(code contract.ErrorCode, format string, args ...any) *contract.Error {
-	return &contract.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: Retryable(code)}
+	return &contract.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: retryable(code)}
 }
 
-// Retryable reports whether another attempt may succeed, based only on the code.
-func Retryable(code contract.ErrorCode) bool {
+// retryable reports whether another attempt may succeed, based only on the code.
+func retryable(code contract.ErrorCode) bool {
 	switch code {
 	case contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout, contract.ErrGarbage:
 		return true

@@ -17,8 +17,8 @@ import (
 	"skandha.dev/services/provider/retry"
 )
 
-// DefaultBaseURL is OpenAI's own API.
-const DefaultBaseURL = "https://api.openai.com/v1"
+// defaultBaseURL is OpenAI's own API.
+const defaultBaseURL = "https://api.openai.com/v1"
 
 // DefaultModel is the model for OpenAI's own API when none is named.
 const DefaultModel = sdk.ChatModelGPT5_4Mini
@@ -73,9 +73,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c = bounds.Filled(c)
 	if c.BaseURL == "" {
-		c.BaseURL = DefaultBaseURL
+		c.BaseURL = defaultBaseURL
 	}
-	if c.Model == "" && c.BaseURL == DefaultBaseURL {
+	if c.Model == "" && c.BaseURL == defaultBaseURL {
 		c.Model = DefaultModel
 	}
 	return c

@@ -41,8 +41,8 @@ type readArgs struct {
 	Offset, Limit        int64
 }
 
-// Read returns the tool sandbox_fs:read.
-func Read() Tool {
+// readTool returns the tool sandbox_fs:read.
+func readTool() Tool {
 	return fileTool("read", itsPath,
 		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
 			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),

@@ -18,8 +18,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultPrefix  = "skandha:"
-	DefaultTimeout = 3 * time.Second
+	defaultPrefix  = "skandha:"
+	defaultTimeout = 3 * time.Second
 )
 
 // Config configures the server and the keys.
@@ -52,7 +52,7 @@ func (c Config) client() (client redis.UniversalClient, where, prefix string, er
 		return nil, "", "", fmt.Errorf("%w: redis URL: %w", store.ErrInvalid, err)
 	}
 	query := u.Query()
-	prefix = cmp.Or(c.Prefix, query.Get("prefix"), DefaultPrefix)
+	prefix = cmp.Or(c.Prefix, query.Get("prefix"), defaultPrefix)
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, "", "", fmt.Errorf("%w: braces in the redis key prefix %q", store.ErrInvalid, prefix)
 	}
@@ -101,7 +101,7 @@ func noNotifications() *maintnotifications.Config {
 // complete sets what the URL leaves open.
 func (c Config) complete(dial, read, write *time.Duration, retries, pipelines *int) {
 	for _, d := range []*time.Duration{dial, read, write} {
-		*d = cmp.Or(*d, c.Timeout, DefaultTimeout)
+		*d = cmp.Or(*d, c.Timeout, defaultTimeout)
 	}
 	*retries, *pipelines = cmp.Or(*retries, 1), cmp.Or(*pipelines, -1)
 }

@@ -21,7 +21,7 @@ import (
 func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	q := newQuota(root, l)
 	all := []tools.Tool{
-		ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root),
+		readTool(root), q.limited(writeTool(root)), q.limited(appendTool(root)), deleteTool(root), listTool(root),
 	}
 	for i := range all {
 		all[i] = guarded(all[i], root, protect)
@@ -36,8 +36,8 @@ const (
 	maxRead     = 1 << 20
 )
 
-// ReadFile reads a text file, or a part of it.
-func ReadFile(root *os.Root) tools.Tool {
+// readTool reads a text file, or a part of it.
+func readTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:read_file",
 		Description: "Reads a text file of the workspace, or a part of it. Answers the content, the file's size in bytes and, " +
@@ -118,8 +118,8 @@ const (
 	maxDepth   = 32
 )
 
-// List lists a directory.
-func List(root *os.Root) tools.Tool {
+// listTool lists a directory.
+func listTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:list",
 		Description: fmt.Sprintf("Lists a directory of the workspace: path, type (file, directory, symlink or other), size in bytes "+
