@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -49,13 +48,4 @@ func (c Config) shell() (shell.Config, error) {
 	return shell.Config{
 		Agents: agents, Policy: policy, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
 	}, errors.Join(badAgents, badPlugins, badStreams, badLimits)
-}
-
-// Run serves until ctx ends.
-func Run(ctx context.Context, cfg Config, o Options, d Deps) error {
-	c, err := New(cfg, o, d)
-	if err != nil {
-		return err
-	}
-	return c.Run(ctx)
 }

@@ -46,7 +46,7 @@
 // An input that was reported to its sender as accepted is in the log. A sender that
 // got no such report sends it again with the same id, and it counts as the same
 // input. On shutdown every listener stops accepting inputs and waits up to
-// [Options].Drain for those it has accepted; the error of [Run] names what is still
+// [Options].Drain for those it has accepted; the error of [Service.Run] names what is still
 // unacknowledged then.
 //
 // # Failure

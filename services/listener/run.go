@@ -22,8 +22,8 @@ import (
 	"skandha.dev/services/listener/websocket"
 )
 
-// DefaultDrain is the default grace period for accepted inputs on shutdown.
-const DefaultDrain = 10 * time.Second
+// defaultDrain is the default grace period for accepted inputs on shutdown.
+const defaultDrain = 10 * time.Second
 
 // Listener turns messages from outside into inputs; see package contract.
 type Listener = contract.Listener
@@ -62,17 +62,6 @@ type Service struct {
 	}
 }
 
-// Run runs the configured listeners until ctx ends, and then stops them. It returns
-// nil if ctx ended and nothing was lost, or if every listener
-// ended by itself.
-func Run(ctx context.Context, cfg Config, opts Options, deps Deps) error {
-	s, err := New(cfg, opts, deps)
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx)
-}
-
 // New creates the listeners and reads their secrets; an error names the field.
 func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
@@ -85,7 +74,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 		deps.Logger = slog.Default()
 	}
 	if opts.Drain == 0 {
-		opts.Drain = DefaultDrain
+		opts.Drain = defaultDrain
 	}
 	s := &Service{cfg: cfg, opts: opts, deps: deps, mux: http.NewServeMux()}
 	if err := s.make(); err != nil {

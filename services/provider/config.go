@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/provider/openai"
@@ -20,14 +20,6 @@ type Adapter = adapter.Adapter
 
 // Limits bound one answer.
 type Limits = adapter.Limits
-
-// The defaults.
-const (
-	DefaultSlots        = 16
-	DefaultFlushEvery   = 25 * time.Millisecond
-	DefaultLocalURL     = "http://127.0.0.1:11434/v1"
-	DefaultProbeTimeout = 300 * time.Millisecond
-)
 
 // NoLocal as Config.LocalURL: look for no local server.
 const NoLocal = "none"
@@ -51,13 +43,14 @@ type Config struct {
 	BaseURL  string // of an OpenAI-compatible API; default: OPENAI_BASE_URL, or OpenAI
 
 	OfflineRules string // a rule file for the offline provider; default: the built-in rules
-	TestRules    bool   // the offline provider uses offline.TestRules; for tests
 
-	LocalURL     string        // where to look for a local server; default DefaultLocalURL, NoLocal: nowhere
-	ProbeTimeout time.Duration // time limit of the local server's answer; default 300 ms
+	// where to look for a local server; NoLocal: nowhere
+	LocalURL string `default:"http://127.0.0.1:11434/v1"`
+	// time limit of the local server's answer
+	ProbeTimeout time.Duration `default:"300ms" min:"0"`
 
 	Prices openai.Prices // US dollars per million tokens; zero: no cost is computed
-	Stall  time.Duration // silence after which an answer is abandoned; default 3 min
+	Stall  time.Duration `min:"0"` // silence after which an answer is abandoned; default 3 min
 	Retry  retry.Config
 	Limits Limits
 
@@ -66,65 +59,31 @@ type Config struct {
 	NoPlugins bool
 	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
 	// all left; default 5 s.
-	PluginGrace time.Duration
+	PluginGrace time.Duration `default:"5s" min:"0"`
 
-	Slots        int           // concurrent requests; default 16
-	FlushEvery   time.Duration // at most one message of deltas per this long; default 25 ms
-	DrainTimeout time.Duration // grace period for running requests on shutdown; default the engine's, 30 s
+	// concurrent requests
+	Slots int `default:"16" min:"1" max:"4096"`
+	// at most one message of deltas per this long
+	FlushEvery time.Duration `default:"25ms" min:"0"`
+	// grace period for running requests on shutdown; default the engine's, 30 s
+	DrainTimeout time.Duration `min:"0"`
 }
 
-func (c Config) withDefaults() Config {
-	if c.LocalURL == "" {
-		c.LocalURL = DefaultLocalURL
-	}
-	if c.ProbeTimeout == 0 {
-		c.ProbeTimeout = DefaultProbeTimeout
-	}
-	if c.Slots == 0 {
-		c.Slots = DefaultSlots
-	}
-	if c.PluginGrace == 0 {
-		c.PluginGrace = plugincall.DefaultGrace
-	}
-	if c.FlushEvery == 0 {
-		c.FlushEvery = DefaultFlushEvery
-	}
-	c.Limits = c.Limits.WithDefaults()
-	return c
-}
+func (c Config) withDefaults() Config { return bounds.Filled(c) }
 
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Limits.Validate(), c.Retry.Validate()}
+	errs := []error{bounds.Check("", c)}
 	chosen, err := parseNames(c.Provider)
 	errs = append(errs, err)
-	if c.OfflineRules != "" && c.TestRules {
-		errs = append(errs, errors.New("offline_rules and test_rules are both set; remove one of them"))
-	}
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
 		errs = append(errs, errors.New("base_url is set, but provider is offline, which uses no API; remove one of them"))
 	}
 	if u, err := url.Parse(c.LocalURL); c.LocalURL != NoLocal &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s", c.LocalURL, DefaultLocalURL, NoLocal))
-	}
-	if c.Slots < 0 || c.Slots > 4096 {
-		errs = append(errs, fmt.Errorf("slots is %d, want 1 to 4096, or 0 for %d", c.Slots, DefaultSlots))
-	}
-	for _, d := range []struct {
-		name string
-		v    time.Duration
-	}{
-		{"probe_timeout", c.ProbeTimeout},
-		{"flush_every", c.FlushEvery},
-		{"drain_timeout", c.DrainTimeout},
-		{"stall", c.Stall},
-		{"plugin_grace", c.PluginGrace},
-	} {
-		if d.v < 0 {
-			errs = append(errs, fmt.Errorf("%s is %s, want a positive duration, or 0 for the default", d.name, d.v))
-		}
+		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s", c.LocalURL,
+			Config{}.withDefaults().LocalURL, NoLocal))
 	}
 	return errors.Join(errs...)
 }

@@ -303,7 +303,7 @@ func (p *plugged) timesOut(got <-chan *nats.Msg) {
 // What an adapter is called, no plugin is; plugins come after the adapters, in
 // the order of the registry.
 func TestWhoIsAnnounced(t *testing.T) {
-	p := startPlugged(t, provider.Config{}, scripted{name: "one", text: "1"}, scripted{name: "two", text: "2"})
+	p := startPlugged(t, provider.Config{}, careless{name: "one", text: "1"}, careless{name: "two", text: "2"})
 	thief := plugin.Manifest{Name: "thief", Version: "1.0.0", Priority: 9, Providers: []contract.Info{
 		{Name: "two", Model: "m"}, {Name: "loot", Model: "m"}, {Name: "chatty", Model: "m", Note: strings.Repeat("x", 2000)},
 	}}

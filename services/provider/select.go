@@ -74,7 +74,7 @@ func (s *selector) named() (providers []string, why string, err error) {
 	switch {
 	case list != nil:
 		return list, "SKANDHA_PROVIDER is set", nil
-	case s.cfg.OfflineRules != "" || s.cfg.TestRules:
+	case s.cfg.OfflineRules != "":
 		return []string{NameOffline}, "rules are configured", nil
 	case s.cfg.BaseURL != "":
 		return []string{NameOpenAI}, "a base URL is configured", nil
@@ -112,10 +112,7 @@ func (s *selector) find(ctx context.Context) (Adapter, string, error) {
 func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
 	switch name {
 	case NameOffline:
-		switch {
-		case s.cfg.TestRules:
-			return offline.New(offline.TestRules)
-		case s.cfg.OfflineRules != "":
+		if s.cfg.OfflineRules != "" {
 			return offline.Load(s.cfg.OfflineRules)
 		}
 		return offline.New(nil)

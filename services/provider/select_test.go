@@ -3,6 +3,7 @@ package provider_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,6 +37,11 @@ func patient(c provider.Config) provider.Config {
 func TestSelect(t *testing.T) {
 	server := openaitest.New(t).URL
 	const key, base = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(rules, []byte("results: {default: {success: s, failure: f}}\nmissing: m\nfallback: f\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		cfg    provider.Config
@@ -104,8 +110,8 @@ func TestSelect(t *testing.T) {
 			"openai/gpt-5.4-mini", "",
 		},
 		{
-			"test rules in spite of a key",
-			provider.Config{TestRules: true},
+			"rules in spite of a key",
+			provider.Config{OfflineRules: rules},
 			env(key, "sk-1"), "offline/rules",
 			"rules are configured",
 		},
@@ -161,7 +167,6 @@ func TestSelectRefuses(t *testing.T) {
 		},
 		{"local, but not to be looked for", provider.Config{Provider: "local"}, env(), "local_url"},
 		{"offline with an address", provider.Config{Provider: "offline", BaseURL: "http://h/v1"}, env(), "base_url"},
-		{"two rule sets", provider.Config{OfflineRules: "f", TestRules: true}, env(), "offline_rules"},
 		{
 			"rules that are not there",
 			provider.Config{OfflineRules: filepath.Join(t.TempDir(), "none.yaml")},

@@ -20,8 +20,8 @@ import (
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/provider"
-	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 )
 
 // core asks a provider service over a real bus and hears what it streams.
@@ -45,11 +45,7 @@ var session = subject.Ref{Agent: "a", Session: "s"}
 func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *core {
 	t.Helper()
 	if len(adapters) == 0 {
-		a, err := offline.New(offline.TestRules)
-		if err != nil {
-			t.Fatal(err)
-		}
-		adapters = []provider.Adapter{a}
+		adapters = []provider.Adapter{scripted.New()}
 	}
 	srv := natstest.Start(t)
 	b := natstest.Connect(t, srv)
@@ -191,7 +187,7 @@ func TestQuestionIsAnsweredAndStreamed(t *testing.T) {
 	c := start(t, provider.Config{})
 	began := time.Now()
 	a := c.answer(c.ask(question(t, "t7-p1", "stream 200 words every 1 ms")))
-	intervals := int(time.Since(began) / provider.DefaultFlushEvery)
+	intervals := int(time.Since(began) / (25 * time.Millisecond))
 	if a.State != executor.Finished || a.Response == nil || !a.Response.IsFinal || a.Error != nil {
 		t.Fatalf("answer is %+v", a)
 	}
@@ -300,7 +296,7 @@ func TestStopEndsAQuestion(t *testing.T) {
 }
 
 func TestNamedProviderAnswers(t *testing.T) {
-	c := start(t, provider.Config{}, scripted{name: "one", text: "1"}, scripted{name: "two", text: "2"})
+	c := start(t, provider.Config{}, careless{name: "one", text: "1"}, careless{name: "two", text: "2"})
 	for name, want := range map[string]string{"": "1", "one": "1", "two": "2"} {
 		q := question(t, "p"+name, "?")
 		q.Provider = name
@@ -335,15 +331,15 @@ func TestSessionMustBeAnID(t *testing.T) {
 	}
 }
 
-// scripted is an adapter that does not keep the contract.
-type scripted struct {
+// careless is an adapter that does not keep the contract.
+type careless struct {
 	name, text string
 	do         func(ctx context.Context, delta func(string, string)) (contract.Response, error)
 }
 
-func (s scripted) Info() contract.Info { return contract.Info{Name: s.name, Model: "m"} }
+func (s careless) Info() contract.Info { return contract.Info{Name: s.name, Model: "m"} }
 
-func (s scripted) Generate(
+func (s careless) Generate(
 	ctx context.Context, _ contract.Request, delta func(string, string),
 ) (contract.Response, error) {
 	if s.do != nil {
@@ -414,7 +410,7 @@ func TestServiceHoldsWhatAnAdapterDoesNot(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core := start(t, provider.Config{}, scripted{name: "bad", do: c.do})
+			core := start(t, provider.Config{}, careless{name: "bad", do: c.do})
 			if a := core.answer(core.ask(question(t, "p", "?"))); a.Error == nil || a.Error.Code != c.want || a.Response != nil {
 				t.Errorf("answer is %+v (%v), want %s", a, a.Error, c.want)
 			}
@@ -431,7 +427,7 @@ func TestIsFinalFollowsFromTheCalls(t *testing.T) {
 	r := contract.Response{
 		IsFinal: true, ToolCalls: []contract.ToolCall{{ID: "1", Tool: "t", Args: json.RawMessage(`{}`)}},
 	}
-	c := start(t, provider.Config{}, scripted{name: "bad", do: answers(r)})
+	c := start(t, provider.Config{}, careless{name: "bad", do: answers(r)})
 	if a := c.answer(c.ask(question(t, "p", "?"))); a.Response == nil || a.Response.IsFinal {
 		t.Errorf("answer is %+v", a)
 	}
@@ -441,7 +437,7 @@ func TestServeNeedsABusAndAnAdapter(t *testing.T) {
 	if err := provider.Serve(t.Context(), provider.Config{}, nil, provider.Deps{}); err == nil {
 		t.Error("nothing to serve, and no error")
 	}
-	if err := provider.Serve(t.Context(), provider.Config{Slots: -1}, []provider.Adapter{scripted{}},
+	if err := provider.Serve(t.Context(), provider.Config{Slots: -1}, []provider.Adapter{careless{}},
 		provider.Deps{}); err == nil || !strings.Contains(err.Error(), "slots") {
 		t.Errorf("error is %v", err)
 	}

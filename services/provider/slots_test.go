@@ -18,7 +18,7 @@ func TestSlotsBoundQuestionsAtATime(t *testing.T) {
 	var mu sync.Mutex
 	running, most := 0, 0
 	gate := make(chan struct{})
-	busy := scripted{name: "busy", do: func(context.Context, func(string, string)) (contract.Response, error) {
+	busy := careless{name: "busy", do: func(context.Context, func(string, string)) (contract.Response, error) {
 		mu.Lock()
 		running++
 		most = max(most, running)

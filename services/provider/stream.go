@@ -6,12 +6,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"skandha.dev/pkg/event"
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/runes"
 )
 
 const (
@@ -95,24 +95,12 @@ func (s *stream) flush() {
 	for text != "" || reasoning != "" {
 		var d contract.Delta
 		d.N = s.n
-		d.Text, text = cut(text)
-		d.Reasoning, reasoning = cut(reasoning)
+		d.Text, text = runes.Split(text, maxPiece)
+		d.Reasoning, reasoning = runes.Split(reasoning, maxPiece)
 		s.send(d)
 		s.n++
 		s.last = time.Now()
 	}
-}
-
-// cut splits a piece off the front, at a rune boundary.
-func cut(s string) (piece, rest string) {
-	if len(s) <= maxPiece {
-		return s, ""
-	}
-	at := maxPiece
-	for at > maxPiece-utf8.UTFMax && !utf8.RuneStart(s[at]) {
-		at--
-	}
-	return s[:at], s[at:]
 }
 
 // delta is the payload of a token delta's event.

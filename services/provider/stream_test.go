@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/runes"
 )
 
 // collected notes what a stream sends, and when.
@@ -111,7 +112,7 @@ func TestLargePiecesAreCutAtRunes(t *testing.T) {
 			t.Errorf("a message of %d bytes, whole runes: %v", len(d.Text), utf8.ValidString(d.Text))
 		}
 	}
-	if piece, rest := cut(strings.Repeat("\x80", maxPiece+10)); len(piece) < maxPiece-utf8.UTFMax ||
+	if piece, rest := runes.Split(strings.Repeat("\x80", maxPiece+10), maxPiece); len(piece) < maxPiece-utf8.UTFMax ||
 		len(piece)+len(rest) != maxPiece+10 {
 		t.Errorf("bytes that are no text are cut into %d and %d", len(piece), len(rest))
 	}

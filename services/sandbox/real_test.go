@@ -31,7 +31,7 @@ func onBubblewrap(t *testing.T, index string) *core {
 	}
 	var packages sandbox.Packages
 	if index != "" {
-		if packages, err = deps.New(deps.Config{Index: index, HostNetwork: true, Log: natstest.Logger(t)}, d); err != nil {
+		if packages, err = deps.New(deps.Config{Index: index, Log: natstest.Logger(t)}, d); err != nil {
 			t.Fatal(err)
 		}
 	}

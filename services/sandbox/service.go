@@ -26,8 +26,8 @@ import (
 	"skandha.dev/services/sandbox/tools"
 )
 
-// Name is the service's name in announcements and logs.
-const Name = "sandbox"
+// name is the service's name in announcements and logs.
+const name = "sandbox"
 
 // Packages creates package sets; *deps.Manager implements it.
 type Packages interface {
@@ -43,16 +43,6 @@ type Deps struct {
 	Driver driver.Driver
 	// Packages installs packages for code; nil: calls that require packages fail.
 	Packages Packages
-}
-
-// Run offers the tools until ctx ends, and then drains. It returns nil if it ended because
-// ctx ended.
-func Run(ctx context.Context, cfg Config, deps Deps) error {
-	s, err := New(cfg, deps)
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx)
 }
 
 // Service is one instance of the sandbox service.
@@ -127,7 +117,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	loops.Go(func() { s.expire(background) })
 	return engine.Serve(ctx, s.bus, engine.Config{
-		Kind: subject.Runner, Service: Name, Offer: engine.Offer{Tools: s.specs}, Work: s.work,
+		Kind: subject.Runner, Service: name, Offer: engine.Offer{Tools: s.specs}, Work: s.work,
 		Pools:        []contract.Pool{{Name: tools.Pool, Slots: s.cfg.Slots}, {Name: contract.DefaultPool, Slots: 1}},
 		DrainTimeout: s.cfg.DrainTimeout, Logger: s.log,
 	})

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/runes"
 	"skandha.dev/services/sandbox/agent"
 )
 
@@ -113,21 +113,9 @@ func (p *printer) flush() {
 		text := strings.ToValidUTF8(string(piece.text), "\uFFFD")
 		for text != "" {
 			var head string
-			head, text = splitText(text)
+			head, text = runes.Split(text, maxPiece)
 			p.send(tool.Output{N: p.n, Stream: string(piece.stream), Text: head})
 			p.n++
 		}
 	}
-}
-
-// splitText splits s after at most maxPiece bytes, on a rune boundary.
-func splitText(s string) (head, rest string) {
-	if len(s) <= maxPiece {
-		return s, ""
-	}
-	at := maxPiece
-	for at > maxPiece-utf8.UTFMax && !utf8.RuneStart(s[at]) {
-		at--
-	}
-	return s[:at], s[at:]
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +23,10 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/client"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 )
 
 // asCommand makes the test binary the command itself: what is driven in a terminal
@@ -58,17 +58,13 @@ func newWorld(t *testing.T) *world {
 func newWorldAt(t *testing.T, addr string) *world {
 	t.Helper()
 	w := &world{t: t, data: t.TempDir()}
-	rules := filepath.Join(w.data, "rules.yaml")
-	if err := os.WriteFile(rules, offline.TestRules, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	w.start(addr)
 	return w
 }
 
 func (w *world) config(addr string) system.Config {
 	return system.Config{
-		Data: w.data, Provider: "offline", OfflineRules: filepath.Join(w.data, "rules.yaml"), Sync: "relaxed",
+		Data: w.data, Models: []provider.Adapter{scripted.New()}, Sync: "relaxed",
 		NATS: addr, Token: "test", Log: natstest.Logger(w.t),
 	}
 }

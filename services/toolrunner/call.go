@@ -20,8 +20,8 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// MaxMetadata is the largest metadata of a plugin's result that is kept, in bytes.
-const MaxMetadata = 4 << 10
+// maxMetadata is the largest metadata of a plugin's result that is kept, in bytes.
+const maxMetadata = 4 << 10
 
 // callPlugin sends one attempt to a plugin and returns its answer.
 func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contract.Answer {
@@ -179,9 +179,9 @@ func readError(p subject.Plugin, e *tool.Error) *tool.Error {
 // readMetadata returns a plugin's metadata without the keys that the runner itself sets:
 // "artifact" names a stored object, which must belong to this call.
 func readMetadata(raw json.RawMessage) map[string]any {
-	if len(raw) > MaxMetadata {
+	if len(raw) > maxMetadata {
 		return map[string]any{
-			"metadata_error": fmt.Sprintf("the plugin's metadata has %d bytes, at most %d are kept", len(raw), MaxMetadata),
+			"metadata_error": fmt.Sprintf("the plugin's metadata has %d bytes, at most %d are kept", len(raw), maxMetadata),
 		}
 	}
 	var m map[string]any

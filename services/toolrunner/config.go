@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/executor/engine"
-	"skandha.dev/services/internal/plugincall"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 )
 
-// DefaultWorkspace is where tools work unless Config says otherwise.
-const DefaultWorkspace = "workspace"
+// defaultWorkspace is where tools work unless Config says otherwise.
+const defaultWorkspace = "workspace"
 
 // Config of a tool runner. The zero value is a runner of all
 // built-in tools that use no network, and of all tools of plugins.
@@ -28,7 +27,7 @@ type Config struct {
 	Protected []string
 	Files     filesystem.Limits // for the file tools
 	// Slots limits concurrent calls; default 16. Four times as many may wait.
-	Slots int
+	Slots int `default:"16" min:"1" max:"4096"`
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
 	// "*.example.com", each with an optional ":port". None: the tool is not offered.
 	HTTPAllow []string
@@ -40,36 +39,22 @@ type Config struct {
 	NoPlugins bool
 	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
 	// all left; default 5 s.
-	PluginGrace time.Duration
+	PluginGrace time.Duration `default:"5s" min:"0"`
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
 	NotesPlugin string
-	// TestTools offers the group test, which is for tests of the whole system.
-	TestTools bool
 	// DrainTimeout bounds the wait for running calls at the end; default 30 s.
-	DrainTimeout time.Duration
+	DrainTimeout time.Duration `default:"30s" min:"0"`
 }
 
 func (c Config) withDefaults() Config {
-	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, DefaultWorkspace)
-	c.Slots = cmp.Or(c.Slots, engine.DefaultSlots)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, engine.DefaultDrainTimeout)
-	c.PluginGrace = cmp.Or(c.PluginGrace, plugincall.DefaultGrace)
-	return c
+	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, defaultWorkspace)
+	return bounds.Filled(c)
 }
 
 // Validate reports every field that is wrong; each error names its field.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Slots < 0 || c.Slots > 4096 {
-		errs = append(errs, fmt.Errorf("slots is %d, want 1 to 4096", c.Slots))
-	}
-	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("drain_timeout is %v, want 0 (default) or more", c.DrainTimeout))
-	}
-	if c.PluginGrace < 0 {
-		errs = append(errs, fmt.Errorf("plugin_grace is %v, want 0 (default) or more", c.PluginGrace))
-	}
+	errs := []error{bounds.Check("", c)}
 	if c.NotesPlugin != "" {
 		if !subject.Valid(c.NotesPlugin) {
 			errs = append(errs, fmt.Errorf("notes_plugin: %q is not a valid plugin name", c.NotesPlugin))

@@ -42,7 +42,7 @@ func apart(protected, workspace string) error {
 	} else if err != nil {
 		return err
 	}
-	own := filepath.Join(protected, DefaultWorkspace)
+	own := filepath.Join(protected, defaultWorkspace)
 	if meant, err := contains(own, workspace); meant || err != nil {
 		return err
 	}

@@ -24,14 +24,13 @@ import (
 	"skandha.dev/services/toolrunner/tools/calc"
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
-	"skandha.dev/services/toolrunner/tools/effects"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/notes"
 	"skandha.dev/services/toolrunner/tools/web"
 )
 
-// Service is the service's name in announcements and logs.
-const Service = "toolrunner"
+// service is the service's name in announcements and logs.
+const service = "toolrunner"
 
 // Deps are a runner's dependencies.
 type Deps struct {
@@ -70,7 +69,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
 	ec := engine.Config{
-		Kind: subject.Runner, Service: Service, Offer: engine.Offer{Tools: r.specs()}, Work: r.work,
+		Kind: subject.Runner, Service: service, Offer: engine.Offer{Tools: r.specs()}, Work: r.work,
 		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
 		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,
 	}
@@ -155,10 +154,6 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 		list = append(list, web.Request(allow))
 	}
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
-	if r.cfg.TestTools {
-		deps.Logger.Warn("the group test is offered; it is only for tests of the system")
-		list = append(list, effects.Tools(root)...)
-	}
 	return list, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/test/effects"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools"
@@ -44,9 +45,23 @@ func start(t testing.TB, cfg toolrunner.Config, extra ...tools.Tool) *core {
 	return startOn(t, natstest.Start(t), cfg, extra...)
 }
 
+// startWithEffects starts a runner with the tools of package effects, too.
+func startWithEffects(t testing.TB, cfg toolrunner.Config, extra ...tools.Tool) *core {
+	t.Helper()
+	cfg.WorkspaceDir = filepath.Join(t.TempDir(), "w")
+	list, err := effects.In(cfg.WorkspaceDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, cfg, append(list, extra...)...)
+}
+
 func startOn(t testing.TB, s *natsserver.Server, cfg toolrunner.Config, extra ...tools.Tool) *core {
 	t.Helper()
-	c := &core{t: t, server: s, bus: natstest.Connect(t, s), workspace: filepath.Join(t.TempDir(), "w")}
+	c := &core{t: t, server: s, bus: natstest.Connect(t, s), workspace: cfg.WorkspaceDir}
+	if c.workspace == "" {
+		c.workspace = filepath.Join(t.TempDir(), "w")
+	}
 	var err error
 	if c.caller, err = c.bus.NewCaller(); err != nil {
 		t.Fatal(err)
@@ -174,9 +189,9 @@ func TestWhatIsOfferedByDefault(t *testing.T) {
 }
 
 func TestTheConfigurationChoosesTools(t *testing.T) {
-	c := start(t, toolrunner.Config{
+	c := startWithEffects(t, toolrunner.Config{
 		Enable: []string{"file_system:*", "http:*", "time:now"}, Disable: []string{"*:append_file", "*:write_file"},
-		HTTPAllow: []string{"api.example.com"}, TestTools: true,
+		HTTPAllow: []string{"api.example.com"},
 	},
 		tools.Tool{
 			Spec: tool.Spec{Name: "extra"}, Run: func(context.Context, tools.Call) tool.Result { return tool.OK("mine") },
@@ -194,7 +209,7 @@ func TestTheConfigurationChoosesTools(t *testing.T) {
 }
 
 func TestEverySpecIsFitForAModel(t *testing.T) {
-	c := start(t, toolrunner.Config{TestTools: true, HTTPAllow: []string{"api.example.com"}})
+	c := startWithEffects(t, toolrunner.Config{HTTPAllow: []string{"api.example.com"}})
 	for _, s := range c.offer.Tools {
 		var schema struct {
 			Type                 string `json:"type"`
@@ -263,7 +278,7 @@ func TestArgumentsThatDoNotFitDoNotRun(t *testing.T) {
 }
 
 func TestALargeResultIsCutAndItsArtifactIsWhole(t *testing.T) {
-	c := start(t, toolrunner.Config{TestTools: true})
+	c := startWithEffects(t, toolrunner.Config{})
 	r := c.call("test:big", `{"bytes":3000000}`)
 	if !r.Success || len(r.Data) > result.MaxData {
 		t.Fatalf("got %d bytes, %v", len(r.Data), r.Error)
@@ -283,7 +298,7 @@ func TestALargeResultIsCutAndItsArtifactIsWhole(t *testing.T) {
 }
 
 func TestAPanicIsTheCallsFailureAlone(t *testing.T) {
-	c := start(t, toolrunner.Config{TestTools: true})
+	c := startWithEffects(t, toolrunner.Config{})
 	if r := c.call("test:panic", `{}`); r.Success || r.Error.Code != tool.CodeInternal {
 		t.Fatalf("got %+v", r)
 	}
@@ -293,7 +308,7 @@ func TestAPanicIsTheCallsFailureAlone(t *testing.T) {
 }
 
 func TestStoppingACall(t *testing.T) {
-	c := start(t, toolrunner.Config{TestTools: true, Slots: 1})
+	c := startWithEffects(t, toolrunner.Config{Slots: 1})
 	running := c.send(executor.OpRun, "r", "test:count", `{"key":"k","sleep_ms":600000}`)
 	<-running // it runs
 	effect := filepath.Join(c.workspace, "effects.log")

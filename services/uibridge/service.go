@@ -23,8 +23,8 @@ import (
 	"skandha.dev/services/uibridge/access"
 )
 
-// DefaultDrain is the default grace period for requests on shutdown.
-const DefaultDrain = 10 * time.Second
+// defaultDrain is the default grace period for requests on shutdown.
+const defaultDrain = 10 * time.Second
 
 // maxSockets limits the open connections, idle ones included.
 const maxSockets = 8192
@@ -72,7 +72,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 		deps.Log = slog.Default()
 	}
 	if opts.Drain == 0 {
-		opts.Drain = DefaultDrain
+		opts.Drain = defaultDrain
 	}
 	s := &Service{cfg: cfg.withDefaults(), opts: opts, deps: deps, begun: make(chan struct{}), ended: make(chan struct{})}
 	var err error

@@ -14,8 +14,8 @@ import (
 
 // The bounds of what is read and discarded.
 const (
-	MaxBytes = 64 << 20
-	MaxTime  = 5 * time.Second
+	maxBytes = 64 << 20
+	maxTime  = 5 * time.Second
 )
 
 // Drain reads what next leaves of the request's body before the answer is sent.
@@ -25,12 +25,12 @@ func Drain(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 		// A client that waits for 100 Continue has sent nothing of the body.
 		if body == nil || body == http.NoBody || r.ContentLength == 0 ||
-			r.ContentLength > MaxBytes || r.Header.Get("Expect") != "" {
+			r.ContentLength > maxBytes || r.Header.Get("Expect") != "" {
 			return
 		}
-		if http.NewResponseController(w).SetReadDeadline(time.Now().Add(MaxTime)) != nil {
+		if http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxTime)) != nil {
 			return // the read would be unbounded
 		}
-		_, _ = io.CopyN(io.Discard, body, MaxBytes) // an error ends only the client's connection
+		_, _ = io.CopyN(io.Discard, body, maxBytes) // an error ends only the client's connection
 	})
 }

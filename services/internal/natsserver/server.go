@@ -30,19 +30,19 @@ type Sync string
 const (
 	// Always: before it is acknowledged. Power loss loses nothing.
 	Always Sync = "always"
-	// Relaxed: within [RelaxedInterval]. kill -9 loses nothing, power loss may.
+	// Relaxed: within 10 s. kill -9 loses nothing, power loss may.
 	Relaxed Sync = "relaxed"
 )
 
-// RelaxedInterval is how often the relaxed mode writes to the disk.
-const RelaxedInterval = 10 * time.Second
+// relaxedInterval is how often the relaxed mode writes to the disk.
+const relaxedInterval = 10 * time.Second
 
 // The defaults of [Config].
 const (
 	DefaultMaxPayload = 8 << 20
 	DefaultMaxMemory  = 256 << 20
 	DefaultMaxStore   = 64 << 30
-	DefaultName       = "skandha"
+	defaultName       = "skandha"
 )
 
 // Config of a server. StoreDir is required.
@@ -85,7 +85,7 @@ func (c Config) withDefaults() Config {
 		c.MaxStore = DefaultMaxStore
 	}
 	if c.Name == "" {
-		c.Name = DefaultName
+		c.Name = defaultName
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -277,7 +277,7 @@ func (c Config) options() *server.Options {
 	o := &server.Options{
 		ServerName: c.Name, DontListen: c.Addr == "", Authorization: c.Token,
 		JetStream: true, StoreDir: c.StoreDir, JetStreamMaxMemory: c.MaxMemory, JetStreamMaxStore: c.MaxStore,
-		SyncAlways: c.Sync == Always, SyncInterval: RelaxedInterval,
+		SyncAlways: c.Sync == Always, SyncInterval: relaxedInterval,
 		MaxPayload: int32(c.MaxPayload), //nolint:gosec // at most 64 MiB
 		NoSigs:     true, DisableJetStreamBanner: true,
 		PingInterval: 10 * time.Second, MaxPingsOut: 2,

@@ -5,15 +5,15 @@ package nesting
 
 import "fmt"
 
-// Max is how many levels deep JSON of another process may nest where core stores what is
+// most is how many levels deep JSON of another process may nest where core stores what is
 // in it: the 10,000 that encoding/json reads, less what commits, snapshots and hooks wrap
 // around it. A commit that nests deeper can be written, but never be read.
-const Max = 9_900
+const most = 9_900
 
-// Check refuses text that nests deeper than [Max].
+// Check refuses text that nests deeper than [most].
 func Check(text []byte) error {
-	if d := Depth(text); d > Max {
-		return fmt.Errorf("it is nested %d levels deep, at most %d are allowed", d, Max)
+	if d := Depth(text); d > most {
+		return fmt.Errorf("it is nested %d levels deep, at most %d are allowed", d, most)
 	}
 	return nil
 }

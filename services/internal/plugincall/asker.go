@@ -28,10 +28,10 @@ var (
 	ErrUnreadable = errors.New("the plugin's answer cannot be fetched")
 )
 
-// DefaultGrace is how long an Asker waits for a plugin without replicas. It is longer
+// defaultGrace is how long an Asker waits for a plugin without replicas. It is longer
 // than a plugin takes to register again after its lease was lost by mistake: a
 // third of the lease's ten seconds.
-const DefaultGrace = 5 * time.Second
+const defaultGrace = 5 * time.Second
 
 const (
 	defaultEvery = time.Second     // interval of checking the replicas
@@ -47,7 +47,7 @@ type View interface {
 type Option func(*Asker)
 
 // Grace sets how long an Asker waits for a plugin without replicas; default
-// [DefaultGrace]. It is measured in steps of a fifth.
+// 5 s. It is measured in steps of a fifth.
 func Grace(d time.Duration) Option {
 	return func(a *Asker) { a.grace, a.every = d, max(d/5, time.Millisecond) }
 }
@@ -70,7 +70,7 @@ func New(b *journal.Journal, view View, opts ...Option) (*Asker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to ask plugins: %w", err)
 	}
-	a := &Asker{bus: b, caller: caller, view: view, grace: DefaultGrace, every: defaultEvery, open: map[string]int{}}
+	a := &Asker{bus: b, caller: caller, view: view, grace: defaultGrace, every: defaultEvery, open: map[string]int{}}
 	for _, o := range opts {
 		o(a)
 	}

@@ -76,7 +76,7 @@ func (v *View) Loaded() <-chan struct{} { return v.loaded }
 // Snapshot returns the current snapshot, which is never nil. While the bus is
 // disconnected, the last snapshot stays, because missing renewals mean nothing then. The
 // last snapshot also stays if the bucket is lost, until the plugins have registered
-// again, for at most [LossGrace], so that no policy is skipped meanwhile.
+// again, for at most [lossGrace], so that no policy is skipped meanwhile.
 func (v *View) Snapshot() *Snapshot { return v.snap.Load() }
 
 // Content returns a copy of the bucket's current content, on which changes are based.
@@ -248,9 +248,9 @@ func (v *View) advance() {
 	}
 }
 
-// LossGrace is how long the plugins of a lost bucket have to register again: as long as
+// lossGrace is how long the plugins of a lost bucket have to register again: as long as
 // the lease of a dead plugin lasts.
-const LossGrace = 10 * time.Second
+const lossGrace = 10 * time.Second
 
 // keeps reports whether to keep the current snapshot because the bucket was lost.
 func (v *View) keeps(reset bool, now time.Time) bool {
@@ -262,8 +262,8 @@ func (v *View) keeps(reset bool, now time.Time) bool {
 		}
 	}
 	if reset && lost && v.held.IsZero() {
-		v.held = now.Add(LossGrace)
-		time.AfterFunc(LossGrace, func() { poke(v.wake) })
+		v.held = now.Add(lossGrace)
+		time.AfterFunc(lossGrace, func() { poke(v.wake) })
 	}
 	if !away || !now.Before(v.held) {
 		v.held = time.Time{}

@@ -42,7 +42,7 @@ func (s Snapshot) Validate() error {
 	case len(s.Data) > MaxData:
 		return fmt.Errorf("%w: %d bytes of state, at most %d", ErrInvalid, len(s.Data), MaxData)
 	}
-	if err := ValidateRev(s.Rev); err != nil {
+	if err := validateRev(s.Rev); err != nil {
 		return err
 	}
 	return validateTime(s.Updated)
@@ -61,8 +61,8 @@ func (d ToolDelta) Validate() error {
 	return validateTime(d.At)
 }
 
-// ValidateRev reports a revision that no commit can have.
-func ValidateRev(rev uint64) error {
+// validateRev reports a revision that no commit can have.
+func validateRev(rev uint64) error {
 	if rev == 0 || rev > MaxRev {
 		return fmt.Errorf("%w: revision %d", ErrInvalid, rev)
 	}
@@ -83,7 +83,7 @@ func (r ToolRecord) validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return err
 	}
-	if err := ValidateRev(r.Rev); err != nil {
+	if err := validateRev(r.Rev); err != nil {
 		return err
 	}
 	if r.After >= r.Rev {

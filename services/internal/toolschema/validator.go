@@ -20,8 +20,8 @@ import (
 
 // The limits, in bytes.
 const (
-	MaxArgs   = 256 << 10 // of a call's arguments
-	MaxSchema = 64 << 10  // of a tool's schema
+	maxArgs   = 256 << 10 // of a call's arguments
+	maxSchema = 64 << 10  // of a tool's schema
 )
 
 // MaxDepth is how many levels deep arguments may nest. The validator writes the path of
@@ -53,8 +53,8 @@ func Compile(spec tool.Spec) (*Validator, error) {
 }
 
 func compile(args json.RawMessage) (*Validator, error) {
-	if len(args) > MaxSchema {
-		return nil, fmt.Errorf("args has %d bytes, at most %d are allowed", len(args), MaxSchema)
+	if len(args) > maxSchema {
+		return nil, fmt.Errorf("args has %d bytes, at most %d are allowed", len(args), maxSchema)
 	}
 	if d := nesting.Depth(args); d > maxSchemaDepth {
 		return nil, fmt.Errorf("args is nested %d levels deep, at most %d are allowed", d, maxSchemaDepth)
@@ -135,8 +135,8 @@ func (v *Validator) Validate(args json.RawMessage) (json.RawMessage, []string) {
 }
 
 func decode(args json.RawMessage) (any, error) {
-	if len(args) > MaxArgs {
-		return nil, fmt.Errorf("the arguments have %d bytes, at most %d are allowed", len(args), MaxArgs)
+	if len(args) > maxArgs {
+		return nil, fmt.Errorf("the arguments have %d bytes, at most %d are allowed", len(args), maxArgs)
 	}
 	if d := nesting.Depth(args); d > MaxDepth {
 		return nil, fmt.Errorf("the arguments are nested %d levels deep, at most %d are allowed", d, MaxDepth)

@@ -25,8 +25,8 @@ const (
 
 // The defaults and limits.
 const (
-	DefaultLate       = time.Minute
-	DefaultCatchUpMax = 100
+	defaultLate       = time.Minute
+	defaultCatchUpMax = 100
 	MaxCatchUp        = 1000
 )
 
@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 
 func (c Config) build() (map[string]entry, error) {
 	defaults := c.or(Common{
-		Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate,
+		Agent: "main", Zone: "UTC", CatchUp: CatchUpLast, CatchUpMax: defaultCatchUpMax, Late: defaultLate,
 	})
 	out := make(map[string]entry, len(c.Entries))
 	errs := []error{defaults.check()}
@@ -88,7 +88,7 @@ func (c Config) build() (map[string]entry, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Entries)) {
 		e := entry{name: name, Entry: c.Entries[name]}
-		own := e.or(Common{CatchUp: CatchUpLast, CatchUpMax: DefaultCatchUpMax, Late: DefaultLate}).check()
+		own := e.or(Common{CatchUp: CatchUpLast, CatchUpMax: defaultCatchUpMax, Late: defaultLate}).check()
 		e.Common = e.or(defaults)
 		if err := cmp.Or(own, e.check()); err != nil {
 			errs = append(errs, fmt.Errorf("entries.%s.%w", name, err))

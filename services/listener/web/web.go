@@ -14,28 +14,21 @@ import (
 	"net/http"
 	"time"
 
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/internal/httpbody"
 )
 
-// DefaultListen is where the server listens unless Config says otherwise.
-const DefaultListen = "127.0.0.1:8090"
-
 // Config of the server.
 type Config struct {
-	Listen string `yaml:"listen"` // host:port; default 127.0.0.1:8090
+	Listen string `yaml:"listen" default:"127.0.0.1:8090"` // host:port
 	// further names by which it is reached, without port, beside localhost, 127.0.0.1 and ::1
 	Hosts   []string `yaml:"hosts"`
 	TLSCert string   `yaml:"tls_cert"` // PEM file; with tls_key it serves HTTPS
 	TLSKey  string   `yaml:"tls_key"`  // PEM file
 }
 
-func (c Config) withDefaults() Config {
-	if c.Listen == "" {
-		c.Listen = DefaultListen
-	}
-	return c
-}
+func (c Config) withDefaults() Config { return bounds.Filled(c) }
 
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {

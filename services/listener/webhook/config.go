@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,17 +10,13 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/contract"
 )
 
 // The defaults and limits.
 const (
-	// DefaultMaxBody fits the longest text, in any escaping, and the same amount of
-	// other data.
-	DefaultMaxBody = 2 << 20
-	LargestBody    = 4 << 20
-	DefaultTimeout = 10 * time.Second
 	// Tolerance is how far a timestamp may be off.
 	Tolerance = 5 * time.Minute
 
@@ -31,24 +26,24 @@ const (
 
 // Config of a listener.
 type Config struct {
-	Agent         string `yaml:"agent"`          // default main
+	Agent         string `yaml:"agent" default:"main"`
 	Session       string `yaml:"session"`        // the session that receives it; or
 	SessionField  string `yaml:"session_field"`  // JSON pointer to its name in the body, e.g. /repository/name,
 	SessionPrefix string `yaml:"session_prefix"` // which gets this prefix
 	TextField     string `yaml:"text_field"`     // JSON pointer to the text; default /text, or
 	// Go template over the body, e.g. "{{.action}}: {{.issue.title}}"
-	TextTemplate string          `yaml:"text_template"`
-	Secrets      []string        `yaml:"secrets"`  // env:NAME, file:PATH or whsec_…; any may match
-	Insecure     bool            `yaml:"insecure"` // accept requests without a signature; only on loopback
-	MaxBody      int64           `yaml:"max_body"` // bytes; default 2 MiB, at most 4 MiB
-	Timeout      time.Duration   `yaml:"timeout"`  // of an acknowledgement by the bus; default 10s
-	Mode         event.InputMode `yaml:"mode"`     // queue or interrupt; default queue
+	TextTemplate string   `yaml:"text_template"`
+	Secrets      []string `yaml:"secrets"`  // env:NAME, file:PATH or whsec_…; any may match
+	Insecure     bool     `yaml:"insecure"` // accept requests without a signature; only on loopback
+	// bytes
+	MaxBody int64 `yaml:"max_body" default:"2 MiB" min:"1" max:"4 MiB"`
+	// of an acknowledgement by the bus
+	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"1s" max:"50s"`
+	Mode    event.InputMode `yaml:"mode"` // queue or interrupt; default queue
 }
 
 func (c Config) withDefaults() Config {
-	c.Agent = cmp.Or(c.Agent, "main")
-	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c = bounds.Filled(c)
 	if c.TextField == "" && c.TextTemplate == "" {
 		c.TextField = "/text"
 	}
@@ -59,19 +54,13 @@ func (c Config) withDefaults() Config {
 // secrets themselves are read by [New] and [Config.CheckSecrets].
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.checkSession(), c.checkText()}
+	errs := []error{c.checkSession(), c.checkText(), bounds.Check("", c)}
 	switch {
 	case c.Insecure && len(c.Secrets) > 0:
 		errs = append(errs, errors.New("insecure and secrets are both set; remove one of them"))
 	case !c.Insecure && len(c.Secrets) == 0:
 		errs = append(errs,
 			errors.New("secrets is empty; name one (env:NAME or file:PATH), or set insecure: true on loopback"))
-	}
-	if c.MaxBody < 1 || c.MaxBody > LargestBody {
-		errs = append(errs, fmt.Errorf("max_body is %d, want 1 to %d bytes", c.MaxBody, LargestBody))
-	}
-	if c.Timeout < time.Second || c.Timeout > 50*time.Second {
-		errs = append(errs, fmt.Errorf("timeout is %s, want 1s to 50s", c.Timeout))
 	}
 	if err := (contract.Input{Agent: subject.Agent(c.Agent), Session: "s", Text: "x", Mode: c.Mode}).Check(); err != nil {
 		errs = append(errs, fmt.Errorf("agent or mode: %w", err))

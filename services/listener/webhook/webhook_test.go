@@ -414,7 +414,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"text_field":                        func(c *webhook.Config) { c.TextField = "text" },
 		"text_template":                     func(c *webhook.Config) { c.TextTemplate = "{{" },
 		"are both set":                      func(c *webhook.Config) { c.TextField, c.TextTemplate = "/a", "b" },
-		"max_body":                          func(c *webhook.Config) { c.MaxBody = webhook.LargestBody + 1 },
+		"max_body":                          func(c *webhook.Config) { c.MaxBody = 4<<20 + 1 },
 		"timeout":                           func(c *webhook.Config) { c.Timeout = time.Millisecond },
 		"agent or mode":                     func(c *webhook.Config) { c.Mode = "later" },
 		"agent or mode: inv":                func(c *webhook.Config) { c.Agent = "a.b" },

@@ -11,10 +11,10 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/websocket"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/pipenet"
 )
 
 // memory keeps inputs where a bus would: a bus cannot be in a bubble.

@@ -1,7 +1,6 @@
 package websocket
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,16 +10,13 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/contract"
 )
 
 // The defaults and limits.
 const (
-	DefaultMaxMessage     = 300 << 10
-	LargestMessage        = 2 << 20
-	DefaultMaxConnections = 64
-	DefaultTimeout        = 10 * time.Second
 	// AtOnce is how many inputs of a connection may be in flight.
 	AtOnce = 32
 
@@ -29,33 +25,29 @@ const (
 
 // Config of a listener.
 type Config struct {
-	Agent string `yaml:"agent"` // default main
+	Agent string `yaml:"agent" default:"main"`
 	// of messages that name none; required unless choose_session is set
-	Session        string          `yaml:"session"`
-	ChooseSession  bool            `yaml:"choose_session"`  // a message may name its session
-	SessionPrefix  string          `yaml:"session_prefix"`  // prefix of every session that a message names
-	Tokens         []string        `yaml:"tokens"`          // env:NAME, file:PATH or the token; any is accepted
-	Insecure       bool            `yaml:"insecure"`        // accept connections without a token; only on loopback
-	Origins        []string        `yaml:"origins"`         // of pages, e.g. https://app.example.org; none: no page
-	MaxMessage     int64           `yaml:"max_message"`     // bytes; default 300 KiB, at most 2 MiB
-	MaxConnections int             `yaml:"max_connections"` // default 64
-	Timeout        time.Duration   `yaml:"timeout"`         // of an acknowledgement by the bus; default 10s
-	Mode           event.InputMode `yaml:"mode"`            // queue or interrupt; default queue
+	Session       string   `yaml:"session"`
+	ChooseSession bool     `yaml:"choose_session"` // a message may name its session
+	SessionPrefix string   `yaml:"session_prefix"` // prefix of every session that a message names
+	Tokens        []string `yaml:"tokens"`         // env:NAME, file:PATH or the token; any is accepted
+	Insecure      bool     `yaml:"insecure"`       // accept connections without a token; only on loopback
+	Origins       []string `yaml:"origins"`        // of pages, e.g. https://app.example.org; none: no page
+	// bytes
+	MaxMessage     int64 `yaml:"max_message" default:"300 KiB" min:"64" max:"2 MiB"`
+	MaxConnections int   `yaml:"max_connections" default:"64" min:"1" max:"10000"`
+	// of an acknowledgement by the bus
+	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"1s" max:"1m"`
+	Mode    event.InputMode `yaml:"mode"` // queue or interrupt; default queue
 }
 
-func (c Config) withDefaults() Config {
-	c.Agent = cmp.Or(c.Agent, "main")
-	c.MaxMessage = cmp.Or(c.MaxMessage, DefaultMaxMessage)
-	c.MaxConnections = cmp.Or(c.MaxConnections, DefaultMaxConnections)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	return c
-}
+func (c Config) withDefaults() Config { return bounds.Filled(c) }
 
 // Validate reports everything that is wrong; each error names its field. The
 // tokens themselves are read by [New] and [Config.CheckSecrets].
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	var errs []error
+	errs := []error{bounds.Check("", c)}
 	switch {
 	case c.Session == "" && !c.ChooseSession:
 		errs = append(errs,
@@ -77,15 +69,6 @@ func (c Config) Validate() error {
 			errs = append(errs,
 				fmt.Errorf("origins: %q: want scheme://host[:port] as browsers send it, such as https://app.example.org", o))
 		}
-	}
-	if c.MaxMessage < 64 || c.MaxMessage > LargestMessage {
-		errs = append(errs, fmt.Errorf("max_message is %d, want 64 to %d bytes", c.MaxMessage, LargestMessage))
-	}
-	if c.MaxConnections < 1 || c.MaxConnections > 10_000 {
-		errs = append(errs, fmt.Errorf("max_connections is %d, want 1 to 10000", c.MaxConnections))
-	}
-	if c.Timeout < time.Second || c.Timeout > time.Minute {
-		errs = append(errs, fmt.Errorf("timeout is %s, want 1s to 1m", c.Timeout))
 	}
 	if err := (contract.Input{Agent: subject.Agent(c.Agent), Session: "s", Text: "x", Mode: c.Mode}).Check(); err != nil {
 		errs = append(errs, fmt.Errorf("agent or mode: %w", err))

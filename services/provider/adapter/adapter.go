@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/bounds"
 )
 
 // Adapter asks one language model. It is safe for concurrent use.
@@ -23,48 +24,23 @@ type Adapter interface {
 // Limits bound one answer, so that it fits into one message and one commit,
 // whatever a model or its server sends.
 type Limits struct {
-	TextBytes  int // of the text; default 200 KiB
-	Calls      int // tool calls; default 64
-	ArgsBytes  int // of the arguments of all calls together; default 256 KiB
-	StateBytes int // of the provider's own state; default 128 KiB
+	TextBytes  int `default:"200 KiB" min:"0"` // of the text
+	Calls      int `default:"64" min:"0"`      // tool calls
+	ArgsBytes  int `default:"256 KiB" min:"0"` // of the arguments of all calls together
+	StateBytes int `default:"128 KiB" min:"0"` // of the provider's own state
 }
 
 // maxNameBytes bounds a tool's name and a call's id.
 const maxNameBytes = 256
 
 // DefaultLimits returns the limits that replace zero fields.
-func DefaultLimits() Limits {
-	return Limits{TextBytes: 200 << 10, Calls: 64, ArgsBytes: 256 << 10, StateBytes: 128 << 10}
-}
+func DefaultLimits() Limits { return bounds.Filled(Limits{}) }
 
 // WithDefaults replaces zero fields.
-func (l Limits) WithDefaults() Limits {
-	d := DefaultLimits()
-	for _, f := range []struct{ v, def *int }{
-		{&l.TextBytes, &d.TextBytes}, {&l.Calls, &d.Calls}, {&l.ArgsBytes, &d.ArgsBytes}, {&l.StateBytes, &d.StateBytes},
-	} {
-		if *f.v == 0 {
-			*f.v = *f.def
-		}
-	}
-	return l
-}
+func (l Limits) WithDefaults() Limits { return bounds.Filled(l) }
 
 // Validate reports a negative limit; the error names the field.
-func (l Limits) Validate() error {
-	var errs []error
-	for _, f := range []struct {
-		name string
-		v    int
-	}{
-		{"text_bytes", l.TextBytes}, {"calls", l.Calls}, {"args_bytes", l.ArgsBytes}, {"state_bytes", l.StateBytes},
-	} {
-		if f.v < 0 {
-			errs = append(errs, fmt.Errorf("limits.%s is %d, want a positive number, or 0 for the default", f.name, f.v))
-		}
-	}
-	return errors.Join(errs...)
-}
+func (l Limits) Validate() error { return bounds.Check("limits.", l) }
 
 // Check returns why an answer cannot be used: it is too long, or it is garbage
 // (neither text nor calls, a call without a name, two calls with one id, …).
@@ -131,11 +107,11 @@ func (l Limits) ArgsTooLong() *contract.Error {
 
 // Errorf returns a provider's failure; the code decides whether it is retryable.
 func Errorf(code contract.ErrorCode, format string, args ...any) *contract.Error {
-	return &contract.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: Retryable(code)}
+	return &contract.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: retryable(code)}
 }
 
-// Retryable reports whether another attempt may succeed, based only on the code.
-func Retryable(code contract.ErrorCode) bool {
+// retryable reports whether another attempt may succeed, based only on the code.
+func retryable(code contract.ErrorCode) bool {
 	switch code {
 	case contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout, contract.ErrGarbage:
 		return true

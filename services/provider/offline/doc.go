@@ -13,8 +13,6 @@
 //	split:                      # where a message may be split into several requests
 //	  - {match: '\s+and\s+'}              # both at once
 //	  - {match: '\s+then\s+', order: true} # one after the other
-//	tables:                     # for {{lookup "zone" .place}}
-//	  zone: {vienna: Europe/Vienna}
 //	rules:                      # the first match is used
 //	  - name: calculate
 //	    match: ['^what is (?P<expr>[-+*/().\d\s]+)\??$']
@@ -32,24 +30,19 @@
 // variables of the rule's templates ([text/template]), besides .message (the
 // whole of it) and .tools (the names of the offered tools).
 //
-// A rule has text, or calls, or calls with text as commentary. A call has a tool (a
-// name, or a list of which the first offered one is used), args (each string in it a
-// template) or args_json (a template of the whole), an optional id and depends_on.
-// Further rounds are in then: lists of calls that are made when all results of the
-// previous round were successes; their templates also see .results. The calls in else
-// are made instead when the first round had a failure and their tools are offered;
-// then only their results are in the answer. A rule's
-// answer, if it has one, replaces the phrases of the results; it sees .results,
-// each with .tool, .ok, .data, .text, .args, .error and .note.
+// A rule has text or calls. A call has a tool (a name, or a list of which the first
+// offered one is used) and args: a mapping, each text in it a template, or one template
+// of their JSON. The calls in else are made when one of the rule's calls has failed and
+// their tools are offered; then only their results are in the answer.
 //
 // A message that a rule matches is not split, except if the rule has yields: true,
 // because its expression may swallow another request ("… about tea and what is 2+2?"):
 // it is used only if the message is not a list of requests.
 //
+// A phrase sees .tool, .ok, .text, .note (core's remark), .args, .data and, of a failure,
+// .error with .code, .message and .details.
+//
 // A rule that needs a tool of which no alternative is offered is skipped
 // in favour of a later one that matches; if there is none, the answer is
-// missing. With offered_only: false, this is not checked.
-//
-// For tests a rule may also misbehave: delay_ms, hang, endless, empty, loop,
-// words, repeat, error and usage; see [TestRules].
+// missing.
 package offline

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
-	"time"
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/tail"
 )
 
 // Name is the adapter's name.
@@ -23,19 +23,17 @@ type Adapter struct {
 
 var _ adapter.Adapter = (*Adapter)(nil)
 
-var limits = adapter.DefaultLimits()
-
-// New reads rules; nil means [DefaultRules]. The error wraps [ErrRules] and
+// New reads rules; nil means the built-in ones. The error wraps [ErrRules] and
 // lists everything that is wrong with them.
 func New(rules []byte) (*Adapter, error) {
 	if rules == nil {
-		rules = DefaultRules
+		rules = defaultRules
 	}
 	s, err := parse(rules)
 	if err != nil {
 		return nil, err
 	}
-	return &Adapter{rules: s, info: contract.Info{Name: Name, Model: "rules", Note: s.note}}, nil
+	return &Adapter{rules: s, info: contract.Info{Name: Name, Model: "rules", Note: s.Note}}, nil
 }
 
 // Load reads rules from a file.
@@ -54,52 +52,29 @@ func Load(path string) (*Adapter, error) {
 // Info implements adapter.Adapter.
 func (a *Adapter) Info() contract.Info { return a.info }
 
-// Generate implements adapter.Adapter. Text is passed to delta in one piece,
-// unless a test rule streams it.
+// Generate implements adapter.Adapter. Text is passed to delta in one piece.
 func (a *Adapter) Generate(
 	ctx context.Context, req contract.Request, delta func(text, reasoning string),
 ) (contract.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return contract.Response{}, adapter.Failure(err)
 	}
-	resp, err := a.answer(ctx, req, delta)
-	if err != nil {
-		if ctx.Err() != nil {
-			return contract.Response{}, err // the context's own
-		}
-		return contract.Response{}, adapter.Failure(err)
-	}
-	if err := limits.Check(resp); err != nil {
-		return contract.Response{}, err
-	}
-	resp.Model = a.info.Model
-	resp.IsFinal = len(resp.ToolCalls) == 0
-	resp.StopReason = contract.StopEnd
-	if !resp.IsFinal {
-		resp.StopReason = contract.StopToolCalls
-	}
-	return resp, nil
-}
-
-func (a *Adapter) answer(
-	ctx context.Context, req contract.Request, delta func(text, reasoning string),
-) (contract.Response, error) {
-	tail, err := readTail(req.Messages)
+	t, err := tail.Read(req.Messages)
 	if err != nil {
 		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "%v", err)
 	}
-	m := a.rules.match(tail.message, req.Tools)
-	text, calls, err := m.next(a.rules, &tail)
+	text, calls, err := a.rules.next(&t, req.Tools)
 	if err != nil {
 		return contract.Response{}, adapter.Errorf(contract.ErrInternal, "%v", err)
 	}
-	resp := contract.Response{TextContent: text, ToolCalls: calls}
-	if r := m.only(); r != nil && r.misbehaves() {
-		if tail.rounds > 0 && !r.loop {
-			delta(text, "") // it misbehaved in its first round only
-			return resp, nil
-		}
-		return r.behave(ctx, m.parts[0].vars, resp, delta)
+	resp := contract.Response{
+		TextContent: text, ToolCalls: calls, Model: a.info.Model, IsFinal: len(calls) == 0, StopReason: contract.StopEnd,
+	}
+	if !resp.IsFinal {
+		resp.StopReason = contract.StopToolCalls
+	}
+	if err := adapter.DefaultLimits().Check(resp); err != nil {
+		return contract.Response{}, err
 	}
 	if text != "" {
 		delta(text, "")
@@ -107,124 +82,72 @@ func (a *Adapter) answer(
 	return resp, nil
 }
 
-// behave adds the behaviour that a test asks for to the answer of the rule.
-func (r *rule) behave(
-	ctx context.Context, vars map[string]any, resp contract.Response, delta func(text, reasoning string),
-) (contract.Response, error) {
-	var n numbers
-	delay := n.of(r.delay, vars)
-	words := n.of(r.words, vars)
-	resp.Usage = contract.Usage{
-		InputTokens: n.of(r.input, vars), OutputTokens: n.of(r.output, vars), CostMicroUSD: n.of(r.cost, vars),
+// next returns the model's next message: calls, or the text after them.
+func (s *ruleSet) next(t *tail.Tail, offered []contract.ToolSpec) (string, []contract.ToolCall, error) {
+	tools := make([]string, len(offered))
+	for i := range offered {
+		tools[i] = offered[i].Name
 	}
-	if n.err != nil {
-		return resp, fmt.Errorf("rule %q: %w", r.name, n.err)
-	}
+	vars := map[string]any{"message": t.Message, "tools": tools}
+	parts, missing := s.match(t.Message, vars, tools)
 	switch {
-	case r.hang:
-		<-ctx.Done()
-		return resp, ctx.Err()
-	case r.endless:
-		return resp, endless(ctx, delta)
-	case r.code != nil:
-		return resp, r.failure(ctx, time.Duration(delay)*time.Millisecond, vars)
-	case r.words != nil:
-		return stream(ctx, words, time.Duration(delay)*time.Millisecond, resp, delta)
+	case len(parts) == 0:
+		text, err := s.Fallback.render(vars)
+		return text, nil, err
+	case missing != "":
+		vars["tool"] = missing
+		text, err := s.Missing.render(vars)
+		return text, nil, err
+	case len(parts[0].Calls) == 0:
+		text, err := parts[0].Text.render(parts[0].vars)
+		return text, nil, err
+	case t.Rounds == 0:
+		calls, err := buildAll(parts, tools)
+		return "", calls, err
 	}
-	if err := pause(ctx, time.Duration(delay)*time.Millisecond); err != nil {
-		return resp, err
+	results := t.Results
+	if first := parts[0]; len(parts) == 1 && len(first.Else) > 0 {
+		if t.Rounds == 1 && !t.Succeeded() && offers(tools, first.Else) {
+			calls, err := first.build(first.Else, tools, "c1_")
+			return "", calls, err
+		}
+		results = slices.DeleteFunc(slices.Clone(results), func(r tail.Result) bool { return r.Round < t.Rounds })
 	}
-	if resp.TextContent != "" {
-		delta(resp.TextContent, "")
-	}
-	return resp, nil
+	text, err := s.tell(results)
+	return text, nil, err
 }
 
-func (r *rule) failure(ctx context.Context, delay time.Duration, vars map[string]any) error {
-	if err := pause(ctx, delay); err != nil {
-		return err
-	}
-	code, err := r.code.render(vars)
-	if err != nil {
-		return err
-	}
-	if !codes[contract.ErrorCode(code)] {
-		return fmt.Errorf("rule %q: %q is not an error code", r.name, code)
-	}
-	message, err := r.message.render(vars)
-	if err != nil {
-		return err
-	}
-	var n numbers
-	e := adapter.Errorf(contract.ErrorCode(code), "%s", message)
-	e.RetryInMS = n.of(r.retryIn, vars)
-	if n.err != nil {
-		return n.err
-	}
-	return e
+func offers(tools []string, calls []call) bool {
+	return !slices.ContainsFunc(calls, func(c call) bool { _, ok := c.tool(nil, tools); return !ok })
 }
 
-func stream(
-	ctx context.Context, words int64, every time.Duration, resp contract.Response, delta func(text, reasoning string),
-) (contract.Response, error) {
-	var b strings.Builder
-	for i := range words {
-		if err := pause(ctx, every); err != nil {
-			return resp, err
+// tell phrases the results of the tools.
+func (s *ruleSet) tell(results []tail.Result) (string, error) {
+	lines := make([]string, len(results))
+	for i := range results {
+		line, err := s.phrase(&results[i])
+		if err != nil {
+			return "", fmt.Errorf("results.%s: %w", results[i].Tool, err)
 		}
-		word := "word" + strconv.FormatInt(i+1, 10)
-		if i < words-1 {
-			word += " "
-		}
-		b.WriteString(word)
-		delta(word, "")
+		lines[i] = strings.TrimSpace(line)
 	}
-	resp.TextContent = b.String()
-	return resp, nil
+	return strings.Join(lines, "\n\n"), nil
 }
 
-// endless streams 1 KiB every millisecond. It is cut off like the answer of any other
-// model that does not end.
-func endless(ctx context.Context, delta func(text, reasoning string)) error {
-	piece := strings.Repeat("and on ", 147)[:1024]
-	for sent := 0; ; sent += len(piece) {
-		if sent+len(piece) > limits.TextBytes {
-			return limits.TextTooLong()
-		}
-		if err := pause(ctx, time.Millisecond); err != nil {
-			return err
-		}
-		delta(piece, "")
+func (s *ruleSet) phrase(r *tail.Result) (string, error) {
+	args, _ := tail.Decode(r.Args)
+	vars := map[string]any{"tool": r.Tool, "ok": r.OK, "text": r.Text, "note": r.Note, "args": args, "data": r.Data()}
+	own, general := s.Results[r.Tool].Success, s.Results["default"].Success
+	if !r.OK {
+		own, general = s.Results[r.Tool].Failure, s.Results["default"].Failure
+		f := r.Fault()
+		vars["error"] = map[string]any{"code": f.Code, "message": f.Message, "details": f.Details}
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
-// numbers renders templates to numbers and keeps the first error.
-type numbers struct{ err error }
-
-func (n *numbers) of(t *tmpl, vars map[string]any) int64 {
-	text, err := t.render(vars)
-	if err == nil && text != "" {
-		var v int64
-		if v, err = strconv.ParseInt(text, 10, 64); err == nil {
-			return v
+	if own.t != nil {
+		// A result in another shape than its tool's phrase expects gets the default phrase.
+		if text, err := own.render(vars); err == nil {
+			return text, nil
 		}
 	}
-	if err != nil && n.err == nil {
-		n.err = err
-	}
-	return 0
+	return general.render(vars)
 }

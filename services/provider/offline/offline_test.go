@@ -1,6 +1,7 @@
 package offline_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -333,23 +334,51 @@ func TestFailuresAreTold(t *testing.T) {
 	}
 }
 
-// What takes several rounds, or answers in its own way, is no part of a list.
-func TestRuleOfSeveralRoundsStandsAlone(t *testing.T) {
+// What is answered by text is no part of a list.
+func TestTextStandsAlone(t *testing.T) {
 	a := model(t, []byte(head+`
 split: [{match: ' and '}]
 rules:
   - {name: one, match: '^one$', calls: [{tool: t}]}
-  - {name: rounds, match: '^rounds$', calls: [{tool: t}], then: [[{tool: t}]]}
-  - {name: answer, match: '^answer$', calls: [{tool: t}], answer: x}
-  - {name: named, match: '^named$', calls: [{id: x, tool: t}]}
-  - {name: slow, match: '^slow$', delay_ms: '1', calls: [{tool: t}]}
   - {name: text, match: '^text$', text: x}
 `))
-	for second, want := range map[string]int{"one": 2, "rounds": 0, "answer": 0, "named": 0, "slow": 0, "text": 0} {
+	for second, want := range map[string]int{"one": 2, "text": 0} {
 		resp := ask(t, a, tools("t"), user("one and "+second))
 		if len(resp.ToolCalls) != want {
 			t.Errorf("one and %s: %d calls, want %d", second, len(resp.ToolCalls), want)
 		}
+	}
+}
+
+// Arguments are written in the order of the file, whatever their type.
+func TestArgumentsOfAnyType(t *testing.T) {
+	a := model(t, []byte(head+`
+rules:
+  - {name: a, match: '^a (?P<x>.*)$', calls: [{tool: t, args: {z: '{{.x}}', n: 2, l: [b, 1], e: '', m: {k: v}}}]}
+  - {name: b, match: '^b (?P<x>.*)$', calls: [{tool: t, args: '{{.x}}'}]}
+`))
+	for message, want := range map[string]string{
+		`a "q"`:    `t {"z":"\"q\"","n":2,"l":["b",1],"e":"","m":{"k":"v"}}`,
+		`b {"a":1`: `t "{\"a\":1"`,
+	} {
+		if got := say(ask(t, a, tools("t"), user(message)).ToolCalls); got != want {
+			t.Errorf("%s: calls are %s, want %s", message, got, want)
+		}
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	a := model(t, []byte(head+"rules: [{name: a, match: a, text: '{{.message}}'}]"))
+	req := contract.Request{Messages: conversation(t, user(strings.Repeat("a", 300_000)))}
+	_, err := a.Generate(t.Context(), req, func(string, string) { t.Error("text of an answer that is too long was sent") })
+	var e *contract.Error
+	if !errors.As(err, &e) || e.Code != contract.ErrTooLong {
+		t.Errorf("300000 bytes of text are %v, want too_long", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Generate(ctx, req, func(string, string) {}); err == nil {
+		t.Error("a cancelled request is answered")
 	}
 }
 
@@ -387,16 +416,14 @@ func TestRuleFilesAreCheckedOnLoading(t *testing.T) {
 		{"unknown field", "rulez: []", "rulez"},
 		{"no fallback", "results: {default: {success: s, failure: f}}\nmissing: m", "fallback: is required"},
 		{"no phrases", "fallback: f\nmissing: m", "results.default"},
-		{"bad expression", head + "rules: [{name: a, match: '(', text: x}]", `rule "a".match[0]`},
-		{"bad template", head + "rules: [{name: a, match: a, text: '{{.x'}]", `rule "a".text`},
-		{"nothing to say", head + "rules: [{name: a, match: a}]", `rule "a": has 0 of`},
-		{"two things to say", head + "rules: [{name: a, match: a, hang: true, empty: true}]", `rule "a": has 2 of`},
+		{"bad expression", head + "rules: [{name: a, match: '(', text: x}]", "line 4: error parsing regexp"},
+		{"bad template", head + "rules: [{name: a, match: a, text: '{{.x'}]", "line 4: template"},
+		{"nothing to say", head + "rules: [{name: a, match: a}]", `rule "a": want text or calls`},
+		{"two things to say", head + "rules: [{name: a, match: a, text: x, calls: [{tool: t}]}]", `rule "a": want text or calls`},
 		{"name twice", head + "rules: [{name: a, match: a, text: x}, {name: a, match: b, text: x}]", "rules[1].name"},
-		{"call without tool", head + "rules: [{name: a, match: a, calls: [{args: {}}]}]", "calls[0].tool"},
-		{
-			"dependency on nothing", head + "rules: [{name: a, match: a, calls: [{tool: t, depends_on: b}]}]",
-			`"b" is not the id`,
-		},
+		{"call without tool", head + "rules: [{name: a, match: a, calls: [{args: {}}]}]", `rule "a", call 1: tool`},
+		{"unknown field of a rule", head + "rules: [{name: a, match: a, text: x, hang: true}]", "line 4: field hang not found"},
+		{"else without calls", head + "rules: [{name: a, match: a, text: x, else: [{tool: t}]}]", "else needs calls"},
 		{"two documents", head + "---\nfallback: x", "more"},
 		{"no YAML", "\t{", "yaml"},
 	} {
@@ -438,37 +465,12 @@ func TestCapturedTextIsQuoted(t *testing.T) {
 	}
 }
 
-func BenchmarkZeroCostTurn(b *testing.B) {
-	a := model(b, offline.TestRules)
-	ask := conversation(b, user(`call null:null {"a":1}`))
-	for _, c := range []struct {
-		name     string
-		messages []json.RawMessage
-	}{
-		{"ask", ask},
-		{"answer", append(ask[:1:1], conversation(b,
-			contract.Message{
-				Role:      contract.RoleAssistant,
-				ToolCalls: []contract.ToolCall{{ID: "c0_0", Tool: "null:null", Args: json.RawMessage(`{"a":1}`)}},
-			},
-			contract.Message{Role: contract.RoleTool, CallID: "c0_0", Tool: "null:null", Text: "null"})...)},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			req := contract.Request{Messages: c.messages, Tools: everything}
-			for b.Loop() {
-				if _, err := a.Generate(b.Context(), req, func(string, string) {}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	d := model(b, nil)
-	b.Run("default rules", func(b *testing.B) {
-		req := contract.Request{Messages: conversation(b, user("what is 2+2?")), Tools: everything}
-		for b.Loop() {
-			if _, err := d.Generate(b.Context(), req, func(string, string) {}); err != nil {
-				b.Fatal(err)
-			}
+func BenchmarkAnswer(b *testing.B) {
+	a := model(b, nil)
+	req := contract.Request{Messages: conversation(b, user("what is 2+2?")), Tools: everything}
+	for b.Loop() {
+		if _, err := a.Generate(b.Context(), req, func(string, string) {}); err != nil {
+			b.Fatal(err)
 		}
-	})
+	}
 }

@@ -8,34 +8,6 @@ import (
 	contract "skandha.dev/pkg/provider"
 )
 
-func TestResultOfOneRoundFeedsTheNext(t *testing.T) {
-	a := model(t, []byte(head+`
-rules:
-  - name: copy
-    match: '^copy (?P<from>\S+) to (?P<to>\S+)$'
-    calls: [{tool: 'file_system:read_file', args: {path: '{{.from}}'}}]
-    then: [[{tool: ['file_system:write_file', 'sandbox_fs:write'], args: {path: '{{.to}}', content: '{{with index .results 0}}{{trim (pick .data "content")}}{{end}}'}}]]
-    answer: 'it is in {{.to}}: {{with index .results 0}}{{pick .data "content"}}{{end}}'
-`))
-	talk := []contract.Message{user("copy a to b")}
-	first := ask(t, a, everything, talk...)
-	if got := say(first.ToolCalls); got != `file_system:read_file {"path":"a"}` {
-		t.Fatalf("first round: %s", got)
-	}
-	talk = append(talk, answered(first, contract.Message{Text: `{"content":"2 3 5\n"}`})...)
-	second := ask(t, a, everything, talk...)
-	if got := say(second.ToolCalls); got != `file_system:write_file {"path":"b","content":"2 3 5"}` {
-		t.Fatalf("second round: %s", got)
-	}
-	if second.ToolCalls[0].ID == first.ToolCalls[0].ID {
-		t.Error("both rounds use the same call id")
-	}
-	talk = append(talk, answered(second, contract.Message{Text: `{"bytes":5}`})...)
-	if last := ask(t, a, everything, talk...); last.TextContent != "it is in b: 2 3 5" {
-		t.Errorf("answer: %q", last.TextContent)
-	}
-}
-
 // Python's files are in the sandbox, the person's in the workspace.
 func TestAFileIsLookedForInTheSandboxToo(t *testing.T) {
 	a := model(t, nil)

@@ -12,19 +12,16 @@ import (
 
 	sdk "github.com/openai/openai-go/v3"
 
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/retry"
 )
 
-// DefaultBaseURL is OpenAI's own API.
-const DefaultBaseURL = "https://api.openai.com/v1"
+// defaultBaseURL is OpenAI's own API.
+const defaultBaseURL = "https://api.openai.com/v1"
 
 // DefaultModel is the model for OpenAI's own API when none is named.
 const DefaultModel = sdk.ChatModelGPT5_4Mini
-
-// DefaultStall is how long a server may stay silent. It is generous, because
-// reasoning models send nothing until they begin to write.
-const DefaultStall = 3 * time.Minute
 
 // Key is an API key. It always prints as a placeholder.
 type Key string
@@ -57,7 +54,8 @@ type Prices struct {
 
 // Config of an adapter. Zero fields mean the defaults.
 type Config struct {
-	Name         string // among the adapters of a process; default "openai"
+	// among the adapters of a process
+	Name         string `default:"openai"`
 	BaseURL      string // default DefaultBaseURL; the path usually ends in /v1
 	APIKey       Key    // empty: none is sent
 	Organization string // OpenAI's, optional
@@ -65,34 +63,28 @@ type Config struct {
 	Model        string // default DefaultModel at OpenAI, required elsewhere
 	Prices       Prices
 	Limits       adapter.Limits
-	Stall        time.Duration // silence after which an answer is abandoned; default DefaultStall
-	Retry        retry.Config
-	HTTPClient   *http.Client // optional; redirects are never followed
+	// silence after which an answer is abandoned; reasoning models think long
+	Stall      time.Duration `default:"3m" min:"0"`
+	Retry      retry.Config
+	HTTPClient *http.Client // optional; redirects are never followed
 }
 
 // WithDefaults replaces zero fields.
 func (c Config) WithDefaults() Config {
-	if c.Name == "" {
-		c.Name = "openai"
-	}
+	c = bounds.Filled(c)
 	if c.BaseURL == "" {
-		c.BaseURL = DefaultBaseURL
+		c.BaseURL = defaultBaseURL
 	}
-	if c.Model == "" && c.BaseURL == DefaultBaseURL {
+	if c.Model == "" && c.BaseURL == defaultBaseURL {
 		c.Model = DefaultModel
 	}
-	if c.Stall == 0 {
-		c.Stall = DefaultStall
-	}
-	c.Limits = c.Limits.WithDefaults()
-	c.Retry = c.Retry.WithDefaults()
 	return c
 }
 
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
-	var errs []error
+	errs := []error{bounds.Check("", c)}
 	wrong := checkURL(c.BaseURL)
 	if wrong != nil {
 		errs = append(errs, wrong)
@@ -104,14 +96,11 @@ func (c Config) Validate() error {
 	if c.Prices.Input < 0 || c.Prices.CachedInput < 0 || c.Prices.Output < 0 {
 		errs = append(errs, fmt.Errorf("prices are %+v, want US dollars per million tokens, none below 0", c.Prices))
 	}
-	if c.Stall < 0 {
-		errs = append(errs, fmt.Errorf("stall is %s, want a positive duration, or 0 for %s", c.Stall, DefaultStall))
-	}
 	if strings.ContainsFunc(string(c.APIKey), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		errs = append(errs,
 			errors.New("api_key contains a space or a character that is not allowed in a header: was it copied completely?"))
 	}
-	return errors.Join(append(errs, c.Limits.Validate(), c.Retry.Validate())...)
+	return errors.Join(errs...)
 }
 
 func checkURL(base string) error {

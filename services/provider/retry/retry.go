@@ -3,7 +3,6 @@ package retry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -13,57 +12,29 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
 )
 
 // Config sets the number of tries and the pauses. Zero fields mean the defaults.
 type Config struct {
-	Tries     int           // in all, the first included; default 3
-	Pause     time.Duration // before the second try, doubled for each further one; default 500 ms
-	MaxPause  time.Duration // the longest pause, Retry-After included; default 20 s
-	TripAfter int           // requests that must fail in a row to open the breaker; default 5
-	OpenFor   time.Duration // how long an open breaker refuses; default 10 s
+	// in all, the first included
+	Tries int `default:"3" min:"1" max:"10"`
+	// before the second try, doubled for each further one
+	Pause time.Duration `default:"500ms" min:"0"`
+	// the longest pause, Retry-After included
+	MaxPause time.Duration `default:"20s" min:"0"`
+	// requests that must fail in a row to open the breaker
+	TripAfter int `default:"5" min:"0"`
+	// how long an open breaker refuses
+	OpenFor time.Duration `default:"10s" min:"0"`
 }
 
 // WithDefaults replaces zero fields.
-func (c Config) WithDefaults() Config {
-	if c.Tries == 0 {
-		c.Tries = 3
-	}
-	if c.Pause == 0 {
-		c.Pause = 500 * time.Millisecond
-	}
-	if c.MaxPause == 0 {
-		c.MaxPause = 20 * time.Second
-	}
-	if c.TripAfter == 0 {
-		c.TripAfter = 5
-	}
-	if c.OpenFor == 0 {
-		c.OpenFor = 10 * time.Second
-	}
-	return c
-}
+func (c Config) WithDefaults() Config { return bounds.Filled(c) }
 
 // Validate reports invalid values; the error names the field.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Tries < 0 || c.Tries > 10 {
-		errs = append(errs, fmt.Errorf("retry.tries is %d, want 1 to 10, or 0 for the default", c.Tries))
-	}
-	if c.TripAfter < 0 {
-		errs = append(errs, fmt.Errorf("retry.trip_after is %d, want a positive number, or 0 for the default", c.TripAfter))
-	}
-	for _, f := range []struct {
-		name string
-		v    time.Duration
-	}{{"pause", c.Pause}, {"max_pause", c.MaxPause}, {"open_for", c.OpenFor}} {
-		if f.v < 0 {
-			errs = append(errs, fmt.Errorf("retry.%s is %s, want a positive duration, or 0 for the default", f.name, f.v))
-		}
-	}
-	return errors.Join(errs...)
-}
+func (c Config) Validate() error { return bounds.Check("retry.", c) }
 
 // Try is one call of the API. Begun means that a part of the answer was already
 // passed on, so that the call must not be repeated.

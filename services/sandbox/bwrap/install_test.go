@@ -66,7 +66,7 @@ func index(t *testing.T, wheels map[string][]byte) (url string) {
 func order(url, name string) driver.Install {
 	id := sha256.Sum256([]byte(url + name))
 	return driver.Install{
-		ID: hex.EncodeToString(id[:]), MaxBytes: 1 << 20, HostNetwork: true,
+		ID: hex.EncodeToString(id[:]), MaxBytes: 1 << 20,
 		Args: []string{
 			"-I", "-m", "pip", "install", "--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir",
 			"--retries", "0",

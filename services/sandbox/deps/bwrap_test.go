@@ -57,7 +57,7 @@ func withBwrap(t *testing.T, cfg Config, sources ...depstest.Source) *live {
 		t.Skip("NOT TESTED: ", err)
 	}
 	r.driver, r.url = d, r.index.Listen("127.0.0.1:0")
-	cfg.Index, cfg.HostNetwork = r.url, true
+	cfg.Index = r.url
 	if r.Manager, err = New(cfg, d); err != nil {
 		t.Fatal(err)
 	}

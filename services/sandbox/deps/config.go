@@ -1,12 +1,13 @@
 package deps
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"time"
+
+	"skandha.dev/services/internal/bounds"
 )
 
 // MaxPackages is the maximum number of requirements of one set: the merged lists of several
@@ -25,39 +26,30 @@ type Config struct {
 	// Proxy is the HTTP proxy for the index, such as "http://proxy.example.com:3128".
 	// Empty: none; the environment's proxy is ignored.
 	Proxy string
-	// HostNetwork is for tests whose index listens on loopback of the host.
-	HostNetwork bool
 	// Timeout bounds one installation; default 5 minutes.
-	Timeout time.Duration
+	Timeout time.Duration `default:"5m" min:"1s"`
 	// Installs bounds the concurrent installations; others wait. Default 4.
-	Installs int
+	Installs int `default:"4" min:"1"`
 	// MaxBytes and MaxFiles bound a set; defaults 2 GiB and 200,000. During installation it
 	// may use twice as much, including downloads.
-	MaxBytes int64
-	MaxFiles int
+	MaxBytes int64 `default:"2 GiB" min:"1 MiB"`
+	MaxFiles int   `default:"200000" min:"100"`
 	// MaxSets and MaxTotalBytes bound the sets that are kept: above them the least recently
 	// used sets are removed. Defaults 64 and 16 GiB.
-	MaxSets       int
-	MaxTotalBytes int64
+	MaxSets       int   `default:"64" min:"1"`
+	MaxTotalBytes int64 `default:"16 GiB"`
 	// Settle is how long a set is kept in any case after its last use, so that the caller has
 	// time to start a sandbox. Default 1 minute.
-	Settle time.Duration
+	Settle time.Duration `default:"1m" min:"0"`
 	// Remember is how long a failure is cached for the same requirements, so that the index
 	// is not queried again immediately. Default 30 s.
-	Remember time.Duration
+	Remember time.Duration `default:"30s" min:"0"`
 	// Log receives what is installed and removed; default slog.Default().
 	Log *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
-	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
-	c.Installs = cmp.Or(c.Installs, 4)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
-	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
-	c.MaxSets = cmp.Or(c.MaxSets, 64)
-	c.MaxTotalBytes = cmp.Or(c.MaxTotalBytes, 16<<30)
-	c.Settle = cmp.Or(c.Settle, time.Minute)
-	c.Remember = cmp.Or(c.Remember, 30*time.Second)
+	c = bounds.Filled(c)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
@@ -67,27 +59,16 @@ func (c Config) withDefaults() Config {
 // Validate reports every invalid field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	var errs []error
+	errs := []error{bounds.Check("", c)}
 	if c.Index != "" {
 		errs = append(errs, checkURL("index", c.Index))
 	}
 	if c.Proxy != "" {
 		errs = append(errs, checkURL("proxy", c.Proxy))
 	}
-	want := func(ok bool, field string, got any, what string) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("%s is %v, want %s", field, got, what))
-		}
+	if c.MaxTotalBytes < c.MaxBytes {
+		errs = append(errs, fmt.Errorf("max_total_bytes is %d, want at least max_bytes (%d)", c.MaxTotalBytes, c.MaxBytes))
 	}
-	want(c.Timeout >= time.Second, "timeout", c.Timeout, "at least 1 s")
-	want(c.Installs >= 1, "installs", c.Installs, "at least 1")
-	want(c.MaxBytes >= 1<<20, "max_bytes", c.MaxBytes, "at least 1 MiB")
-	want(c.MaxFiles >= 100, "max_files", c.MaxFiles, "at least 100")
-	want(c.MaxSets >= 1, "max_sets", c.MaxSets, "at least 1")
-	want(c.MaxTotalBytes >= c.MaxBytes, "max_total_bytes", c.MaxTotalBytes,
-		fmt.Sprintf("at least max_bytes (%d)", c.MaxBytes))
-	want(c.Settle > 0, "settle", c.Settle, "more than 0")
-	want(c.Remember > 0, "remember", c.Remember, "more than 0")
 	return errors.Join(errs...)
 }
 

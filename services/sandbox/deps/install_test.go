@@ -40,7 +40,6 @@ func setUp(t testing.TB, cfg Config, sources ...depstest.Source) *bench {
 	t.Helper()
 	b := &bench{t: t, sandboxes: newSandboxes(t), index: depstest.New(t, sources...)}
 	cfg.Index = b.index.Listen("127.0.0.1:0")
-	cfg.HostNetwork = true
 	m, err := New(cfg, b.sandboxes)
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +234,7 @@ func TestWhyItCouldNotBeInstalled(t *testing.T) {
 
 func TestAnIndexThatIsNotThere(t *testing.T) {
 	b := setUp(t, Config{})
-	m, err := New(Config{Index: "http://127.0.0.1:1/simple", HostNetwork: true}, b.sandboxes)
+	m, err := New(Config{Index: "http://127.0.0.1:1/simple"}, b.sandboxes)
 	if err != nil {
 		t.Fatal(err)
 	}

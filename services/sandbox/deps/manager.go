@@ -220,7 +220,7 @@ func (m *Manager) provide(ctx context.Context, f *flight, id string, reqs Requir
 	read := &lines{progress: func(line string) { m.notify(f, line) }}
 	began := m.now()
 	err = m.driver.Install(limited, driver.Install{
-		ID: id, Args: args, Output: read.line, MaxBytes: m.cfg.MaxBytes, HostNetwork: m.cfg.HostNetwork,
+		ID: id, Args: args, Output: read.line, MaxBytes: m.cfg.MaxBytes,
 	})
 	if err != nil {
 		err = read.explain(limited, err)

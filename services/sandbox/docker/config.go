@@ -13,8 +13,8 @@ import (
 	"skandha.dev/services/sandbox/driver"
 )
 
-// DefaultImage is the image that `make sandbox-image` builds.
-const DefaultImage = "skandha/sandbox:latest"
+// defaultImage is the image that `make sandbox-image` builds.
+const defaultImage = "skandha/sandbox:latest"
 
 // Values of Config.Runtime, besides any other runtime that the engine offers.
 const (
@@ -71,7 +71,7 @@ func New(cfg Config) (*Driver, error) {
 			*field = value
 		}
 	}
-	set(&cfg.Image, DefaultImage)
+	set(&cfg.Image, defaultImage)
 	set(&cfg.Runtime, Auto)
 	set(&cfg.Owner, "skandha")
 	set(&cfg.Network, "bridge")

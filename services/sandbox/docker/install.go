@@ -120,14 +120,10 @@ func (d *Driver) discard(ctx context.Context, data string) {
 
 // install installs the packages into the volume.
 func (d *Driver) install(ctx context.Context, l *link, data string, in driver.Install) (how ended, err error) {
-	network := d.cfg.Network
-	if in.HostNetwork {
-		network = "host"
-	}
 	b, err := l.create(ctx, wanted{
 		purpose: purposeInstall, name: data[len(data)-26:], uid: driver.UID,
 		args: append([]string{"-I", "-S", "-c", installSource, strconv.FormatInt(in.MaxBytes, 10)}, in.Args...),
-		env:  driver.Environment(), limits: installLimits, fsize: 3 * in.MaxBytes, network: network,
+		env:  driver.Environment(), limits: installLimits, fsize: 3 * in.MaxBytes, network: d.cfg.Network,
 		// The new volume gets the owner of the image's directory.
 		mount: &mount.Mount{Type: mount.TypeVolume, Source: data, Target: driver.Packages},
 	})

@@ -145,7 +145,7 @@ func TestInstalledSetIsThereForSandboxes(t *testing.T) {
 
 // The network of the host, for an index on its loopback.
 func TestInstallWithTheHostsNetwork(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, func(c *Config) { c.Network = "host" })
 	if r.engine.PID == 0 {
 		enginetest.Missing(t, "the engine is not ours, so its host's loopback may not be ours")
 	}
@@ -157,7 +157,7 @@ func TestInstallWithTheHostsNetwork(t *testing.T) {
 		}
 	}
 	if err := r.Install(t.Context(),
-		driver.Install{ID: newID(), Args: args, MaxBytes: 1 << 20, HostNetwork: true}); err != nil {
+		driver.Install{ID: newID(), Args: args, MaxBytes: 1 << 20}); err != nil {
 		t.Error(err)
 	}
 }

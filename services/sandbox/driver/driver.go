@@ -154,8 +154,6 @@ type Install struct {
 	Output func(line string)
 	// MaxBytes bounds the set.
 	MaxBytes int64
-	// HostNetwork is for tests whose index listens on loopback of the host.
-	HostNetwork bool
 }
 
 // Set is an existing package set.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/driver"
 )
 
-// The defaults.
-const (
-	DefaultMax          = 32
-	DefaultStartTimeout = 30 * time.Second
-)
+// defaultMax is the default of Config.Max, and how many callers may wait at least.
+const defaultMax = 32
 
 const (
 	// refills is how many warm sandboxes are started at a time. The start of one waits for
@@ -47,7 +46,7 @@ type Config struct {
 	Max    int           // maximum number of sandboxes, including warm ones; default 32
 	// StartTimeout bounds the start of a sandbox, until its interpreter has answered;
 	// default 30 s.
-	StartTimeout time.Duration
+	StartTimeout time.Duration `default:"30s"`
 	// Full is called when callers are [Pool.Blocked] and giving back a sandbox helps. It is
 	// called without the lock, on a separate goroutine. It may be nil.
 	Full   func()
@@ -55,13 +54,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Max == 0 {
-		c.Max = DefaultMax
-	}
+	c = bounds.Filled(c)
+	c.Max = cmp.Or(c.Max, defaultMax)
 	c.Warm = min(c.Warm, c.Max)
-	if c.StartTimeout == 0 {
-		c.StartTimeout = DefaultStartTimeout
-	}
 	if c.Limits == (driver.Limits{}) {
 		c.Limits = driver.DefaultLimits()
 	}
@@ -177,7 +172,7 @@ func (p *Pool) Get(ctx context.Context, owner, set string) (*Sandbox, error) {
 		p.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if p.waiting(owner) >= max(p.cfg.Max, DefaultMax) {
+	if p.waiting(owner) >= max(p.cfg.Max, defaultMax) {
 		defer p.mu.Unlock()
 		return nil, p.full(owner, errQueue)
 	}

@@ -23,7 +23,7 @@ const (
 // Files returns the tools of the group sandbox_fs.
 func Files() []Tool {
 	return []Tool{
-		List(), Read(), Write(), Mkdir(), Remove(), Move(), Stat(), Glob(), Grep(), Edit(), Upload(), Download(),
+		listTool(), readTool(), writeTool(), mkdirTool(), removeTool(), moveTool(), statTool(), globTool(), grepTool(), editTool(), uploadTool(), downloadTool(),
 	}
 }
 
@@ -97,8 +97,8 @@ func listingOf(p string, files []agent.File, more bool) listing {
 	return out
 }
 
-// List returns the tool sandbox_fs:list.
-func List() Tool {
+// listTool returns the tool sandbox_fs:list.
+func listTool() Tool {
 	return fileTool("list", itsPath,
 		fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and modification time of each entry; at most %d entries.", maxEntries),
 		`"path":{"type":"string","default":".","description":"the directory; default /workspace itself"}}`, true,
@@ -115,8 +115,8 @@ func orDot(p string) string {
 	return p
 }
 
-// Stat returns the tool sandbox_fs:stat.
-func Stat() Tool {
+// statTool returns the tool sandbox_fs:stat.
+func statTool() Tool {
 	return fileTool("stat", itsPath,
 		"Returns type, size in bytes, mode and modification time of one file or directory; fails if it does not exist.",
 		pathArg("the file")+`},"required":["path"]`, true,
@@ -128,8 +128,8 @@ func Stat() Tool {
 		})
 }
 
-// Glob returns the tool sandbox_fs:glob.
-func Glob() Tool {
+// globTool returns the tool sandbox_fs:glob.
+func globTool() Tool {
 	return fileTool("glob", nil,
 		fmt.Sprintf("Finds files by a pattern with *, ?, [..] and ** for any directories, e.g. **/*.csv; at most %d files.",
 			maxEntries),
@@ -140,8 +140,8 @@ func Glob() Tool {
 		})
 }
 
-// Grep returns the tool sandbox_fs:grep.
-func Grep() Tool {
+// grepTool returns the tool sandbox_fs:grep.
+func grepTool() Tool {
 	type match struct {
 		Path string `json:"path"`
 		Line int    `json:"line"` // from 1
@@ -178,8 +178,8 @@ func Grep() Tool {
 		})
 }
 
-// Write returns the tool sandbox_fs:write.
-func Write() Tool {
+// writeTool returns the tool sandbox_fs:write.
+func writeTool() Tool {
 	return fileTool("write", itsPath,
 		"Writes a file; missing directories are created. An existing file is replaced, unless mode says otherwise.",
 		pathArg("the file")+`,
@@ -209,8 +209,8 @@ type done struct {
 	Path string `json:"path"`
 }
 
-// Mkdir returns the tool sandbox_fs:mkdir.
-func Mkdir() Tool {
+// mkdirTool returns the tool sandbox_fs:mkdir.
+func mkdirTool() Tool {
 	return fileTool("mkdir", itsPath, "Creates a directory, with its parents; an existing one is left unchanged.",
 		pathArg("the directory")+`},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
@@ -218,8 +218,8 @@ func Mkdir() Tool {
 		})
 }
 
-// Remove returns the tool sandbox_fs:remove.
-func Remove() Tool {
+// removeTool returns the tool sandbox_fs:remove.
+func removeTool() Tool {
 	return fileTool("remove", itsPath, "Removes a file or an empty directory; with recursive, a directory and everything in it.",
 		pathArg("the file or directory")+
 			`,"recursive":{"type":"boolean","default":false,"description":"remove a directory and everything in it"}},"required":["path"]`, false,
@@ -232,8 +232,8 @@ func Remove() Tool {
 		})
 }
 
-// Move returns the tool sandbox_fs:move.
-func Move() Tool {
+// moveTool returns the tool sandbox_fs:move.
+func moveTool() Tool {
 	return fileTool("move", []string{"from", "to"}, "Moves or renames a file or directory; missing directories are created.",
 		`"from":{"type":"string","minLength":1,"description":"what to move"},
 		"to":{"type":"string","minLength":1,"description":"its new path, not the directory to put it in"},
@@ -248,8 +248,8 @@ func Move() Tool {
 		})
 }
 
-// Edit returns the tool sandbox_fs:edit.
-func Edit() Tool {
+// editTool returns the tool sandbox_fs:edit.
+func editTool() Tool {
 	return fileTool("edit", itsPath,
 		"Replaces a text in a file. The old text must match exactly, and occur only once unless all is set.",
 		pathArg("the file")+`,
@@ -277,8 +277,8 @@ const (
 	piece = 512 << 10
 )
 
-// Upload returns the tool sandbox_fs:upload.
-func Upload() Tool {
+// uploadTool returns the tool sandbox_fs:upload.
+func uploadTool() Tool {
 	return fileTool("upload", itsPath,
 		"Copies an artifact of this session to a file in the sandbox; missing directories are created, an existing file is replaced.",
 		`"artifact":{"type":"string","minLength":1,"description":"the artifact's ref, as given in a result"},`+
@@ -320,8 +320,8 @@ type Artifact struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// Download returns the tool sandbox_fs:download.
-func Download() Tool {
+// downloadTool returns the tool sandbox_fs:download.
+func downloadTool() Tool {
 	return fileTool("download", itsPath,
 		fmt.Sprintf("Hands a file of the sandbox, of at most %d MiB, to the user as an artifact; returns its ref.",
 			MaxArtifact>>20),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"skandha.dev/services/internal/runes"
 	"skandha.dev/services/sandbox/agent"
 )
 
@@ -40,8 +41,8 @@ type readArgs struct {
 	Offset, Limit        int64
 }
 
-// Read returns the tool sandbox_fs:read.
-func Read() Tool {
+// readTool returns the tool sandbox_fs:read.
+func readTool() Tool {
 	return fileTool("read", itsPath,
 		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
 			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
@@ -96,7 +97,7 @@ func readBytes(ctx context.Context, conn *agent.Conn, name string, a readArgs) (
 	if err != nil {
 		return content{}, err
 	}
-	start, end := wholeRunes(buf, limit, a.Offset > 0)
+	start, end := runes.Whole(buf, limit, a.Offset > 0)
 	if !isText(buf[start:end]) {
 		return content{}, failf("%s: %v", a.Path, errNotText)
 	}
@@ -108,25 +109,6 @@ func readBytes(ctx context.Context, conn *agent.Conn, name string, a readArgs) (
 }
 
 func isText(b []byte) bool { return utf8.Valid(b) && !slices.Contains(b, 0) }
-
-// wholeRunes narrows buf[:limit] to whole characters: at the front if the read began in the
-// middle of the file, at the back if there is more.
-func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
-	end = min(limit, len(buf))
-	for middle && start < min(end, utf8.UTFMax-1) && !utf8.RuneStart(buf[start]) {
-		start++
-	}
-	if end == len(buf) {
-		return start, end
-	}
-	for cut := end; cut > start && cut > end-utf8.UTFMax; cut-- {
-		if utf8.RuneStart(buf[cut]) {
-			return start, cut
-		}
-	}
-	_, n := utf8.DecodeRune(buf[start:]) // one character is longer than the limit, or this is not text
-	return start, max(end, start+n)
-}
 
 // readLines returns as many whole lines as fit. A line that is too long by itself is cut.
 func readLines(ctx context.Context, conn *agent.Conn, name string, a readArgs) (content, error) {
@@ -190,7 +172,7 @@ func (c *content) add(text, line []byte, end string) (_ []byte, full bool) {
 	if len(text) > 0 {
 		return text, true
 	}
-	_, n := wholeRunes(line, maxText-len(end), false)
+	_, n := runes.Whole(line, maxText-len(end), false)
 	c.Note = "the line is too long and was cut; read it with unit bytes"
 	return append(append(text, line[:n]...), end...), false
 }

@@ -66,8 +66,8 @@ func Python() Tool {
 	})
 }
 
-// Shell returns the tool shell:execute.
-func Shell() Tool {
+// shellTool returns the tool shell:execute.
+func shellTool() Tool {
 	return define(tool.Spec{
 		Name: "shell:execute",
 		Description: "Runs a command and returns stdout, stderr and exit_code. Give either argv, a program with its arguments, without a shell, " +

@@ -70,7 +70,7 @@ type Tool struct {
 
 // All returns all tools.
 func All() []Tool {
-	return append([]Tool{Python(), Shell()}, Files()...)
+	return append([]Tool{Python(), shellTool()}, Files()...)
 }
 
 // define completes a spec with the fields that all tools have in common.

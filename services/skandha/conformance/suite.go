@@ -20,9 +20,9 @@ import (
 
 // The defaults of [Options].
 const (
-	DefaultWithin = 15 * time.Second
-	DefaultLeave  = 15 * time.Second
-	DefaultLease  = 3 * time.Second
+	defaultWithin = 15 * time.Second
+	defaultLeave  = 15 * time.Second
+	defaultLease  = 3 * time.Second
 )
 
 // Options of a run. Command is required.
@@ -43,7 +43,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	for d, v := range map[*time.Duration]time.Duration{
-		&o.Within: DefaultWithin, &o.Leave: DefaultLeave, &o.Lease: DefaultLease,
+		&o.Within: defaultWithin, &o.Leave: defaultLeave, &o.Lease: defaultLease,
 	} {
 		if *d == 0 {
 			*d = v

@@ -16,9 +16,10 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/journal"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 )
 
 // guest is a plugin that joins a running system from outside.
@@ -138,14 +139,12 @@ agents:
 // by it, and when it has left nothing of it is there.
 func TestAPluginJoinsARunningSystem(t *testing.T) {
 	dir := t.TempDir()
-	config, rules := filepath.Join(dir, "skandha.yaml"), filepath.Join(dir, "rules.yaml")
-	for name, text := range map[string][]byte{config: []byte(agents), rules: offline.TestRules} {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	config := filepath.Join(dir, "skandha.yaml")
+	if err := os.WriteFile(config, []byte(agents), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: config, Provider: "offline", OfflineRules: rules,
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: config, Models: []adapter.Adapter{scripted.New()},
 		Log: natstest.Logger(t),
 	})
 	if err != nil {

@@ -56,9 +56,10 @@ type Config struct {
 	Store      string // of the view; default a SQLite file in Data
 
 	Provider, Model, BaseURL, OfflineRules string
-	Workspace                              string            // default Data/workspace
-	Files                                  filesystem.Limits // for the file tools
-	HTTPAllow                              []string          // hosts that http:request may reach
+	Models                                 []provider.Adapter // instead of those that the four select
+	Workspace                              string             // default Data/workspace
+	Files                                  filesystem.Limits  // for the file tools
+	HTTPAllow                              []string           // hosts that http:request may reach
 	// the storage plugin that keeps notes; default files in Workspace
 	NotesPlugin string
 	Slots       int       // of provider, tool runner and sandbox, each; default 64
@@ -131,8 +132,10 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // it describes a system that was killed
 	}
-	if s.adapters, s.about, err = provider.Select(ctx, s.providerConfig(), os.Getenv); err != nil {
-		return err // before anything runs
+	if s.adapters = s.cfg.Models; s.adapters == nil {
+		if s.adapters, s.about, err = provider.Select(ctx, s.providerConfig(), os.Getenv); err != nil {
+			return err // before anything runs
+		}
 	}
 	if err = s.startBus(ctx); err != nil {
 		return err

@@ -76,6 +76,7 @@ var (
 			"adapter": "the interface that they implement",
 			"cmd":     "the main",
 			"retry":   "what adapters have in common",
+			"tail":    "the end of a conversation, for models that are programs",
 		},
 		services + "/sandbox": {
 			"agent":   "PID 1 of a sandbox, and its protocol",

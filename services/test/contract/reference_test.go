@@ -18,6 +18,7 @@ import (
 
 	"skandha.dev/docs"
 	"skandha.dev/services/core"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/uibridge"
 )
@@ -190,6 +191,9 @@ func (k *keys) row(at string, in reflect.Type, f reflect.StructField) {
 	text := k.comment(in, f.Name)
 	if text == "" && typ.PkgPath() != "" {
 		text = k.comment(typ, "")
+	}
+	if declared := bounds.Describe(f.Tag); declared != "" {
+		text = strings.TrimPrefix(strings.TrimSuffix(text, ".")+"; "+declared, "; ")
 	}
 	fmt.Fprintf(&k.b, "| `%s` | %s | %s |\n", at, kindOf(typ), cell(docLink.ReplaceAllString(text, "$1")))
 	if typ.Kind() == reflect.Struct && hasKeys(typ) {

@@ -15,6 +15,7 @@ import (
 
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/openaitest"
 )
 
 // binary is a main, built and run as an operator runs it.
@@ -22,6 +23,7 @@ type binary struct {
 	t    *testing.T
 	path string
 	args []string
+	env  []string
 	log  string
 	http string
 	cmd  *exec.Cmd
@@ -57,6 +59,7 @@ func (b *binary) start() {
 	}
 	defer func() { _ = out.Close() }()
 	b.cmd = exec.Command(b.path, append(b.args, "--http", b.http)...)
+	b.cmd.Env = append(os.Environ(), b.env...)
 	b.cmd.Stdout, b.cmd.Stderr = out, out
 	if err := b.cmd.Start(); err != nil {
 		b.t.Fatal(err)
@@ -96,7 +99,7 @@ func (b *binary) get(path string) string {
 	return string(body)
 }
 
-// The real mains, as they are shipped: a turn goes through them, each is killed in
+// The real mains, the runner with tools that leave traces: a turn goes through them, each is killed in
 // the middle of one and goes on, and each stops cleanly.
 func TestTheMains(t *testing.T) {
 	t.Parallel()
@@ -108,9 +111,11 @@ func TestTheMains(t *testing.T) {
 	}
 	core := build(t, dir, "core/cmd/skandha-core", "--nats", s.URL, "--store", filepath.Join(dir, "view.db"), "--drain",
 		"1s")
-	provider := build(t, dir, "provider/cmd/skandha-provider", "--nats", s.URL, "--provider", "offline", "--test-rules",
-		"--drain", "1s")
-	runner := build(t, dir, "toolrunner/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace, "--test-tools",
+	model := openaitest.New(t)
+	provider := build(t, dir, "provider/cmd/skandha-provider", "--nats", s.URL, "--provider", "openai",
+		"--base-url", model.URL, "--model", openaitest.Model, "--drain", "1s")
+	provider.env = []string{"OPENAI_API_KEY=" + openaitest.Key}
+	runner := build(t, dir, "test/effects/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace,
 		"--drain", "1s")
 	all := []*binary{core, provider, runner}
 	for _, b := range all {

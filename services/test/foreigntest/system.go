@@ -23,13 +23,14 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/turn"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 )
 
 // System is a whole system in this process, whose bus listens on loopback. Its
-// model answers by the offline provider's rules for tests: see rules_test.yaml.
+// model obeys package scripted.
 type System struct {
 	*system.System
 	Client    *client.Client
@@ -70,7 +71,7 @@ func StartWithLease(t testing.TB, lease time.Duration, judges ...subject.Plugin)
 		Token: "it's the token",
 		ConfigFile: write("config.yaml",
 			fmt.Appendf(nil, "plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required)),
-		Provider: "offline", OfflineRules: write("rules.yaml", offline.TestRules),
+		Models: []provider.Adapter{scripted.New()},
 	}
 	s.up()
 	t.Cleanup(s.down)

@@ -1,6 +1,6 @@
 // Package openaitest is a chat completions server for tests: the real wire
-// protocol over a real socket, with a model behind it that obeys
-// [offline.TestRules]. It refuses what the real API refuses, so that a client
+// protocol over a real socket, with the model of
+// package scripted. It refuses what the real API refuses, so that a client
 // which passes here sends well-formed requests.
 package openaitest
 
@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/pipenet"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/test/pipenet"
+	"skandha.dev/services/test/scripted"
 )
 
 // Key is the API key that the server accepts.
@@ -31,7 +31,7 @@ type Server struct {
 	URL    string       // the base URL for clients, with /v1
 	Client *http.Client // what reaches a server of [NewPiped]; else nil, for any does
 
-	model *offline.Adapter
+	model *scripted.Model
 	mu    sync.Mutex
 	next  []http.HandlerFunc
 	seen  []Request
@@ -62,11 +62,7 @@ func NewPiped(t testing.TB) *Server {
 
 func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	t.Helper()
-	model, err := offline.New(offline.TestRules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, mux := &Server{model: model}, http.NewServeMux()
+	s, mux := &Server{model: scripted.New()}, http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.completions)
 	mux.HandleFunc("GET /v1/models", s.models)
 	return s, mux

@@ -1,5 +1,4 @@
 // Package providertest is the conformance suite of adapters: it tests what core relies on,
 // for any vendor. The model of the adapter under test must obey
-// [skandha.dev/services/provider/offline.TestRules], as a server of package
-// openaitest does; a new adapter needs a test server for its wire protocol.
+// the orders of package scripted, as a server of package openaitest does; a new adapter needs a test server for its wire protocol.
 package providertest

@@ -22,7 +22,8 @@ func TestDocker(t *testing.T) {
 	s := sandboxtest.Suite{
 		New: func(t *testing.T) driver.Driver {
 			d, err := docker.New(docker.Config{
-				Host: e.Host, Image: image, Owner: owner, Instance: t.Name(), Runtime: docker.Runc, Log: logTo(t),
+				Host: e.Host, Image: image, Owner: owner, Instance: t.Name(), Runtime: docker.Runc, Network: "host",
+				Log: logTo(t),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -63,6 +64,6 @@ func dockerCannot(t *testing.T, d driver.Driver) map[string]string {
 func childDocker() (driver.Driver, error) {
 	return docker.New(docker.Config{
 		Image: os.Getenv(childImage), Owner: os.Getenv(childOwner), Instance: "child", Runtime: docker.Runc,
-		Log: slog.Default(),
+		Network: "host", Log: slog.Default(),
 	})
 }

@@ -136,7 +136,7 @@ func (s *suite) depsProbe(t *testing.T, name string, try func(*testing.T) (outco
 
 func (s *suite) depsConfig(t *testing.T, index *depstest.Index) deps.Config {
 	t.Helper()
-	cfg := deps.Config{HostNetwork: true, MaxBytes: 32 << 20, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg := deps.Config{MaxBytes: 32 << 20, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if s.Listen == nil {
 		cfg.Index = index.Listen("127.0.0.1:0")
 		return cfg

@@ -18,9 +18,10 @@ import (
 	ws "github.com/coder/websocket"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
@@ -52,11 +53,9 @@ func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	transporttest.Leaks(t)
 	dir := t.TempDir()
-	rules := filepath.Join(dir, "rules.yaml")
-	transporttest.Fatal(t, os.WriteFile(rules, offline.TestRules, 0o600))
 	sys, err := system.Start(natstest.Context(t), system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512, Provider: "offline",
-		OfflineRules: rules,
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512,
+		Models: []provider.Adapter{scripted.New()},
 	})
 	transporttest.Fatal(t, err)
 	t.Cleanup(sys.Stop)

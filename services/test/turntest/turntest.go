@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/inspect"
 )
@@ -26,20 +27,18 @@ policy:
 `
 
 // Start starts a system that ends with the test. Its model follows
-// [offline.TestRules]; its agents are main and other.
+// package scripted; its agents are main and other.
 func Start(t testing.TB) *backend.Backend {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"config.yaml": config, "rules.yaml": string(offline.TestRules)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	ctx := natstest.Context(t)
 	s, err := system.Start(ctx, system.Config{
 		Data: filepath.Join(dir, "data"), ConfigFile: filepath.Join(dir, "config.yaml"), Sync: "relaxed",
-		Provider: "offline", OfflineRules: filepath.Join(dir, "rules.yaml"), Log: log,
+		Models: []provider.Adapter{scripted.New()}, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

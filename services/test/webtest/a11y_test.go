@@ -26,7 +26,7 @@ func audited(t *testing.T, p *webtest.Page, state string) {
 
 // Whatever is shown can be used without seeing it, without a mouse, and made large.
 func TestEveryoneCanUseThePage(t *testing.T) {
-	r := webtest.Start(t, webtest.Options{Rules: lookRules})
+	r := webtest.Start(t, webtest.Options{Model: looker()})
 	joinGuard(t, r)
 	p := r.Page(t)
 	p.Open("/")
@@ -131,7 +131,7 @@ func narrow(t *testing.T, p *webtest.Page, width int64) {
 // Who does not see the page hears what happens: that somebody has to decide, how it was
 // decided, what was answered, and why a turn has failed.
 func TestWhatHappensIsSaid(t *testing.T) {
-	r := webtest.Start(t, webtest.Options{Rules: lookRules})
+	r := webtest.Start(t, webtest.Options{Model: looker()})
 	p := r.SignedIn(t, "kitchen")
 	// What is said gives way to the next, so that it is written down.
 	webtest.Get[bool](p, `(() => {

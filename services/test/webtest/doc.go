@@ -9,9 +9,8 @@
 //	p.Wait(`text(".turn .prose").includes("5")`)   // JavaScript that becomes true
 //	p.Shot("sum")                                  // a screenshot, kept if SKANDHA_SCREENSHOTS names a directory
 //
-// The provider follows the rules for tests unless [Options.Rules] names others: a message
-// says exactly what the model does, and any other text is echoed (see package
-// services/provider/offline). With [Options.Process] the bridge is a separate process,
+// The model obeys package services/test/scripted, unless [Options.Model] is another: a
+// message says exactly what the model does, and any other text is echoed. With [Options.Process] the bridge is a separate process,
 // which [Rig.Kill] kills and [Rig.Restart] starts again on its port.
 //
 // Every [Page] fails its test when it writes an error to the console, throws, or breaks

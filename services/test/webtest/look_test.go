@@ -1,65 +1,81 @@
 package webtest_test
 
 import (
+	"strings"
 	"testing"
 
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider"
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/tail"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/test/webtest"
 )
 
-const lookRules = `
-note: for looking
-offered_only: false
-rules:
-  - name: doc
-    match: '^explain.*$'
-    text: |-
-      ## How a turn goes
+// page is an answer with all that Markdown has.
+const page = `## How a turn goes
 
-      The core runs *sense → plan → act → reflect*, and **every decision is one commit**. See [the log](https://example.com/log).
+The core runs *sense → plan → act → reflect*, and **every decision is one commit**. See [the log](https://example.com/log).
 
-      1. An input is stored, and acknowledged.
-      2. The model is asked; its calls are checked:
-         - by ` + "`policy`" + `, the last match wins
-         - by hooks, which may deny
-      3. The results are recorded.
+1. An input is stored, and acknowledged.
+2. The model is asked; its calls are checked:
+   - by ` + "`policy`" + `, the last match wins
+   - by hooks, which may deny
+3. The results are recorded.
 
-      ` +
-	"```python\n      import math\n\n      def primes(n):\n          \"\"\"The first n primes.\"\"\"\n          found, k = [], 2\n          while len(found) < n:  # slow, and clear\n              if all(k % p for p in found):\n                  found.append(k)\n              k += 1\n          return found\n      ```" + `
+` + "```" + `python
+import math
 
-      | step | budget | may deny |
-      |:-----|------:|:--:|
-      | before_plan | 2 s | yes |
-      | before_act | 10 s | yes |
+def primes(n):
+    """The first n primes."""
+    found, k = [], 2
+    while len(found) < n:  # slow, and clear
+        if all(k % p for p in found):
+            found.append(k)
+        k += 1
+    return found
+` + "```" + `
 
-      > What was acknowledged ends in exactly one terminal event.
-  - name: call
-    match: '(?s)^call (?P<tool>\S+)(?: (?P<args>.+))?$'
-    text: 'I will do that with {{.tool}}.'
-    calls: [{tool: '{{.tool}}', args_json: '{{or .args "{}"}}'}]
-  - name: two
-    match: '^two$'
-    calls:
-      - {tool: 'math:evaluate', args: {expression: '12*(3+4)'}}
-      - {tool: 'time:now', args: {timezone: 'Asia/Tokyo'}}
-  - name: hang
-    match: '^hang$'
-    hang: true
-  - name: fail
-    match: '^fail (?P<code>[a-z_]+)$'
-    error: {code: '{{.code}}', message: 'the key was refused by the API'}
-results:
-  default:
-    success: |-
-      Done. ` + "`{{.tool}}`" + ` answered.
-    failure: |-
-      ` + "`{{.tool}}`" + ` did not run: {{.error.message}}
-fallback: 'You said: {{.message}}'
-`
+| step | budget | may deny |
+|:-----|------:|:--:|
+| before_plan | 2 s | yes |
+| before_act | 10 s | yes |
+
+> What was acknowledged ends in exactly one terminal event.`
+
+// looker is a model whose answers are worth looking at.
+func looker() provider.Adapter {
+	return scripted.By(func(message string) scripted.Reply {
+		order, rest, _ := strings.Cut(message, " ")
+		switch order {
+		case "explain":
+			return scripted.Reply{Text: page}
+		case "call":
+			tool, args, _ := strings.Cut(rest, " ")
+			r := scripted.Calls(scripted.Call(tool, args))
+			r.Text = "I will do that with " + tool + "."
+			return r
+		case "two":
+			return scripted.Calls(scripted.Call("math:evaluate", `{"expression":"12*(3+4)"}`),
+				scripted.Call("time:now", `{"timezone":"Asia/Tokyo"}`))
+		case "hang":
+			return scripted.Reply{Hang: true}
+		case "fail":
+			return scripted.Reply{Error: adapter.Errorf(contract.ErrorCode(rest), "the key was refused by the API")}
+		}
+		return scripted.Reply{Text: "You said: " + message}
+	}, func(r tail.Result) string {
+		if !r.OK {
+			return "`" + r.Tool + "` did not run: " + r.Fault().Message
+		}
+		return "Done. `" + r.Tool + "` answered."
+	})
+}
 
 func TestLook(t *testing.T) {
 	r := webtest.Start(t,
 		webtest.Options{
-			Rules:  lookRules,
+			Model:  looker(),
 			Config: "policy: [{tool: 'notes:*', effect: confirm, reason: 'It is remembered for ever.'},{tool: 'file_system:write_file', effect: confirm, reason: 'It replaces a file.'}]\n",
 		})
 	p := r.Page(t)

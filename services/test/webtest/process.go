@@ -7,13 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"testing"
 
-	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/uibridge"
 )
-
-func testRules(testing.TB) string { return string(offline.TestRules) }
 
 // build makes the bridge's own binary.
 func (r *Rig) build() {

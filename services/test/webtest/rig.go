@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/uibridge"
 )
 
 // Options of a rig.
 type Options struct {
-	Config  string // the configuration file's content (YAML): agents, policy, ui
-	Rules   string // the offline provider's rules (YAML); "default": its built-in ones; empty: those for tests
-	Process bool   // the bridge is a separate process
-	Sandbox bool   // there is a sandbox for code
+	Config  string           // the configuration file's content (YAML): agents, policy, ui
+	Model   provider.Adapter // nil: one that obeys package scripted
+	Process bool             // the bridge is a separate process
+	Sandbox bool             // there is a sandbox for code
 }
 
 // Rig is a running system with a bridge.
@@ -52,17 +54,15 @@ func Start(t testing.TB, o Options) *Rig {
 	r := &Rig{t: t, dir: t.TempDir(), Token: "webtest-owner-0123456789abcdefghijklmnop"}
 	r.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	r.canary = listen(t)
-	cfg := system.Config{Data: filepath.Join(r.dir, "data"), Sync: "relaxed", Provider: "offline", Log: r.log}
+	if o.Model == nil {
+		o.Model = scripted.New()
+	}
+	cfg := system.Config{
+		Data: filepath.Join(r.dir, "data"), Sync: "relaxed", Models: []provider.Adapter{o.Model}, Log: r.log,
+	}
 	if o.Config != "" {
 		r.config = r.write("config.yaml", o.Config)
 		cfg.ConfigFile = r.config
-	}
-	switch o.Rules {
-	case "":
-		cfg.OfflineRules = r.write("rules.yaml", testRules(t))
-	case "default":
-	default:
-		cfg.OfflineRules = r.write("rules.yaml", o.Rules)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

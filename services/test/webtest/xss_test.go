@@ -8,24 +8,39 @@ import (
 
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
+	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/provider"
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/tail"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/test/webtest"
-	"skandha.dev/services/uibridge/markdown/xss"
+	"skandha.dev/services/test/xss"
 )
 
-// The model follows its instructions, with any text.
-const puppet = `
-note: for hostile texts
-offered_only: false
-rules:
-  - {name: say, match: '(?s)^say (?P<text>.+)$', text: '{{.text}}'}
-  - {name: call, match: '(?s)^call (?P<args>.+)$', calls: [{tool: 'evil:do', args_json: '{{.args}}'}]}
-  - {name: name, match: '(?s)^name (?P<tool>.+)$', calls: [{tool: '{{.tool}}', args: {}}]}
-  - {name: fail, match: '(?s)^fail (?P<text>.+)$', error: {code: auth, message: '{{.text}}'}}
-results:
-  default: {success: '{{.text}}', failure: '{{.error.message}}'}
-fallback: '{{.message}}'
-`
+// puppet is a model that follows its instructions, with any text.
+func puppet() provider.Adapter {
+	return scripted.By(func(message string) scripted.Reply {
+		order, text, _ := strings.Cut(message, " ")
+		switch {
+		case text == "":
+		case order == "say":
+			return scripted.Reply{Text: text}
+		case order == "call":
+			return scripted.Calls(scripted.Call("evil:do", text))
+		case order == "name":
+			return scripted.Calls(scripted.Call(text, ""))
+		case order == "fail":
+			return scripted.Reply{Error: adapter.Errorf(contract.ErrAuth, "%s", text)}
+		}
+		return scripted.Reply{Text: message}
+	}, func(r tail.Result) string {
+		if !r.OK {
+			return r.Fault().Message
+		}
+		return r.Text
+	})
+}
 
 // hook and error texts are one of these at a time, as they are bounded.
 const (
@@ -119,7 +134,7 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	corpus = strings.ReplaceAll(corpus, "\x00", "") // which JSON on the bus has no place for
 	r := webtest.Start(t,
 		webtest.Options{
-			Rules: puppet, Config: "policy:\n  - {tool: 'evil:*', effect: confirm, reason: " + asJSON(t, picture+covers) + "}\n",
+			Model: puppet(), Config: "policy:\n  - {tool: 'evil:*', effect: confirm, reason: " + asJSON(t, picture+covers) + "}\n",
 		})
 	evil(r, corpus)
 	p := r.SignedIn(t, "xss")

@@ -1,7 +1,6 @@
 package agui
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/eventstream"
 	"skandha.dev/services/uibridge/request"
@@ -21,18 +21,13 @@ import (
 
 // Config configures the handler. A zero field means its default.
 type Config struct {
-	MaxMessage int64         // bytes of a body, which holds the whole conversation; default 8 MiB
-	MaxRuns    int           // open at a time; default 2048
-	WriteWait  time.Duration // how long a peer may take to read an event; default 10 s
-	KeepAlive  time.Duration // between comments; default 15 s
+	MaxMessage int64         `default:"8 MiB"` // bytes of a body, which holds the whole conversation
+	MaxRuns    int           `default:"2048"`  // open at a time
+	WriteWait  time.Duration `default:"10s"`   // how long a peer may take to read an event
+	KeepAlive  time.Duration `default:"15s"`   // between comments
 }
 
-func (c Config) withDefaults() Config {
-	return Config{
-		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxRuns: cmp.Or(c.MaxRuns, 2048),
-		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
-	}
-}
+func (c Config) withDefaults() Config { return bounds.Filled(c) }
 
 // Handler serves [Patterns]. It must run behind the access layer.
 type Handler struct {

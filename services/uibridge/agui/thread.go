@@ -28,15 +28,3 @@ func SessionOf(thread string) subject.Session {
 	return subject.Session(hashed +
 		strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])))
 }
-
-// ThreadOf returns the thread of a session; false if its name was hashed.
-func ThreadOf(s subject.Session) (string, bool) {
-	if strings.HasPrefix(string(s), hashed) {
-		return "", false
-	}
-	if rest, ok := strings.CutPrefix(string(s), encoded); ok {
-		thread, err := subject.Decode(rest)
-		return thread, err == nil && SessionOf(thread) == s
-	}
-	return string(s), true
-}

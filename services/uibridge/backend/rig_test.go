@@ -12,9 +12,10 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hub"
@@ -46,8 +47,8 @@ func startSystem(t *testing.T) *system.System {
 	}
 	sys, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), Sync: "relaxed", Log: natstest.Logger(t), Slots: 512,
-		ConfigFile: write("config.yaml", []byte(policy)), Provider: "offline",
-		OfflineRules: write("rules.yaml", offline.TestRules),
+		ConfigFile: write("config.yaml", []byte(policy)),
+		Models:     []provider.Adapter{scripted.New()},
 	})
 	if err != nil {
 		t.Fatal(err)

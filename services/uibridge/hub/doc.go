@@ -1,7 +1,7 @@
 // Package hub sends the notifications of many sessions to many UIs.
 //
 // All feeds of a session share one follower (services/internal/follow). Each item from the
-// follower becomes a notification once ([Notifications]), is encoded once, and goes to each
+// follower becomes a notification once, is encoded once, and goes to each
 // feed, which has its own queue.
 //
 // # Subjects

@@ -17,9 +17,10 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/provider/offline"
+	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )
@@ -45,15 +46,13 @@ policy:
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"config.yaml": config, "rules.yaml": string(offline.TestRules)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	ctx := natstest.Context(t)
 	s, err := system.Start(ctx, system.Config{
-		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: filepath.Join(dir, "config.yaml"), Provider: "offline",
-		OfflineRules: filepath.Join(dir, "rules.yaml"), Log: natstest.Logger(t),
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: filepath.Join(dir, "config.yaml"),
+		Models: []provider.Adapter{scripted.New()}, Log: natstest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// MaxBytes is the size of the longest text that is rendered as Markdown. Longer texts
+// maxBytes is the size of the longest text that is rendered as Markdown. Longer texts
 // are shown as plain text.
-const MaxBytes = 1 << 20
+const maxBytes = 1 << 20
 
 // Renderer turns Markdown into HTML.
 type Renderer struct {
@@ -33,7 +33,7 @@ func New() *Renderer {
 // Render returns the text as HTML.
 func (r *Renderer) Render(markdown string) string {
 	src := clean(markdown)
-	if len(src) > MaxBytes {
+	if len(src) > maxBytes {
 		return plain(src)
 	}
 	return r.guarded(src, func() (string, error) {

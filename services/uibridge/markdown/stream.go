@@ -12,7 +12,7 @@ import (
 // fence that has not ended is code.
 //
 // The blocks joined in order equal the result of [Renderer.Render] for the text so far,
-// up to [MaxBytes]. The cost of an append depends on the open block, not on the length
+// up to [maxBytes]. The cost of an append depends on the open block, not on the length
 // of the text. A long open block is rendered again only when it has grown by a fixed
 // share, so that the total cost of one long block is a small multiple of its length.
 type Stream struct {
@@ -74,7 +74,7 @@ func (s *Stream) show(out []contract.Block, html string) []contract.Block {
 // blank line, another one has begun with a whole line.
 func (r *Renderer) ends(src []byte) (at []int) {
 	whole := bytes.LastIndexByte(src, '\n') + 1
-	if whole == 0 || len(src) > MaxBytes {
+	if whole == 0 || len(src) > maxBytes {
 		return nil
 	}
 	defer func() {

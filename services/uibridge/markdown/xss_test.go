@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/services/test/xss"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/markdown"
-	"skandha.dev/services/uibridge/markdown/xss"
 )
 
 // settings are places in a document that a text may come to.

@@ -13,28 +13,22 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
 
 // Config configures the handler. A zero field means its default.
 type Config struct {
-	MaxMessage    int64         // bytes of a body, which holds the whole conversation; default 8 MiB
-	MaxOpen       int           // concurrent requests; default 2048
-	Conversations int           // remembered ones; default 16384
-	WriteWait     time.Duration // how long a peer may take to read an event; default 10 s
-	KeepAlive     time.Duration // between comments of a stream; default 15 s
-	DecisionWait  time.Duration // how long a request without stream waits for a person; default 1 min
+	MaxMessage    int64         `default:"8 MiB"` // bytes of a body, which holds the whole conversation
+	MaxOpen       int           `default:"2048"`  // concurrent requests
+	Conversations int           `default:"16384"` // remembered ones
+	WriteWait     time.Duration `default:"10s"`   // how long a peer may take to read an event
+	KeepAlive     time.Duration `default:"15s"`   // between comments of a stream
+	DecisionWait  time.Duration `default:"1m"`    // how long a request without stream waits for a person
 }
 
-func (c Config) withDefaults() Config {
-	return Config{
-		MaxMessage: cmp.Or(c.MaxMessage, 8<<20), MaxOpen: cmp.Or(c.MaxOpen, 2048),
-		Conversations: cmp.Or(c.Conversations, 16384),
-		WriteWait:     cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
-		DecisionWait: cmp.Or(c.DecisionWait, time.Minute),
-	}
-}
+func (c Config) withDefaults() Config { return bounds.Filled(c) }
 
 // Handler serves [Patterns]. It must run behind the access layer.
 type Handler struct {

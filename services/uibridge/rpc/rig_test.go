@@ -9,8 +9,8 @@ import (
 
 	ws "github.com/coder/websocket"
 
-	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/pipenet"
 	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc"

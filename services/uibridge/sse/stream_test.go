@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skandha.dev/services/internal/pipenet"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/pipenet"
 	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/sse"

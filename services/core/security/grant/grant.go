@@ -63,12 +63,6 @@ func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
 	return out
 }
 
-// Covers reports whether the grant covers a call with the hash.
-func Covers(g event.Grant, spec tool.Spec, args json.RawMessage, hash string) bool {
-	_, found := Find([]event.Grant{g}, spec, args, hash)
-	return found
-}
-
 // Find returns the first of the grants that covers the call. A grant applies only to the
 // tool that was shown, not to one with another owner or another spec.
 func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash string) (event.Grant, bool) {

@@ -72,7 +72,7 @@ func (a *attempt) awaitSent() {
 }
 
 func (a *attempt) setProgress(s string) {
-	s = text.Cut(s, MaxProgress)
+	s = text.Cut(s, maxProgress)
 	a.progress.Store(&s)
 }
 

@@ -38,14 +38,6 @@ type Attempts struct {
 	empty     chan struct{} // closed when it is draining and live is empty
 }
 
-// NewAttempts returns an empty Attempts for an instance.
-func NewAttempts(cfg Config, instance subject.Instance) (*Attempts, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return newAttempts(cfg.withDefaults(), instance), nil
-}
-
 func newAttempts(cfg Config, instance subject.Instance) *Attempts {
 	t := &Attempts{
 		kind: cfg.Kind, instance: instance, work: cfg.Work, log: cfg.Logger, grace: Grace,

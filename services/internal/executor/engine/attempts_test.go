@@ -83,7 +83,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	if change != nil {
 		change(&cfg)
 	}
-	table, err := NewAttempts(cfg, "test-1")
+	table, err := validAttempts(cfg, "test-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,4 +399,12 @@ func TestVerdictsSurviveTheirCompactForm(t *testing.T) {
 	if m.get(key{"a", "bc"}) != noVerdict || m.get(key{"ab", "c"}) != wasNever {
 		t.Error("two ids are mixed up")
 	}
+}
+
+// validAttempts returns what Serve makes of a valid configuration.
+func validAttempts(cfg Config, instance subject.Instance) (*Attempts, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return newAttempts(cfg.withDefaults(), instance), nil
 }

@@ -13,22 +13,21 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/executor"
 )
 
 // The defaults and limits.
 const (
-	// DefaultSlots is how many attempts the default pool runs at once.
-	DefaultSlots = 16
-	// DefaultDrainTimeout bounds how long an instance waits for its work when it stops.
-	DefaultDrainTimeout = 30 * time.Second
+	// defaultSlots is how many attempts the default pool runs at once.
+	defaultSlots = 16
 	// Grace is how long work may take to return after the end of its context before the
 	// engine answers for it.
 	Grace = 2 * time.Second
 	// MaxWatchers is how many callers of one attempt get its answers.
 	MaxWatchers = 8
-	// MaxProgress is the longest progress message, in bytes.
-	MaxProgress = 1 << 10
+	// maxProgress is the longest progress message, in bytes.
+	maxProgress = 1 << 10
 
 	// waitingPerSlot is how many attempts may wait, for each slot of a pool.
 	waitingPerSlot = 4
@@ -67,24 +66,24 @@ type Config struct {
 	Work    Work
 
 	// Pools are the slots that attempts compete for; Busy is ignored. The pool
-	// "default" always exists, with DefaultSlots unless it is listed.
+	// "default" always exists, with 16 slots unless it is listed.
 	Pools []executor.Pool
 	// Waiting is how many attempts may wait per pool; default 4 for each slot,
 	// negative: none.
 	Waiting int
 	// DrainTimeout bounds the wait for running work and for the release of its
 	// results when the instance stops; default 30 s.
-	DrainTimeout time.Duration
-	Host         string // default: the machine's name
+	DrainTimeout time.Duration `default:"30s" min:"0"`
+	Host         string        // default: the machine's name
 	Logger       *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
 	c.Pools = slices.Clone(c.Pools)
 	if !slices.ContainsFunc(c.Pools, func(p executor.Pool) bool { return p.Name == executor.DefaultPool }) {
-		c.Pools = append(c.Pools, executor.Pool{Name: executor.DefaultPool, Slots: DefaultSlots})
+		c.Pools = append(c.Pools, executor.Pool{Name: executor.DefaultPool, Slots: defaultSlots})
 	}
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c = bounds.Filled(c)
 	if c.Host == "" {
 		c.Host, _ = os.Hostname() // only displayed, so an empty name does no harm
 	}
@@ -96,7 +95,7 @@ func (c Config) withDefaults() Config {
 
 // Validate reports every invalid field; each error names its field.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{bounds.Check("executor.", c)}
 	if c.Kind != subject.Runner && c.Kind != subject.Provider {
 		errs = append(errs, fmt.Errorf("executor.kind is %q, want %q or %q", c.Kind, subject.Runner, subject.Provider))
 	}
@@ -105,9 +104,6 @@ func (c Config) Validate() error {
 	}
 	if c.Work == nil {
 		errs = append(errs, errors.New("executor.work is nil"))
-	}
-	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("executor.drain_timeout is %v, want 0 (default) or more", c.DrainTimeout))
 	}
 	pools := map[string]bool{executor.DefaultPool: true}
 	seen := map[string]bool{}

@@ -199,7 +199,7 @@ func TestDeadline(t *testing.T) {
 	})
 	t.Run("of a provider", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			table, err := NewAttempts(Config{
+			table, err := validAttempts(Config{
 				Kind: subject.Provider, Service: "provider", Offer: Offer{Providers: []provider.Info{{Name: "p"}}},
 				Work: func(ctx context.Context, _ executor.Request, _ func(string)) executor.Answer {
 					<-ctx.Done()

@@ -22,7 +22,7 @@ func TestNoTwoStartsAndNoneAfterNever(t *testing.T) {
 	for round := range rounds {
 		var starts [attempts]atomic.Int64
 		var never, startedAfter [attempts]atomic.Bool
-		table, err := NewAttempts(Config{
+		table, err := validAttempts(Config{
 			Kind: subject.Runner, Service: "test", Logger: slog.New(slog.DiscardHandler),
 			Offer: Offer{Tools: []tool.Spec{{Name: "t"}}}, Pools: []executor.Pool{{Name: "default", Slots: 2}},
 			Work: func(_ context.Context, r executor.Request, _ func(string)) executor.Answer {

@@ -18,8 +18,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultPrefix  = "skandha:"
-	DefaultTimeout = 3 * time.Second
+	defaultPrefix  = "skandha:"
+	defaultTimeout = 3 * time.Second
 )
 
 // Config configures the server and the keys.
@@ -52,7 +52,7 @@ func (c Config) client() (client redis.UniversalClient, where, prefix string, er
 		return nil, "", "", fmt.Errorf("%w: redis URL: %w", store.ErrInvalid, err)
 	}
 	query := u.Query()
-	prefix = cmp.Or(c.Prefix, query.Get("prefix"), DefaultPrefix)
+	prefix = cmp.Or(c.Prefix, query.Get("prefix"), defaultPrefix)
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, "", "", fmt.Errorf("%w: braces in the redis key prefix %q", store.ErrInvalid, prefix)
 	}
@@ -79,12 +79,8 @@ func (c Config) singleClient(url string) (redis.UniversalClient, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
-	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = c.timeouts(o.DialTimeout, o.ReadTimeout, o.WriteTimeout)
-	o.MaxRetries = cmp.Or(o.MaxRetries, 1)
-	o.DialerRetries = 1
-	o.PipelinePoolSize = cmp.Or(o.PipelinePoolSize, -1)
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.ContextTimeoutEnabled, o.DialerRetries, o.MaintNotificationsConfig = true, 1, noNotifications()
+	c.complete(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.MaxRetries, &o.PipelinePoolSize)
 	return redis.NewClient(o), o.Addr, nil
 }
 
@@ -93,16 +89,19 @@ func (c Config) clusterClient(url string) (redis.UniversalClient, string, error)
 	if err != nil {
 		return nil, "", err
 	}
-	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = c.timeouts(o.DialTimeout, o.ReadTimeout, o.WriteTimeout)
-	o.MaxRetries = cmp.Or(o.MaxRetries, 1)
-	o.DialerRetries = 1
-	o.PipelinePoolSize = cmp.Or(o.PipelinePoolSize, -1)
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.ContextTimeoutEnabled, o.DialerRetries, o.MaintNotificationsConfig = true, 1, noNotifications()
+	c.complete(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.MaxRetries, &o.PipelinePoolSize)
 	return redis.NewClusterClient(o), strings.Join(o.Addrs, ", "), nil
 }
 
-func (c Config) timeouts(dial, read, write time.Duration) (_, _, _ time.Duration) {
-	t := cmp.Or(c.Timeout, DefaultTimeout)
-	return cmp.Or(dial, t), cmp.Or(read, t), cmp.Or(write, t)
+func noNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// complete sets what the URL leaves open.
+func (c Config) complete(dial, read, write *time.Duration, retries, pipelines *int) {
+	for _, d := range []*time.Duration{dial, read, write} {
+		*d = cmp.Or(*d, c.Timeout, defaultTimeout)
+	}
+	*retries, *pipelines = cmp.Or(*retries, 1), cmp.Or(*pipelines, -1)
 }

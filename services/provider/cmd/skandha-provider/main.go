@@ -16,7 +16,6 @@ type service struct {
 	Model        string        `env:"SKANDHA_MODEL" placeholder:"NAME" help:"Model to use. Default: OPENAI_MODEL, or the server's."`
 	BaseURL      string        `name:"base-url" env:"SKANDHA_BASE_URL" placeholder:"URL" help:"An OpenAI-compatible API; its key is OPENAI_API_KEY. Default: OPENAI_BASE_URL, or OpenAI."`
 	OfflineRules string        `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" placeholder:"FILE" help:"Rules of the offline provider instead of the built-in ones."`
-	TestRules    bool          `env:"SKANDHA_TEST_RULES" help:"The offline provider uses the rules for tests."`
 	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where to look for a local server; none: nowhere."`
 	Plugins      bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the providers of plugins."`
 	Slots        int           `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent requests."`
@@ -25,7 +24,7 @@ type service struct {
 
 func (s *service) config() provider.Config {
 	return provider.Config{
-		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, OfflineRules: s.OfflineRules, TestRules: s.TestRules,
+		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, OfflineRules: s.OfflineRules,
 		LocalURL: s.LocalURL, NoPlugins: !s.Plugins, Slots: s.Slots, DrainTimeout: s.Drain,
 	}
 }

@@ -133,5 +133,9 @@ func (r Role) core(ctx context.Context, b *journal.Journal, log *slog.Logger) er
 		return err
 	}
 	defer func() { _ = st.Close() }()
-	return core.Run(ctx, cfg, core.Options{Drain: r.Drain, Version: "e2e"}, core.Deps{Bus: b, Store: st, Log: log})
+	c, err := core.New(cfg, core.Options{Drain: r.Drain, Version: "e2e"}, core.Deps{Bus: b, Store: st, Log: log})
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
 }

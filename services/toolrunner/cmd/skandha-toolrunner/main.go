@@ -23,7 +23,6 @@ type service struct {
 	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
-	TestTools bool              `env:"SKANDHA_TEST_TOOLS" help:"Offer the group test, for tests of the system."`
 }
 
 func (s *service) config() toolrunner.Config {
@@ -34,7 +33,7 @@ func (s *service) config() toolrunner.Config {
 	return toolrunner.Config{
 		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
 		Enable: s.Enable, Disable: s.Disable,
-		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, TestTools: s.TestTools, DrainTimeout: s.Drain,
+		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, DrainTimeout: s.Drain,
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -16,16 +17,35 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/process"
+	"skandha.dev/services/test/effects"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/toolrunner"
 )
 
 // TestMain makes the test binary the command itself when a test runs it again.
 func TestMain(m *testing.M) {
-	if os.Getenv("SKANDHA_TEST_AS_MAIN") != "" {
+	switch os.Getenv("SKANDHA_TEST_AS_MAIN") {
+	case "":
+		os.Exit(m.Run())
+	case "effects":
+		var s withEffects
+		process.Main("skandha-toolrunner", "For tests.", &s.Flags, &s)
+	default:
 		main()
-		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(0)
+}
+
+// withEffects is the command with tools that leave traces.
+type withEffects struct{ service }
+
+func (s *withEffects) Run(ctx context.Context, e *process.Env) error {
+	extra, err := effects.In(s.Workspace)
+	if err != nil {
+		return err
+	}
+	return toolrunner.Run(ctx, s.config(), toolrunner.Deps{Bus: e.Bus, Logger: e.Log, Extra: extra})
 }
 
 func command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
@@ -47,7 +67,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, want := range []string{
-		"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--test-tools", "--[no-]plugins",
+		"--nats", "--token", "--creds", "--workspace", "--slots", "--http-allow", "--[no-]plugins",
 		"SKANDHA_PLUGINS", "--log", "SKANDHA_NATS", "SIGTERM",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -81,7 +101,8 @@ func TestSIGTERMLetsTheRunningCallFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	workspace := filepath.Join(t.TempDir(), "w")
-	cmd, out := command(t, "--nats="+server.ClientURL(), "--workspace="+workspace, "--test-tools", "--slots=2")
+	cmd, out := command(t, "--nats="+server.ClientURL(), "--workspace="+workspace, "--slots=2")
+	cmd.Env = append(cmd.Env, "SKANDHA_TEST_AS_MAIN=effects")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 const nameDelete = "file_system:delete_file"
 
-// DeleteFile removes one file permanently: a person is asked, unless policy says
+// deleteTool removes one file permanently: a person is asked, unless policy says
 // otherwise.
-func DeleteFile(root *os.Root) tools.Tool {
+func deleteTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: nameDelete,
 		Description: "Deletes one file of the workspace. It cannot be brought back. " +

@@ -27,15 +27,15 @@ type Limits struct {
 
 // The defaults.
 const (
-	DefaultSessionBytes = 256 << 20
-	DefaultSessionFiles = 1000
-	DefaultKeepFree     = 64 << 20
+	defaultSessionBytes = 256 << 20
+	defaultSessionFiles = 1000
+	defaultKeepFree     = 64 << 20
 )
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		cmp.Or(l.SessionBytes, DefaultSessionBytes), cmp.Or(l.SessionFiles, DefaultSessionFiles),
-		cmp.Or(l.KeepFree, DefaultKeepFree),
+		cmp.Or(l.SessionBytes, defaultSessionBytes), cmp.Or(l.SessionFiles, defaultSessionFiles),
+		cmp.Or(l.KeepFree, defaultKeepFree),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/runes"
 	"skandha.dev/services/toolrunner/tools"
 )
 
@@ -20,7 +21,7 @@ import (
 func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	q := newQuota(root, l)
 	all := []tools.Tool{
-		ReadFile(root), q.limited(WriteFile(root)), q.limited(AppendFile(root)), DeleteFile(root), List(root),
+		readTool(root), q.limited(writeTool(root)), q.limited(appendTool(root)), deleteTool(root), listTool(root),
 	}
 	for i := range all {
 		all[i] = guarded(all[i], root, protect)
@@ -35,8 +36,8 @@ const (
 	maxRead     = 1 << 20
 )
 
-// ReadFile reads a text file, or a part of it.
-func ReadFile(root *os.Root) tools.Tool {
+// readTool reads a text file, or a part of it.
+func readTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:read_file",
 		Description: "Reads a text file of the workspace, or a part of it. Answers the content, the file's size in bytes and, " +
@@ -91,7 +92,7 @@ func read(root *os.Root, name string, offset int64, limit int) (content, error) 
 	if err != nil {
 		return content{}, err
 	}
-	start, end := wholeRunes(buf, min(limit, maxRead), offset > 0)
+	start, end := runes.Whole(buf, min(limit, maxRead), offset > 0)
 	text := buf[start:end]
 	if kind := binaryKind(text); kind != "" {
 		return content{}, fmt.Errorf("it is a binary file (%s, %d bytes); only text can be read", kind, info.Size())
@@ -101,26 +102,6 @@ func read(root *os.Root, name string, offset int64, limit int) (content, error) 
 		out.NextOffset = next
 	}
 	return out, nil
-}
-
-// wholeRunes narrows buf[:limit] to whole characters: at the front if the
-// reading began in the middle of the file, at the back if there is more.
-func wholeRunes(buf []byte, limit int, middle bool) (start, end int) {
-	end = min(limit, len(buf))
-	for middle && start < min(end, utf8.UTFMax-1) && !utf8.RuneStart(buf[start]) {
-		start++
-	}
-	if end == len(buf) {
-		return start, end
-	}
-	for cut := end; cut > start && cut > end-utf8.UTFMax; cut-- {
-		if utf8.RuneStart(buf[cut]) {
-			return start, cut
-		}
-	}
-	// One character is longer than the limit, or this is not text.
-	_, n := utf8.DecodeRune(buf[start:])
-	return start, max(end, start+n)
 }
 
 // binaryKind returns the type of binary data, or "" for text.
@@ -137,8 +118,8 @@ const (
 	maxDepth   = 32
 )
 
-// List lists a directory.
-func List(root *os.Root) tools.Tool {
+// listTool lists a directory.
+func listTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:list",
 		Description: fmt.Sprintf("Lists a directory of the workspace: path, type (file, directory, symlink or other), size in bytes "+

@@ -19,8 +19,8 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// WriteFile writes a whole file in one step.
-func WriteFile(root *os.Root) tools.Tool {
+// writeTool writes a whole file in one step.
+func writeTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:write_file",
 		Description: "Writes a text file of the workspace, replacing all of it in one step; missing directories are made. " +
@@ -139,8 +139,8 @@ func writeTemp(root *os.Root, name string, data []byte, perm fs.FileMode) (strin
 	return temp, nil
 }
 
-// AppendFile adds text to the end of a file.
-func AppendFile(root *os.Root) tools.Tool {
+// appendTool adds text to the end of a file.
+func appendTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:append_file",
 		Description: "Adds text to the end of a file of the workspace, which is made if it does not exist. " +

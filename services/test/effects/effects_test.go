@@ -22,7 +22,7 @@ func bench(t *testing.T) (dir string, run func(ctx context.Context, name, args s
 	t.Cleanup(func() { _ = root.Close() })
 	return dir, func(ctx context.Context, name, args string) (bool, string) {
 		t.Helper()
-		for _, tl := range Tools(root) {
+		for _, tl := range toolsOf(root) {
 			if tl.Spec.Name != name {
 				continue
 			}

@@ -1,7 +1,6 @@
 // Package effects provides the tools of the group test, which tests of the whole
 // system run: they leave traces that can be counted from outside, fail, hang and
-// panic on demand. They are offered only by a runner that is started with
-// --test-tools.
+// panic on demand.
 package effects
 
 import (
@@ -22,8 +21,20 @@ import (
 // File is where effects are written, in the workspace, unless a call names another.
 const File = "effects.log"
 
-// Tools returns the tools of this package for one workspace.
-func Tools(root *os.Root) []tools.Tool {
+// In returns the tools of this package for one workspace, which is created if it does not
+// exist, and stays open.
+func In(workspace string) ([]tools.Tool, error) {
+	if err := os.MkdirAll(workspace, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return nil, err
+	}
+	return toolsOf(root), nil
+}
+
+func toolsOf(root *os.Root) []tools.Tool {
 	return []tools.Tool{
 		count(root, "test:count", false), count(root, "test:count_idempotent", true),
 		sleep(), panics(), big(), ignoreCancel(),

@@ -1,0 +1,13 @@
+package scripted_test
+
+import (
+	"testing"
+
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/test/providertest"
+	"skandha.dev/services/test/scripted"
+)
+
+func TestConformance(t *testing.T) {
+	providertest.Run(t, func(*testing.T) adapter.Adapter { return scripted.New() })
+}
