@@ -16,9 +16,8 @@ import (
 // refused and audited in a commit that only moves the cursor, so a flood of them causes
 // no further work. An answer never creates a session: without one, it has no effect
 // (rule 5).
-func (x *causeDecider) confirmation() string {
-	var c event.Confirmation
-	st, no := x.counts(&c)
+func (x *causeDecider) confirmation(c event.Confirmation) string {
+	st, no := x.counts(c)
 	if no.Reason != "" {
 		return x.refused(c, no)
 	}
@@ -37,14 +36,14 @@ func (x *causeDecider) confirmation() string {
 	return ""
 }
 
-// counts reads an answer into c and reports whether it counts. It counts if it names a
+// counts reports whether an answer counts. It counts if it names a
 // request that was stored earlier and is still pending, carries the hash of what was
 // shown, and was stored in time (rule 5); if the grant that it chooses, if any, was
 // offered; and if policy lets its writer answer. The ruling has a reason only if the
 // answer does not count.
-func (x *causeDecider) counts(c *event.Confirmation) (*Step, Ruling) {
-	if err := event.DecodeCause(x.c.Body, c); err != nil {
-		return nil, Ruling{Reason: err.Error()}
+func (x *causeDecider) counts(c event.Confirmation) (*Step, Ruling) {
+	if x.c.err != nil {
+		return nil, Ruling{Reason: x.c.err.Error()}
 	}
 	st, why := x.pending(c.ConfirmationID)
 	switch {
@@ -64,7 +63,7 @@ func (x *causeDecider) counts(c *event.Confirmation) (*Step, Ruling) {
 	return st, x.mayAnswer(st, c)
 }
 
-func (x *causeDecider) grants(st *Step, c *event.Confirmation) (why string) {
+func (x *causeDecider) grants(st *Step, c event.Confirmation) (why string) {
 	switch {
 	case !c.Approved:
 		return "the answer denies the call but grants it for the session"
@@ -78,7 +77,7 @@ func (x *causeDecider) grants(st *Step, c *event.Confirmation) (why string) {
 
 // mayAnswer asks policy whether the writer may answer. Without a matching rule it may,
 // because its credentials let it write answers.
-func (x *causeDecider) mayAnswer(st *Step, c *event.Confirmation) Ruling {
+func (x *causeDecider) mayAnswer(st *Step, c event.Confirmation) Ruling {
 	spec, known := x.env.Tools.Lookup(st.Tool)
 	if !known {
 		spec = tool.Spec{Name: st.Tool}

@@ -149,7 +149,7 @@ func (o *observer) answersAreDecided(poisoned map[uint64]bool) error {
 			want = 0
 		}
 		if o.answers[seq] != want {
-			return fmt.Errorf("cause %d (%s %s) was decided %d times, want %d", seq, c.Kind, c.Body, o.answers[seq], want)
+			return fmt.Errorf("cause %d (%s %s) was decided %d times, want %d", seq, c.Kind, c.body, o.answers[seq], want)
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
-	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
@@ -61,8 +60,7 @@ var (
 // turn is a whole turn: input, plan, one call, plan, final answer. Four commits.
 func (d *driver) turn(b *testing.B) {
 	d.seq++
-	x, _ := decide.OnCause(d.s, d.seq,
-		decide.Cause{Sequence: d.seq, Kind: subject.Input, Writer: "web", Time: d.w.now, Body: benchInput}, nil, d.env)
+	x, _ := decide.OnCause(d.s, d.seq, decide.ReadCause(d.seq, inputOf("web"), d.w.now, benchInput), nil, d.env)
 	d.store(b, x)
 	d.plan(b, benchCalls)
 	st := d.s.Turn.Steps[0]

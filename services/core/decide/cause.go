@@ -3,12 +3,81 @@ package decide
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/internal/text"
 )
+
+// Cause is a message in the log that core has to decide about. [ReadCause] makes it.
+type Cause struct {
+	Sequence uint64
+	Kind     subject.CauseKind
+	Writer   subject.Writer
+	Time     time.Time // the stream's
+
+	says event.Payload // by its kind; nil if the kind is unknown
+	err  error         // why says cannot be used
+}
+
+// ReadCause parses a cause. A body that is invalid is part of the cause: its decision
+// says so.
+func ReadCause(seq uint64, at subject.CauseSubject, stored time.Time, body []byte) Cause {
+	c := Cause{Sequence: seq, Kind: at.Kind, Writer: at.Writer, Time: stored}
+	switch at.Kind {
+	case subject.Input:
+		c.says, c.err = readInput(body)
+	case subject.Command:
+		c.says, c.err = readCommand(body)
+	case subject.Cancel:
+		var p event.Cancel
+		c.err = event.DecodeCause(body, &p)
+		c.says = p
+	case subject.Confirmation:
+		var p event.Confirmation
+		c.err = event.DecodeCause(body, &p)
+		c.says = p
+	case subject.Timer:
+		var p event.Timer
+		c.err = event.DecodeCause(body, &p)
+		c.says = p
+	}
+	return c
+}
+
+// Command returns the name of the command that the cause asks for, "" if it asks for none.
+func (c Cause) Command() string {
+	says, _ := c.says.(event.Command)
+	return says.Name
+}
+
+func readInput(body []byte) (event.Input, error) {
+	var in event.Input
+	if err := event.DecodeCause(body, &in); err != nil {
+		return event.Input{}, err
+	}
+	in.Source = text.Cut(in.Source, maxSource)
+	return in, in.Check()
+}
+
+// readCommand checks the arguments of a command, if it is known. With an error about
+// them it returns the command, too.
+func readCommand(body []byte) (event.Command, error) {
+	var c event.Command
+	if err := event.DecodeCause(body, &c); err != nil {
+		return event.Command{}, err
+	}
+	if len(c.ID) > event.MaxInputIDBytes {
+		return event.Command{}, fmt.Errorf("%w: id has %d bytes, at most %d", event.ErrMalformed, len(c.ID),
+			event.MaxInputIDBytes)
+	}
+	c.Name = strings.TrimPrefix(c.Name, "/")
+	return c, commands.Check(c)
+}
 
 // OnCause decides about the cause c while the core holds the delivery with that
 // sequence. A nil decision means that the cause permanently has no effect (rule 5);
@@ -23,17 +92,17 @@ func OnCause(s *State, delivery uint64, c Cause, closings Closings, env *Env) (d
 	}, c.Time, env)
 	b.head.Cursor = c.Sequence
 	x := &causeDecider{builder: b, c: c, closings: closings}
-	switch c.Kind {
-	case subject.Input:
-		x.input()
-	case subject.Command:
-		x.command()
-	case subject.Cancel:
-		reason = x.cancel()
-	case subject.Confirmation:
-		reason = x.confirmation()
-	case subject.Timer:
-		reason = x.timer()
+	switch says := c.says.(type) {
+	case event.Input:
+		x.input(says)
+	case event.Command:
+		x.command(says)
+	case event.Cancel:
+		reason = x.cancel(says)
+	case event.Confirmation:
+		reason = x.confirmation(says)
+	case event.Timer:
+		reason = x.timer(says)
 	default:
 		x.fail(event.FailUnknownCause, fmt.Sprintf("unknown cause kind %q; want one of %v", c.Kind, subject.CauseKinds()))
 	}
@@ -69,19 +138,9 @@ func (x *causeDecider) fail(code event.FailCode, reason string) {
 	x.ready = true
 }
 
-func readInput(body []byte) (event.Input, error) {
-	var in event.Input
-	if err := event.DecodeCause(body, &in); err != nil {
-		return event.Input{}, err
-	}
-	in.Source = text.Cut(in.Source, maxSource)
-	return in, in.Check()
-}
-
-func (x *causeDecider) input() {
-	in, err := readInput(x.c.Body)
-	if err != nil {
-		x.fail(event.FailMalformed, err.Error())
+func (x *causeDecider) input(in event.Input) {
+	if x.c.err != nil {
+		x.fail(event.FailMalformed, x.c.err.Error())
 		return
 	}
 	x.inputID = in.ID
@@ -157,10 +216,9 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 	return true
 }
 
-func (x *causeDecider) cancel() string {
-	var c event.Cancel
-	if err := event.DecodeCause(x.c.Body, &c); err != nil {
-		return err.Error()
+func (x *causeDecider) cancel(c event.Cancel) string {
+	if x.c.err != nil {
+		return x.c.err.Error()
 	}
 	if c.Sequence == 0 && c.InputID == "" {
 		return "cancel names no input: set sequence or input_id"
@@ -191,13 +249,12 @@ func names(c event.Cancel, w subject.Writer, p Pending) bool {
 	return c.InputID != "" && c.InputID == p.InputID && w == p.Writer
 }
 
-func (x *causeDecider) timer() string {
-	var tm event.Timer
+func (x *causeDecider) timer(tm event.Timer) string {
 	if x.c.Writer != subject.TimerWriter {
 		return "only core may write timers"
 	}
-	if err := event.DecodeCause(x.c.Body, &tm); err != nil {
-		return err.Error()
+	if x.c.err != nil {
+		return x.c.err.Error()
 	}
 	st, why := x.pending(tm.ID)
 	if why != "" {

@@ -3,34 +3,17 @@ package decide
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/planner"
 )
 
-// readCommand reads a command and, if it is known, checks its arguments. With an error
-// about the arguments it returns the command, too.
-func readCommand(body []byte) (event.Command, error) {
-	var c event.Command
-	if err := event.DecodeCause(body, &c); err != nil {
-		return event.Command{}, err
-	}
-	if len(c.ID) > event.MaxInputIDBytes {
-		return event.Command{}, fmt.Errorf("%w: id has %d bytes, at most %d", event.ErrMalformed, len(c.ID),
-			event.MaxInputIDBytes)
-	}
-	c.Name = strings.TrimPrefix(c.Name, "/")
-	return c, commands.Check(c)
-}
-
 // command runs a slash command and gives it its one terminal event.
-func (x *causeDecider) command() {
-	c, err := readCommand(x.c.Body)
+func (x *causeDecider) command(c event.Command) {
 	x.inputID = c.ID
-	if err != nil {
-		x.fail(event.FailMalformed, err.Error())
+	if x.c.err != nil {
+		x.fail(event.FailMalformed, x.c.err.Error())
 		return
 	}
 	if !commands.Known(c.Name) {

@@ -140,7 +140,7 @@ func TestExpiryMeansDenied(t *testing.T) {
 		w.cause(subject.Timer, subject.TimerWriter, `{`),
 	} {
 		if reason := w.process(c, nil); reason == "" {
-			t.Fatalf("%s of %s had an effect", c.Body, c.Writer)
+			t.Fatalf("%s of %s had an effect", w.seen.causes[c.Sequence].body, c.Writer)
 		}
 	}
 	w.now = w.now.Add(15 * time.Minute)

@@ -165,15 +165,6 @@ type Policy interface {
 	Evaluate(Access) Ruling
 }
 
-// Cause is a message in the log that core has to decide about.
-type Cause struct {
-	Sequence uint64
-	Kind     subject.CauseKind
-	Writer   subject.Writer
-	Time     time.Time // the stream's
-	Body     []byte
-}
-
 // Closings holds, by call, the outcome of calls that core asked their runners to stop
 // before a decision that ends them (rule 10).
 type Closings map[string]Closing

@@ -446,7 +446,7 @@ func TestAnAnswerFromAnotherSession(t *testing.T) {
 			t.Fatalf("reason %q, %d commits", reason, len(w.log))
 		}
 		w.say("x") // and the verdict stays
-		if d, why := decide.OnCause(w.state, 1, w.seen.causes[1], nil, w.env()); d != nil || why == "" {
+		if d, why := decide.OnCause(w.state, 1, w.seen.causes[1].Cause, nil, w.env()); d != nil || why == "" {
 			t.Fatal("it has an effect later")
 		}
 	})

@@ -18,7 +18,7 @@ import (
 // observer reads only public data, the causes and the commits' events, and checks the
 // promises. It shares no code with the fold.
 type observer struct {
-	causes map[uint64]decide.Cause // every stored cause
+	causes map[uint64]storedCause // every one
 
 	rev, cursor, driver uint64
 	now                 time.Time
@@ -76,7 +76,7 @@ type callSeen struct {
 
 func newObserver() *observer {
 	return &observer{
-		causes: map[uint64]decide.Cause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
+		causes: map[uint64]storedCause{}, ids: map[string]bool{}, inputs: map[string]uint64{},
 		began: map[string]uint64{}, terminals: map[uint64]int{}, calls: map[string]*callSeen{},
 		plans: map[string][]string{}, taken: map[string]bool{}, answered: map[string]bool{}, refusedBy: map[string]bool{},
 		answers: map[uint64]int{}, judged: map[judgement]hook.Verb{}, specs: map[string]map[string]tool.Spec{},
@@ -310,11 +310,11 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 	case t.Kind != event.ByCause || t.Sequence <= call.askedAt:
 		return fmt.Errorf("it was asked at %d, the trigger is %+v", call.askedAt, t)
 	case p.Outcome == event.Expired:
-		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter || event.DecodeCause(cause.Body, &timer) != nil ||
+		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter || event.DecodeCause([]byte(cause.body), &timer) != nil ||
 			timer.ID != p.Call {
 			return fmt.Errorf("it expired by %+v", t)
 		}
-	case t.Cause != subject.Confirmation || event.DecodeCause(cause.Body, &said) != nil:
+	case t.Cause != subject.Confirmation || event.DecodeCause([]byte(cause.body), &said) != nil:
 		return fmt.Errorf("it was answered by %+v", t)
 	case said.ConfirmationID != p.Call || said.Hash != call.asked.Hash || said.Approved != (p.Outcome == event.Approved):
 		return fmt.Errorf("%s by %+v", p.Outcome, said)
@@ -427,9 +427,9 @@ func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code even
 	if t.Kind == event.ByCause && t.Cause == subject.Cancel && code == event.FailCancelled {
 		var x event.Cancel
 		by, in := o.causes[t.Sequence], o.causes[seq]
-		if err := event.DecodeCause(by.Body, &x); err != nil ||
+		if err := event.DecodeCause([]byte(by.body), &x); err != nil ||
 			x.Sequence != seq && (x.Sequence != 0 || by.Writer != in.Writer) {
-			return false, fmt.Errorf("the cancel %s of %s hit input %d of %s", by.Body, by.Writer, seq, in.Writer)
+			return false, fmt.Errorf("the cancel %s of %s hit input %d of %s", by.body, by.Writer, seq, in.Writer)
 		}
 	}
 	if o.open == "" || o.inputs[o.open] != seq {

@@ -52,10 +52,7 @@ func TestTwoDecisionsFromOneState(t *testing.T) {
 	fork := func(text string) *decide.State {
 		env := w.env()
 		env.Nonce = func() string { return "n-" + text }
-		c := decide.Cause{
-			Sequence: w.seq + 1, Kind: subject.Input, Writer: "web", Time: w.now,
-			Body: mustJSON(event.Input{Text: text, ID: text}),
-		}
+		c := decide.ReadCause(w.seq+1, inputOf("web"), w.now, mustJSON(event.Input{Text: text, ID: text}))
 		d, reason := decide.OnCause(from, c.Sequence, c, nil, env)
 		if d == nil {
 			t.Fatal(reason)

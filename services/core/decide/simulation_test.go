@@ -186,7 +186,7 @@ func (s *simulation) putRaw(kind subject.CauseKind, body string) {
 // processNext processes the oldest cause, with its own delivery or a later one.
 func (s *simulation) processNext() {
 	// delivered again
-	if old := s.seen.causes[uint64(s.r.IntN(int(s.seq)+1))]; old.Sequence > 0 && old.Sequence <= s.state.Cursor {
+	if old := s.seen.causes[uint64(s.r.IntN(int(s.seq)+1))].Cause; old.Sequence > 0 && old.Sequence <= s.state.Cursor {
 		if d, _ := decide.OnCause(s.state, old.Sequence, old, nil, s.env()); d != nil ||
 			len(decide.MustClose(s.state, old)) > 0 {
 			s.fail("cause %d has an effect for the second time", old.Sequence)

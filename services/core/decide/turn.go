@@ -7,7 +7,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
-	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/commands"
 )
 
 // startTurn begins the turn of a perception at once.
@@ -141,22 +141,18 @@ func (s *State) Assigned() []Step {
 
 // ends reports whether the cause would close the open turn.
 func ends(s *State, c Cause) bool {
-	switch c.Kind {
-	case subject.Cancel:
-		var x event.Cancel
-		return event.DecodeCause(c.Body, &x) == nil && names(x, c.Writer, s.Turn.Pending)
-	case subject.Input:
-		in, err := readInput(c.Body)
-		if _, dup := s.seen(c.Writer, in.ID); err != nil || dup {
-			return false
-		}
-		return in.Mode == event.ModeInterrupt
-	case subject.Command:
-		x, err := readCommand(c.Body)
-		if _, dup := s.seen(c.Writer, x.ID); err != nil || dup {
-			return false
-		}
-		return x.Name == "reset" || x.Name == "cancel" && s.Turn.Began < c.Sequence
+	if c.err != nil {
+		return false
+	}
+	switch says := c.says.(type) {
+	case event.Cancel:
+		return names(says, c.Writer, s.Turn.Pending)
+	case event.Input:
+		_, dup := s.seen(c.Writer, says.ID)
+		return !dup && says.Mode == event.ModeInterrupt
+	case event.Command:
+		_, dup := s.seen(c.Writer, says.ID)
+		return !dup && (says.Name == commands.Reset || says.Name == commands.Cancel && s.Turn.Began < c.Sequence)
 	}
 	return false
 }

@@ -28,6 +28,12 @@ type stored struct {
 	body []byte
 }
 
+// storedCause is a cause with its body, which the observer reads anew.
+type storedCause struct {
+	decide.Cause
+	body string
+}
+
 // world is everything around decide: the log, the clock, a directory, a catalog, a
 // policy, hooks. Tests move it by hand, the simulation at random. Every commit goes
 // through the wire format and is folded by an independent replica.
@@ -262,10 +268,15 @@ func (w *world) fail(format string, args ...any) {
 // cause stores a cause in the log without processing it.
 func (w *world) cause(kind subject.CauseKind, writer subject.Writer, body string) decide.Cause {
 	w.seq++
-	c := decide.Cause{Sequence: w.seq, Kind: kind, Writer: writer, Time: w.now, Body: []byte(body)}
-	w.seen.causes[c.Sequence] = c
+	c := decide.ReadCause(w.seq, subject.CauseSubject{Ref: ref, Kind: kind, Writer: writer}, w.now, []byte(body))
+	w.seen.causes[c.Sequence] = storedCause{c, body}
 	w.logf("cause %d %s.%s %.200s", c.Sequence, kind, writer, body)
 	return c
+}
+
+// inputOf is the subject of a writer's inputs.
+func inputOf(w subject.Writer) subject.CauseSubject {
+	return subject.CauseSubject{Ref: ref, Kind: subject.Input, Writer: w}
 }
 
 // process decides about a cause with its own delivery, and stores the commit.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
 )
@@ -67,12 +67,11 @@ func (s *session) takeoverCommand() (name string, asked bool) {
 	}
 	for _, h := range s.held {
 		at, err := subject.ParseCause(h.Subject)
-		if err != nil || at.Kind != subject.Command {
+		if err != nil {
 			continue
 		}
-		var c event.Command
-		if event.DecodeCause(h.Data, &c) == nil && (c.Name == "reset" || c.Name == "repair") {
-			return c.Name, true
+		if name := causeOf(at, h.StoredMsg).Command(); name == commands.Reset || name == commands.Repair {
+			return name, true
 		}
 	}
 	return "", false

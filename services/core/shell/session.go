@@ -253,7 +253,7 @@ func (s *session) guess(h *held) *decide.Decision {
 }
 
 func causeOf(at subject.CauseSubject, m bus.StoredMsg) decide.Cause {
-	return decide.Cause{Sequence: m.Seq, Kind: at.Kind, Writer: at.Writer, Time: m.Time, Body: m.Data}
+	return decide.ReadCause(m.Seq, at, m.Time, m.Data)
 }
 
 // process decides one cause at the given delivery, and reports whether it is decided.
