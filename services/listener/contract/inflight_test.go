@@ -11,28 +11,32 @@ import (
 
 func TestInFlightIsShutUntilItIsOpenedAndOpensOnce(t *testing.T) {
 	var d contract.InFlight
-	if d.Enter() || !d.Open() || !d.Enter() || d.Open() {
-		t.Error("want shut, opened, entered, and not opened again")
+	_, early := d.Enter()
+	opened := d.Open()
+	leave, entered := d.Enter()
+	if early || !opened || !entered || d.Open() {
+		t.Fatal("want shut, opened, entered, and not opened again")
 	}
+	leave()
 }
 
 func TestShuttingWaitsForThoseWhoAreIn(t *testing.T) {
 	var d contract.InFlight
 	d.Open()
-	d.Enter()
-	d.Enter()
+	leaveOne, _ := d.Enter()
+	leaveOther, _ := d.Enter()
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := d.Shut(done); !errors.Is(err, contract.ErrNotTaken) || !strings.Contains(err.Error(), "2 inputs") {
 		t.Errorf("Shut in haste: %v", err)
 	}
-	if d.Enter() {
+	if _, ok := d.Enter(); ok {
 		t.Error("Enter succeeded after Shut")
 	}
 	shut := make(chan error, 1)
 	go func() { shut <- d.Shut(t.Context()) }()
-	d.Leave()
-	d.Leave()
+	leaveOne()
+	leaveOther()
 	if err := <-shut; err != nil {
 		t.Errorf("Shut: %v", err)
 	}
@@ -43,7 +47,10 @@ func TestShuttingWaitsForThoseWhoAreIn(t *testing.T) {
 
 func TestInFlightThatWasNeverOpenedShutsAtOnce(t *testing.T) {
 	var d contract.InFlight
-	if err := d.Shut(t.Context()); err != nil || d.Enter() {
+	if err := d.Shut(t.Context()); err != nil {
 		t.Errorf("Shut: %v", err)
+	}
+	if _, ok := d.Enter(); ok {
+		t.Error("Enter succeeded after Shut")
 	}
 }

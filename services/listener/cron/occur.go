@@ -26,11 +26,12 @@ func (l *Listener) next(wait, work context.Context, s *store) error {
 		return fmt.Errorf("fetching due occurrences: %w", err)
 	}
 	for m := range batch.Messages() {
-		if !l.inFlight.Enter() {
+		leave, ok := l.inFlight.Enter()
+		if !ok {
 			return m.Nak() // stopping: leave it to another replica or the next start
 		}
 		err := l.handle(work, s, m)
-		l.inFlight.Leave()
+		leave()
 		if err != nil {
 			l.log.Warn("due occurrence was not emitted; it will be redelivered", "subject", m.Subject(), "error", err)
 			_ = m.NakWithDelay(retryPause) // if this fails it is redelivered after ackWait

@@ -118,11 +118,12 @@ func (l *Listener) OnStop(ctx context.Context) error {
 
 // ServeHTTP implements [http.Handler].
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !l.inFlight.Enter() {
+	leave, ok := l.inFlight.Enter()
+	if !ok {
 		l.busy(w, http.StatusServiceUnavailable, "10", "the listener is not running")
 		return
 	}
-	defer l.inFlight.Leave()
+	defer leave()
 	in, f := l.read(w, r)
 	if f != nil {
 		l.reject(w, r, f)

@@ -25,8 +25,14 @@ type conn struct {
 	l     *Listener
 	ws    *websocket.Conn
 	from  string
-	inbox chan contract.Input
+	inbox chan accepted
 	slow  atomic.Bool // dropped for being too slow
+}
+
+// accepted is an input in flight.
+type accepted struct {
+	contract.Input
+	leave func()
 }
 
 // message is an incoming message.
@@ -44,36 +50,28 @@ type answer struct {
 	Retry    bool   `json:"retry,omitempty"`
 }
 
-func (l *Listener) serve(ws *websocket.Conn, from string) {
-	c := &conn{l: l, ws: ws, from: from, inbox: make(chan contract.Input, AtOnce)}
+// serve runs a connection until it ends, or until the listener stops.
+func (l *Listener) serve(stopping context.Context, ws *websocket.Conn, from string) {
+	c := &conn{l: l, ws: ws, from: from, inbox: make(chan accepted, AtOnce)}
 	ws.SetReadLimit(l.cfg.MaxMessage)
-	l.mu.Lock()
-	l.conns[c] = struct{}{}
-	stopping := l.stopping
-	l.mu.Unlock()
 	l.stats.Open.Add(1)
 	ctx, cancel := context.WithCancel(l.life)
 	emitted := make(chan struct{})
 	go func() {
 		defer close(emitted)
 		for in := range c.inbox {
-			c.emit(in)
-			l.inFlight.Leave()
+			c.emit(in.Input)
+			in.leave()
 		}
 	}()
 	go c.pings(ctx)
-	if stopping { // OnStop may not have seen this connection
-		go c.goAway()
-	}
+	defer context.AfterFunc(stopping, c.goAway)()
 	err := c.read(ctx)
 	cancel()
 	close(c.inbox)
 	<-emitted // accepted inputs are emitted even if no client reads the answer
 	_ = ws.CloseNow()
 	l.stats.Open.Add(-1)
-	l.mu.Lock()
-	delete(l.conns, c)
-	l.mu.Unlock()
 	l.log.Debug("connection ended", "from", from, "status", websocket.CloseStatus(err), "error", err)
 }
 
@@ -88,21 +86,28 @@ func (c *conn) read(ctx context.Context) error {
 			return c.ws.Close(websocket.StatusUnsupportedData, "send text messages")
 		}
 		in, err := c.input(body)
-		switch {
-		case err != nil:
+		if err != nil {
 			c.tell(answer{ID: in.ID, Error: err.Error()})
-		case !c.l.inFlight.Enter():
-			c.tell(answer{ID: in.ID, Error: "the listener is stopping; the input was not accepted", Retry: true})
-		default:
-			select {
-			case c.inbox <- in:
-			default:
-				c.l.inFlight.Leave()
-				c.tell(answer{
-					ID: in.ID, Error: fmt.Sprintf("more than %d inputs in flight; wait for answers", AtOnce), Retry: true,
-				})
-			}
+			continue
 		}
+		c.accept(in)
+	}
+}
+
+// accept passes an input on to be emitted. It does not wait.
+func (c *conn) accept(in contract.Input) {
+	leave, ok := c.l.inFlight.Enter()
+	if !ok {
+		c.tell(answer{ID: in.ID, Error: "the listener is stopping; the input was not accepted", Retry: true})
+		return
+	}
+	select {
+	case c.inbox <- accepted{in, leave}:
+	default:
+		leave()
+		c.tell(answer{
+			ID: in.ID, Error: fmt.Sprintf("more than %d inputs in flight; wait for answers", AtOnce), Retry: true,
+		})
 	}
 }
 

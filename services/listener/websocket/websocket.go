@@ -4,18 +4,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/inflight"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/web"
 )
@@ -53,13 +54,9 @@ type Listener struct {
 	emitter  contract.Emitter
 	inFlight contract.InFlight // messages
 	limit    chan struct{}     // of connections
-	life     context.Context   //nolint:containedctx // of the listener: connections end with it, not with their requests
+	conns    inflight.Group[struct{}]
+	life     context.Context //nolint:containedctx // of the listener: connections end with it, not with their requests
 	end      context.CancelFunc
-
-	mu       sync.Mutex
-	stopping bool
-	conns    map[*conn]struct{}
-	handled  sync.WaitGroup
 }
 
 var (
@@ -92,7 +89,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	l := &Listener{
 		name: name, cfg: cfg, tokens: tokens, log: deps.Logger.With("listener", string(name)), ping: deps.PingEvery,
 		stats: deps.Stats,
-		limit: make(chan struct{}, cfg.MaxConnections), conns: map[*conn]struct{}{},
+		limit: make(chan struct{}, cfg.MaxConnections),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l, nil
@@ -116,18 +113,11 @@ func (l *Listener) OnStart(_ context.Context, e contract.Emitter) error {
 
 // OnStop implements [contract.Listener].
 func (l *Listener) OnStop(ctx context.Context) error {
-	l.mu.Lock()
-	l.stopping = true
-	l.mu.Unlock()
+	l.conns.Close(errStopping)
 	err := l.inFlight.Shut(ctx)
-	l.mu.Lock()
-	for c := range l.conns {
-		go c.goAway()
-	}
-	l.mu.Unlock()
-	stop := context.AfterFunc(ctx, l.end)
-	defer stop()
-	l.handled.Wait()
+	l.conns.End(func(struct{}) bool { return true }, errStopping)
+	defer context.AfterFunc(ctx, l.end)()
+	_ = l.conns.Drain(context.WithoutCancel(ctx), errStopping) // ends at the latest with the listener's life
 	l.end()
 	if err != nil {
 		return fmt.Errorf("listener %s: %w; their senders got no acknowledgement", l.name, err)
@@ -155,12 +145,13 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		web.Error(w, http.StatusServiceUnavailable, "", "connection limit reached (max_connections)")
 		return
 	}
-	if !l.enter() {
+	stopping, leave, err := l.enter()
+	if err != nil {
 		w.Header().Set("Retry-After", "10")
 		web.Error(w, http.StatusServiceUnavailable, "", "the listener is not running")
 		return
 	}
-	defer l.handled.Done()
+	defer leave()
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{Protocol}, InsecureSkipVerify: true, // admit has checked Origin more strictly
 	})
@@ -168,18 +159,18 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.log.Info("connection rejected", "from", r.RemoteAddr, "error", err)
 		return
 	}
-	l.serve(ws, r.RemoteAddr)
+	l.serve(stopping, ws, r.RemoteAddr)
 }
 
-// enter counts a connection if the listener is running.
-func (l *Listener) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.started.Load() || l.stopping {
-		return false
+var errStopping = errors.New("the listener is stopping")
+
+// enter adds a connection if the listener is running. The context ends when the listener
+// stops.
+func (l *Listener) enter() (stopping context.Context, leave func(), err error) {
+	if !l.started.Load() {
+		return nil, nil, errors.New("the listener was not started")
 	}
-	l.handled.Add(1)
-	return true
+	return l.conns.Enter(context.Background(), struct{}{})
 }
 
 // admit decides whether the client may connect; status 0 means yes.
