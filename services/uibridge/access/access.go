@@ -122,7 +122,7 @@ func (a *Access) Counters() map[string]int64 {
 	out := map[string]int64{
 		"uibridge_logins": a.count.logins.Load(), "uibridge_codes": a.count.codes.Load(),
 		"uibridge_auth_failed": a.count.failed.Load(),
-		"uibridge_limited":     a.count.limited.Load(), "uibridge_connections": int64(a.open.len()),
+		"uibridge_limited":     a.count.limited.Load(), "uibridge_connections": int64(a.open.requests.Len()),
 		"uibridge_anonymous": int64(a.anonymous.len()), "uibridge_anonymous_dropped": a.anonymous.dropped.Load(),
 	}
 	a.count.mu.Lock()

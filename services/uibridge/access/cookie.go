@@ -141,7 +141,7 @@ func (a *Access) logOut(w http.ResponseWriter, r *http.Request, p contract.Princ
 		return nil // a token is not a login
 	}
 	err := a.logouts.add(p.Login, time.Now().Add(a.cfg.Cookie))
-	a.open.end(func(c *connection) bool { return c.Login == p.Login }, unauthenticated("this browser has logged out"))
+	a.open.requests.End(func(c connection) bool { return c.Login == p.Login }, unauthenticated("this browser has logged out"))
 	if err != nil {
 		return fmt.Errorf("remembering a logout: %w", err)
 	}

@@ -11,28 +11,27 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skandha.dev/services/internal/inflight"
 	"skandha.dev/services/uibridge/contract"
 )
 
-// open holds the accepted requests that have not ended.
+// open holds the accepted requests that have not ended: also streams and WebSockets, whose
+// requests last as long as they do. It is the bridge's only account of them.
 type open struct {
 	max, maxAll int
+	requests    inflight.Group[connection]
 
-	mu     sync.Mutex
-	all    map[*connection]struct{}
-	of     map[string]int // by token
-	shut   error          // why no more requests are accepted
-	closed sync.WaitGroup
+	mu sync.Mutex
+	of map[string]int // by token
 }
 
 type connection struct {
 	contract.Principal
 	reads bool // it changes nothing, and the client can continue elsewhere
-	end   context.CancelCauseFunc
 }
 
 func newOpen(l Limits) *open {
-	return &open{max: l.Connections, maxAll: l.AllConnections, all: map[*connection]struct{}{}, of: map[string]int{}}
+	return &open{max: l.Connections, maxAll: l.AllConnections, of: map[string]int{}}
 }
 
 // enter registers a request. Its context ends when the principal expires, and when end or
@@ -43,19 +42,22 @@ func (o *open) enter(
 ) (_ context.Context, leave func(), err *contract.Error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.shut != nil:
-		return nil, nil, contract.ErrorOf(o.shut)
-	case o.of[p.Name] >= o.max && use != Decision:
-		return nil, nil, tooMany("connection limit of this token reached (ui.limits.connections)", time.Second)
-	case len(o.all) >= o.maxAll:
-		return nil, nil, tooMany("connection limit reached (ui.limits.all_connections)", time.Second)
+	ctx, left, shut := o.requests.Enter(ctx, connection{p, reads})
+	if shut != nil {
+		return nil, nil, contract.ErrorOf(shut)
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	c := &connection{p, reads, end}
-	o.all[c] = struct{}{}
+	switch {
+	case o.of[p.Name] >= o.max && use != Decision:
+		err = tooMany("connection limit of this token reached (ui.limits.connections)", time.Second)
+	case o.requests.Len() > o.maxAll:
+		err = tooMany("connection limit reached (ui.limits.all_connections)", time.Second)
+	}
+	if err != nil {
+		left()
+		return nil, nil, err
+	}
 	o.of[p.Name]++
-	o.closed.Add(1)
+	ctx, end := context.WithCancelCause(ctx)
 	// Not a deadline, which would be passed on in requests to other services.
 	stop := func() bool { return true }
 	if !p.Expires.IsZero() {
@@ -65,52 +67,36 @@ func (o *open) enter(
 	return ctx, func() {
 		stop()
 		end(nil)
+		left()
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		delete(o.all, c)
 		if o.of[p.Name]--; o.of[p.Name] == 0 {
 			delete(o.of, p.Name)
 		}
-		o.closed.Done()
 	}, nil
-}
-
-// end ends the matching requests.
-func (o *open) end(meant func(*connection) bool, why error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for c := range o.all {
-		if meant(c) {
-			c.end(why)
-		}
-	}
-}
-
-func (o *open) len() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.all)
 }
 
 // Shutdown accepts no more requests. Requests that only read end at once, with
 // [contract.ErrGoingAway] as their context's cause: their clients continue after the last
-// id they saw. Requests that may change something are waited for until ctx ends, and end
-// then.
+// id they saw. Requests that may change something are waited for until ctx ends. Then they
+// end, too, and have a second to tell their clients.
 func (a *Access) Shutdown(ctx context.Context) error {
-	a.open.mu.Lock()
-	a.open.shut = contract.ErrGoingAway
-	a.open.mu.Unlock()
-	a.open.end(func(c *connection) bool { return c.reads }, contract.ErrGoingAway)
-	gone := make(chan struct{})
-	go func() { a.open.closed.Wait(); close(gone) }()
-	select {
-	case <-gone:
+	requests := &a.open.requests
+	requests.Close(contract.ErrGoingAway)
+	requests.End(func(c connection) bool { return c.reads }, contract.ErrGoingAway)
+	err := requests.Drain(ctx, contract.ErrGoingAway)
+	if err == nil {
 		return nil
-	case <-ctx.Done():
-		a.open.end(func(*connection) bool { return true }, contract.ErrGoingAway)
-		return ctx.Err()
 	}
+	requests.End(func(connection) bool { return true }, contract.ErrGoingAway)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	_ = requests.Drain(last, contract.ErrGoingAway) // the caller learns that ctx ended
+	return err
 }
+
+// farewell is the time that requests have to tell their clients that the bridge cut them off.
+const farewell = time.Second
 
 // anonymous holds the open connections without an authenticated request. When there are too
 // many, the oldest of the address that has the most is closed, so that a client that only

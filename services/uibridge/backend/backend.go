@@ -117,28 +117,5 @@ func (b *Backend) Attach(ctx context.Context, p contract.Principal, a contract.A
 	if err := b.checkRef(ctx, a.Ref); err != nil {
 		return nil, err
 	}
-	if p.Expires.IsZero() {
-		return b.hub.Attach(ctx, a)
-	}
-	ctx, cancel := context.WithDeadlineCause(ctx, p.Expires, errExpired)
-	f, err := b.hub.Attach(ctx, a)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &expiring{f, cancel}, nil
-}
-
-var errExpired = &contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"}
-
-// expiring is a feed that ends when its principal expires.
-type expiring struct {
-	contract.Feed
-	cancel context.CancelFunc
-}
-
-// Close implements contract.Feed.
-func (e *expiring) Close() {
-	e.Feed.Close()
-	e.cancel()
+	return b.hub.Attach(ctx, a)
 }

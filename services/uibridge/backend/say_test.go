@@ -87,29 +87,6 @@ func TestCommandsThatConcernEveryAgent(t *testing.T) {
 	}
 }
 
-// A feed ends when its principal's token does.
-func TestAFeedExpires(t *testing.T) {
-	r := start(t, hub.Config{})
-	p := r.ann
-	var f contract.Feed
-	for life := 200 * time.Millisecond; f == nil; life *= 2 { // until it is long enough for attaching
-		p.Expires = time.Now().Add(life)
-		var err error
-		if f, err = r.Attach(natstest.Context(t), p, contract.Attachment{Ref: session("expires")}); err != nil &&
-			time.Now().Before(p.Expires) {
-			t.Fatal(err)
-		}
-	}
-	defer f.Close()
-	var err error
-	for err == nil {
-		_, err = f.Next(natstest.Context(t))
-	}
-	if code, _ := refused(err); code != contract.CodeUnauthenticated || time.Now().Before(p.Expires) {
-		t.Errorf("ended with %v", err)
-	}
-}
-
 // An answer to a session without history would have no effect, so it is refused.
 func TestAnAnswerToNobodysQuestion(t *testing.T) {
 	r := start(t, hub.Config{})

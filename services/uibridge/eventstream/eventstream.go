@@ -1,13 +1,18 @@
-// Package eventstream writes server-sent events for transports whose stream belongs to one
-// request. It cuts off a peer that does not read, and keeps an idle stream alive.
+// Package eventstream writes server-sent events. It cuts off a peer that does not read, and
+// keeps an idle stream alive.
 package eventstream
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 )
+
+// ErrSlow reports that the peer did not read an event in time.
+var ErrSlow = errors.New("write timed out")
 
 // Writer writes a response of server-sent events. It is not safe for concurrent use.
 type Writer struct {
@@ -15,6 +20,7 @@ type Writer struct {
 	rc    *http.ResponseController
 	wait  time.Duration
 	begun bool
+	buf   []byte
 }
 
 // New returns a Writer. A write fails if the peer does not read an event within wait.
@@ -37,6 +43,35 @@ func (s *Writer) Data(data []byte) error {
 	return s.send(b.Bytes())
 }
 
+// keepBuffer is the largest buffer that a Writer keeps, in bytes.
+const keepBuffer = 64 << 10
+
+// Event sends a named event with a JSON value as its data. With an empty id it has none.
+func (s *Writer) Event(id, name string, data json.RawMessage) error {
+	b := s.buf[:0]
+	if id != "" {
+		b = append(append(append(b, "id: "...), id...), '\n')
+	}
+	b = append(append(append(b, "event: "...), name...), "\ndata: "...)
+	if bytes.ContainsAny(data, "\r\n") { // JSON only allows these between values
+		var line bytes.Buffer
+		if err := json.Compact(&line, data); err != nil {
+			return err
+		}
+		data = line.Bytes()
+	}
+	b = append(append(b, data...), "\n\n"...)
+	if s.buf = b; cap(b) > keepBuffer {
+		s.buf = nil
+	}
+	return s.send(b)
+}
+
+// Retry tells browsers how long to wait before they reconnect.
+func (s *Writer) Retry(wait time.Duration) error {
+	return s.send(fmt.Appendf(nil, "retry: %d\n\n", wait.Milliseconds()))
+}
+
 // KeepAlive sends a comment, which readers ignore.
 func (s *Writer) KeepAlive() error { return s.send([]byte(": still here\n\n")) }
 
@@ -44,15 +79,19 @@ func (s *Writer) send(b []byte) error {
 	if !s.begun {
 		s.begin()
 	}
-	// A server that does not support this has its own WriteTimeout.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.wait))
-	if _, err := s.w.Write(b); err != nil {
-		return fmt.Errorf("writing an event: %w", err)
+	deadline := time.Now().Add(s.wait)
+	_ = s.rc.SetWriteDeadline(deadline) // a server that does not support this has its own WriteTimeout
+	_, err := s.w.Write(b)
+	if err == nil {
+		err = s.rc.Flush()
 	}
-	if err := s.rc.Flush(); err != nil {
-		return fmt.Errorf("flushing an event: %w", err)
+	switch {
+	case err == nil:
+		return nil
+	case !time.Now().Before(deadline):
+		return fmt.Errorf("%w: %w", ErrSlow, err)
 	}
-	return nil
+	return fmt.Errorf("writing an event: %w", err)
 }
 
 func (s *Writer) begin() {

@@ -70,12 +70,6 @@ func newConn(d *Handler, r *http.Request, p contract.Principal, first contract.A
 func (c *conn) serve(asked context.Context) {
 	c.ws.SetReadLimit(c.handler.cfg.MaxMessage)
 	defer context.AfterFunc(asked, func() { c.requestEnded(context.Cause(asked)) })()
-	if !c.principal.Expires.IsZero() {
-		t := time.AfterFunc(time.Until(c.principal.Expires), func() {
-			c.closeWith(&contract.Error{Code: contract.CodeUnauthenticated, Message: "the token has expired"})
-		})
-		defer t.Stop()
-	}
 	var all sync.WaitGroup
 	all.Go(c.write)
 	all.Go(c.ping)

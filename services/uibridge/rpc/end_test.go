@@ -3,8 +3,6 @@ package rpc_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,22 +36,6 @@ func TestMessagesThatEndAConnection(t *testing.T) {
 			t.Errorf("%.20q ended the connection with %+v, want %d", k.body, how, k.want)
 		}
 	}
-}
-
-func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := transporttest.Principal()
-		p.Expires = time.Now().Add(30 * time.Second)
-		c := piped(t, rpc.New(rpc.Config{}, transporttest.New(), natstest.Logger(t)), p, "?session=s")
-		c.hear(contract.OnAttached)
-		how, last := c.ended()
-		if how.Code != 4401 || last.Method != contract.OnDropped || last.params(t).Code != contract.CodeUnauthenticated {
-			t.Errorf("ended with %+v after %+v", how, last)
-		}
-		if !time.Now().Equal(p.Expires) {
-			t.Errorf("it ended %s after its token", time.Since(p.Expires))
-		}
-	})
 }
 
 func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
@@ -114,10 +96,9 @@ func TestAFeedThatEndsSaysWhy(t *testing.T) {
 
 // When the bridge stops, accepted requests are answered first.
 func TestShutdown(t *testing.T) {
-	for name, stop := range map[string]func(*rig, context.Context) error{
-		"by the handler":          func(r *rig, ctx context.Context) error { return r.Shutdown(ctx) },
-		"by the request's end":    func(r *rig, _ context.Context) error { r.End(contract.ErrGoingAway); return nil },
-		"by any other such thing": func(r *rig, _ context.Context) error { r.End(errors.New("?")); return nil },
+	for name, why := range map[string]error{
+		"as the access layer says": contract.ErrGoingAway,
+		"for another reason":       errors.New("?"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, rpc.Config{})
@@ -126,8 +107,7 @@ func TestShutdown(t *testing.T) {
 			r.Hold(true)
 			c.send(`{"jsonrpc":"2.0","id":1,"method":"submitUserInput","params":["x"]}`)
 			c.must("2", "getStatus", "", nil) // so the input was taken before
-			stopped := make(chan error, 1)
-			go func() { stopped <- stop(r, natstest.Context(t)) }()
+			r.End(why)
 			natstest.Eventually(t, "nothing more is taken", func() bool {
 				m := c.ask(`"more"`, "getStatus", "")
 				return m.Error != nil && m.Error.Code == -32053
@@ -139,34 +119,11 @@ func TestShutdown(t *testing.T) {
 			if how, last := c.ended(); how.Code != ws.StatusGoingAway || last.Method != contract.OnDropped {
 				t.Errorf("ended with %+v after %+v", how, last)
 			}
-			transporttest.Fatal(t, <-stopped)
 			natstest.Eventually(t, "nobody is left", func() bool { return r.Counters()["ws_open"] == 0 })
 			if len(r.Log()) != 1 {
 				t.Errorf("stored %v", r.Log())
 			}
 		})
-	}
-}
-
-func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
-	r := newRig(t, rpc.Config{})
-	c := r.dial(t, "?session=s")
-	r.Hold(true)
-	defer r.Hold(false)
-	c.send(`{"jsonrpc":"2.0","id":1,"method":"submitUserInput","params":["x"]}`)
-	c.must("2", "getStatus", "", nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	go func() { // the request's own end comes when the bus answers
-		<-ctx.Done()
-		r.Hold(false)
-	}()
-	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it says %v", err)
-	}
-	if _, err := connect(t.Context(), r.WS()+rpc.Path, 0); err == nil ||
-		!strings.Contains(err.Error(), fmt.Sprint(http.StatusServiceUnavailable)) {
-		t.Errorf("after the end: %v", err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,13 +25,12 @@ const Protocol = "skandha.v1"
 
 // Config configures the handler. A zero field means its default.
 type Config struct {
-	Agent          subject.Agent // for connections that do not name one; default main
-	MaxMessage     int64         // bytes; default 1 MiB
-	MaxConnections int           // default 2048
-	AtOnce         int           // maximum requests in flight per connection; default 64
-	Timeout        time.Duration // for a request; default 30 s
-	WriteWait      time.Duration // how long a peer may take to read a frame, and to answer a ping; default 10 s
-	PingEvery      time.Duration // default 20 s
+	Agent      subject.Agent // for connections that do not name one; default main
+	MaxMessage int64         // bytes; default 1 MiB
+	AtOnce     int           // maximum requests in flight per connection; default 64
+	Timeout    time.Duration // for a request; default 30 s
+	WriteWait  time.Duration // how long a peer may take to read a frame, and to answer a ping; default 10 s
+	PingEvery  time.Duration // default 20 s
 	// Limit counts a principal's call of a method. It returns an error to refuse the call:
 	// over a rate limit, or because the token or login has expired. nil: nothing is refused.
 	Limit func(ctx context.Context, p contract.Principal, method string) error
@@ -41,7 +39,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Agent = cmp.Or(c.Agent, "main")
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
-	c.MaxConnections = cmp.Or(c.MaxConnections, 2048)
 	c.AtOnce = cmp.Or(c.AtOnce, 64)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.WriteWait = cmp.Or(c.WriteWait, 10*time.Second)
@@ -52,17 +49,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Handler serves [Path]. It must run behind the access layer.
+// Handler serves [Path]. It must run behind the access layer, which limits the connections
+// and ends the contexts of their requests: a connection then closes after its open requests
+// are answered.
 type Handler struct {
 	cfg     Config
 	backend contract.Backend
 	desk    *request.Desk
 	log     *slog.Logger
-
-	mu    sync.Mutex
-	going bool
-	conns map[*conn]struct{}
-	empty sync.WaitGroup // of conns
 
 	open, connected, dropped, requests, failed atomic.Int64
 }
@@ -70,10 +64,7 @@ type Handler struct {
 // New creates a handler.
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("transport", "rpc")
-	return &Handler{
-		cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log,
-		conns: map[*conn]struct{}{},
-	}
+	return &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log, Attach, Detach), log: log}
 }
 
 // Counters returns the metrics: connections that are open, were opened, and were dropped
@@ -99,12 +90,11 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.Refuse(w, err, status)
 		return
 	}
+	d.open.Add(1)
+	defer d.open.Add(-1)
+	d.connected.Add(1)
 	c := newConn(d, r, p, first)
-	if err := d.enter(c); err != nil {
-		request.Refuse(w, err, 0)
-		return
-	}
-	defer d.leave(c)
+	defer c.end()
 	// The access layer has checked Host and Origin.
 	c.ws, err = websocket.Accept(w, r,
 		&websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
@@ -138,59 +128,4 @@ func (d *Handler) admit(r *http.Request, p contract.Principal) (a contract.Attac
 		return a, err
 	}
 	return request.FromQuery(q, o, "agent", "session", "after", "html", "commits", "ui")
-}
-
-func (d *Handler) enter(c *conn) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.going:
-		return contract.ErrGoingAway
-	case len(d.conns) >= d.cfg.MaxConnections:
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "connection limit reached", RetryAfterMS: 5000}
-	}
-	d.conns[c] = struct{}{}
-	d.empty.Add(1)
-	d.open.Add(1)
-	d.connected.Add(1)
-	return nil
-}
-
-func (d *Handler) leave(c *conn) {
-	c.end()
-	d.mu.Lock()
-	delete(d.conns, c)
-	d.mu.Unlock()
-	d.open.Add(-1)
-	d.empty.Done()
-}
-
-// Shutdown accepts no more connections, and closes every open one with 1001 after its open
-// requests are answered. If ctx ends first, it cuts them off and returns ctx's error.
-func (d *Handler) Shutdown(ctx context.Context) error {
-	d.mu.Lock()
-	d.going = true
-	all := make([]*conn, 0, len(d.conns))
-	for c := range d.conns {
-		all = append(all, c)
-	}
-	d.mu.Unlock()
-	for _, c := range all {
-		c.goAway()
-	}
-	done := make(chan struct{})
-	go func() {
-		d.empty.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	for _, c := range all {
-		c.end()
-	}
-	<-done
-	return ctx.Err()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 // Config configures the handler. A zero field means its default.
 type Config struct {
 	MaxMessage int64         // bytes of a body; default 1 MiB
-	MaxStreams int           // default 2048
 	Timeout    time.Duration // for a request that is not a stream; default 30 s
 	WriteWait  time.Duration // how long a peer may take to read an event; default 10 s
 	KeepAlive  time.Duration // between comments; default 15 s
@@ -25,14 +23,15 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	return Config{
-		MaxMessage: cmp.Or(c.MaxMessage, 1<<20), MaxStreams: cmp.Or(c.MaxStreams, 2048),
-		Timeout:   cmp.Or(c.Timeout, 30*time.Second),
-		WriteWait: cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
+		MaxMessage: cmp.Or(c.MaxMessage, 1<<20),
+		Timeout:    cmp.Or(c.Timeout, 30*time.Second),
+		WriteWait:  cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
 		Retry: cmp.Or(c.Retry, time.Second),
 	}
 }
 
-// Handler serves [Patterns]. It must run behind the access layer.
+// Handler serves [Patterns]. It must run behind the access layer, which limits the streams
+// and ends the contexts of their requests: a stream then ends with onDropped.
 type Handler struct {
 	cfg     Config
 	backend contract.Backend
@@ -40,14 +39,7 @@ type Handler struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 
-	life context.Context //nolint:containedctx // of the handler: streams end with it
-	end  context.CancelCauseFunc
-
-	mu      sync.Mutex
-	streams int
-	handled sync.WaitGroup // of requests
-
-	opened, dropped, requests, failed atomic.Int64
+	streams, opened, dropped, requests, failed atomic.Int64
 }
 
 const session = "/v1/agents/{agent}/sessions/{session}/"
@@ -64,7 +56,6 @@ func Patterns() []string {
 func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 	log = log.With("transport", "sse")
 	d := &Handler{cfg: cfg.withDefaults(), backend: b, desk: request.NewDesk(b, log), log: log, mux: http.NewServeMux()}
-	d.life, d.end = context.WithCancelCause(context.Background())
 	d.mux.HandleFunc(session+"events", d.only(http.MethodGet, d.events))
 	for path, method := range request.Paths {
 		d.mux.HandleFunc(session+path,
@@ -80,54 +71,14 @@ func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
 // Counters returns the metrics: streams that are open, were opened, and were dropped
 // because they did not keep up; requests, and failed ones.
 func (d *Handler) Counters() map[string]int64 {
-	d.mu.Lock()
-	open := d.streams
-	d.mu.Unlock()
 	return map[string]int64{
-		"sse_open": int64(open), "sse_connected_total": d.opened.Load(), "sse_dropped_total": d.dropped.Load(),
+		"sse_open": d.streams.Load(), "sse_connected_total": d.opened.Load(), "sse_dropped_total": d.dropped.Load(),
 		"http_requests_total": d.requests.Load(), "http_failed_total": d.failed.Load(),
 	}
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !d.enter() {
-		w.Header().Set("Connection", "close")
-		request.Refuse(w, contract.ErrGoingAway, 0)
-		return
-	}
-	defer d.handled.Done()
-	d.mux.ServeHTTP(w, r)
-}
-
-func (d *Handler) enter() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.life.Err() != nil {
-		return false
-	}
-	d.handled.Add(1)
-	return true
-}
-
-// Shutdown accepts no more requests, ends the streams with onDropped, and waits for open
-// requests until ctx ends.
-func (d *Handler) Shutdown(ctx context.Context) error {
-	d.mu.Lock()
-	d.end(contract.ErrGoingAway)
-	d.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		d.handled.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
 // only lets one HTTP method through, and only authenticated requests.
 func (d *Handler) only(method string, next http.HandlerFunc) http.HandlerFunc {

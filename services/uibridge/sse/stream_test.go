@@ -135,11 +135,7 @@ func TestStreamsEndWithWhy(t *testing.T) {
 			func(r *rig) { r.End(&contract.Error{Code: contract.CodeUnauthenticated, Message: "x"}) },
 			contract.CodeUnauthenticated,
 		},
-		"the bridge stops": {func(r *rig) {
-			if err := r.Shutdown(natstest.Context(t)); err != nil {
-				t.Error(err)
-			}
-		}, contract.CodeUnavailable},
+		"the bridge stops": {func(r *rig) { r.End(contract.ErrGoingAway) }, contract.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sse.Config{})
@@ -177,30 +173,6 @@ func TestALostPlaceIsNotGoneOnAfter(t *testing.T) {
 	}
 	if s.last != "0" {
 		t.Errorf("the last id is %s", s.last)
-	}
-}
-
-func TestATokenThatExpiresEndsTheStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := transporttest.Principal(contract.See)
-		p.Expires = time.Now().Add(20 * time.Second)
-		d := sse.New(sse.Config{}, transporttest.New(), natstest.Logger(t))
-		all := follow(t, piped(t, d, p), inPipes, "").rest(t)
-		if n := len(all); n != 2 || all[1].name != contract.OnDropped ||
-			all[1].params(t).Code != contract.CodeUnauthenticated {
-			t.Errorf("heard %+v", all)
-		}
-		if !time.Now().Equal(p.Expires) {
-			t.Errorf("it ended %s after its token", time.Since(p.Expires))
-		}
-	})
-}
-
-func TestAfterShutdownNobodyIsServed(t *testing.T) {
-	r := newRig(t, sse.Config{})
-	transporttest.Fatal(t, r.Shutdown(natstest.Context(t)))
-	if status, b := r.post(t, "inputs", `{"input":"x"}`, nil); status != http.StatusServiceUnavailable {
-		t.Errorf("answered %d %s", status, b)
 	}
 }
 
