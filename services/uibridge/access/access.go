@@ -41,6 +41,7 @@ type Access struct {
 	refuse     func(w http.ResponseWriter, r *http.Request, err error, status int)
 	bursts     *logburst.Log // for requests over a limit
 	hosts      hosts.Set
+	pages      http.CrossOriginProtection
 	proxies    []netip.Prefix
 	tokens     []token
 	made       string

@@ -50,7 +50,9 @@ func (a *Access) shape(r *http.Request) *refusal {
 	return nil
 }
 
-// origin refuses requests from pages of unknown origins.
+// origin refuses requests from pages of unknown origins. It is stricter than the standard
+// library's check, which covers requests that change something: an origin must have the right
+// scheme, too, and pages of other origins may not read or open WebSockets either.
 func (a *Access) origin(r *http.Request) *refusal {
 	origins := r.Header.Values("Origin")
 	switch {
@@ -65,7 +67,7 @@ func (a *Access) origin(r *http.Request) *refusal {
 	if site == "" { // a program, or an old browser; its use of a cookie is checked later
 		return nil
 	}
-	if isUpgrade(r) || !safe(r.Method) {
+	if isUpgrade(r) || a.pages.Check(r) != nil {
 		return forbidOrigin("missing; a browser must send it with this request")
 	}
 	if (site == "cross-site" || site == "same-site") && (isAPI(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate") {

@@ -22,7 +22,6 @@ import (
 // Config configures the handler. A zero field means its default.
 type Config struct {
 	MaxMessage int64         `default:"8 MiB"` // bytes of a body, which holds the whole conversation
-	MaxRuns    int           `default:"2048"`  // open at a time
 	WriteWait  time.Duration `default:"10s"`   // how long a peer may take to read an event
 	KeepAlive  time.Duration `default:"15s"`   // between comments
 }
@@ -63,12 +62,8 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	run, status, err := d.read(w, r)
 	if err == nil {
-		if d.open.Add(1) > int64(d.cfg.MaxRuns) {
-			err = &contract.Error{Code: contract.CodeUnavailable, Message: "run limit reached", RetryAfterMS: 5000}
-		}
+		d.open.Add(1)
 		defer d.open.Add(-1)
-	}
-	if err == nil {
 		err = run.follow(r.Context())
 	}
 	switch {

@@ -21,7 +21,6 @@ import (
 // Config configures the handler. A zero field means its default.
 type Config struct {
 	MaxMessage    int64         `default:"8 MiB"` // bytes of a body, which holds the whole conversation
-	MaxOpen       int           `default:"2048"`  // concurrent requests
 	Conversations int           `default:"16384"` // remembered ones
 	WriteWait     time.Duration `default:"10s"`   // how long a peer may take to read an event
 	KeepAlive     time.Duration `default:"15s"`   // between comments of a stream
@@ -130,10 +129,8 @@ func (d *Handler) only(method string, next func(http.ResponseWriter, *http.Reque
 // complete answers a chat completion. The caller answers its error; a response that has
 // begun reports its own.
 func (d *Handler) complete(w http.ResponseWriter, r *http.Request) error {
+	d.open.Add(1)
 	defer d.open.Add(-1)
-	if d.open.Add(1) > int64(d.cfg.MaxOpen) {
-		return &contract.Error{Code: contract.CodeUnavailable, Message: "request limit reached", RetryAfterMS: 5000}
-	}
 	body, err := d.body(w, r)
 	if err != nil {
 		return err
