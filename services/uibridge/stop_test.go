@@ -14,7 +14,7 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-// Whoever follows a session learns that the bridge stops, over every transport.
+// Every client that follows a session learns that the bridge stops, over every transport.
 func TestStreamsAreToldThatTheBridgeStops(t *testing.T) {
 	l := transporttest.Start(t)
 	ctx, client := natstest.Context(t), &http.Client{Transport: l.Transport()}

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
 )
 
 // The streams and buckets, beside [bus.StreamSessions] and [bus.BucketClaims].
@@ -23,13 +23,13 @@ const (
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
 // that is less than the default; new streams get the default.
 type StreamsConfig struct {
-	Replicas         int           // copies of each stream: 1, 3 or 5; default 1; never lowered
-	MaxBytes         int64         // of SESSIONS; default 8 GiB, -1 unlimited
-	MaxDeadBytes     int64         // of DEAD; default 256 MiB
-	MaxClaimBytes    int64         // of the bucket claims; default 4 GiB
-	MaxArtifactBytes int64         // of the bucket artifacts; default 16 GiB
-	DeadAge          time.Duration // how long DEAD keeps a message; default 30 days
-	ClaimAge         time.Duration // how long a body on its way is kept; default 24 h
+	Replicas         int           `default:"1"`       // copies of each stream: 1, 3 or 5; never lowered
+	MaxBytes         int64         `default:"8 GiB"`   // of SESSIONS; -1 unlimited
+	MaxDeadBytes     int64         `default:"256 MiB"` // of DEAD
+	MaxClaimBytes    int64         `default:"4 GiB"`   // of the bucket claims
+	MaxArtifactBytes int64         `default:"16 GiB"`  // of the bucket artifacts
+	DeadAge          time.Duration `default:"720h"`    // how long DEAD keeps a message
+	ClaimAge         time.Duration `default:"24h"`     // how long a body on its way is kept
 
 	// What the bucket artifacts keeps; see [ArtifactLimits].
 	MaxSessionArtifactBytes int64
@@ -37,16 +37,7 @@ type StreamsConfig struct {
 	ArtifactAge             *time.Duration
 }
 
-func (c StreamsConfig) withDefaults() StreamsConfig {
-	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 8<<30)
-	c.MaxDeadBytes = cmp.Or(c.MaxDeadBytes, 256<<20)
-	c.MaxClaimBytes = cmp.Or(c.MaxClaimBytes, 4<<30)
-	c.MaxArtifactBytes = cmp.Or(c.MaxArtifactBytes, 16<<30)
-	c.DeadAge = cmp.Or(c.DeadAge, 30*24*time.Hour)
-	c.ClaimAge = cmp.Or(c.ClaimAge, 24*time.Hour)
-	return c
-}
+func (c StreamsConfig) withDefaults() StreamsConfig { return bounds.Filled(c) }
 
 // Validate reports every field with a value that no server accepts; each error names
 // its field.

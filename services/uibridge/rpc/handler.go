@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -25,24 +25,19 @@ const Protocol = "skandha.v1"
 
 // Config configures the handler. A zero field means its default.
 type Config struct {
-	Agent      subject.Agent // for connections that do not name one; default main
-	MaxMessage int64         // bytes; default 1 MiB
-	AtOnce     int           // maximum requests in flight per connection; default 64
-	Timeout    time.Duration // for a request; default 30 s
-	WriteWait  time.Duration // how long a peer may take to read a frame, and to answer a ping; default 10 s
-	PingEvery  time.Duration // default 20 s
+	Agent      subject.Agent `default:"main"`  // for connections that do not name one
+	MaxMessage int64         `default:"1 MiB"` // bytes
+	AtOnce     int           `default:"64"`    // maximum requests in flight per connection
+	Timeout    time.Duration `default:"30s"`   // for a request
+	WriteWait  time.Duration `default:"10s"`   // how long a peer may take to read a frame, and to answer a ping
+	PingEvery  time.Duration `default:"20s"`
 	// Limit counts a principal's call of a method. It returns an error to refuse the call:
 	// over a rate limit, or because the token or login has expired. nil: nothing is refused.
 	Limit func(ctx context.Context, p contract.Principal, method string) error
 }
 
 func (c Config) withDefaults() Config {
-	c.Agent = cmp.Or(c.Agent, "main")
-	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
-	c.AtOnce = cmp.Or(c.AtOnce, 64)
-	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
-	c.WriteWait = cmp.Or(c.WriteWait, 10*time.Second)
-	c.PingEvery = cmp.Or(c.PingEvery, 20*time.Second)
+	c = bounds.Filled(c)
 	if c.Limit == nil {
 		c.Limit = func(context.Context, contract.Principal, string) error { return nil }
 	}

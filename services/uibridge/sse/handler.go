@@ -1,34 +1,27 @@
 package sse
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
 
 // Config configures the handler. A zero field means its default.
 type Config struct {
-	MaxMessage int64         // bytes of a body; default 1 MiB
-	Timeout    time.Duration // for a request that is not a stream; default 30 s
-	WriteWait  time.Duration // how long a peer may take to read an event; default 10 s
-	KeepAlive  time.Duration // between comments; default 15 s
-	Retry      time.Duration // reconnection delay for browsers; default 1 s
+	MaxMessage int64         `default:"1 MiB"` // bytes of a body
+	Timeout    time.Duration `default:"30s"`   // for a request that is not a stream
+	WriteWait  time.Duration `default:"10s"`   // how long a peer may take to read an event
+	KeepAlive  time.Duration `default:"15s"`   // between comments
+	Retry      time.Duration `default:"1s"`    // reconnection delay for browsers
 }
 
-func (c Config) withDefaults() Config {
-	return Config{
-		MaxMessage: cmp.Or(c.MaxMessage, 1<<20),
-		Timeout:    cmp.Or(c.Timeout, 30*time.Second),
-		WriteWait:  cmp.Or(c.WriteWait, 10*time.Second), KeepAlive: cmp.Or(c.KeepAlive, 15*time.Second),
-		Retry: cmp.Or(c.Retry, time.Second),
-	}
-}
+func (c Config) withDefaults() Config { return bounds.Filled(c) }
 
 // Handler serves [Patterns]. It must run behind the access layer, which limits the streams
 // and ends the contexts of their requests: a stream then ends with onDropped.
