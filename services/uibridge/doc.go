@@ -8,8 +8,8 @@
 //	/v1/agents/{agent}/sessions/{session}/inputs, confirmations, cancels, commands
 //	/v1/rpc/{method}                                     every method of the WebSocket, as POST
 //	/v1/agents/{agent}/sessions/{session}/artifacts/*    package inspect: files that tools handed over
-//	/v1/agui/{agent}                                     package agui: AG-UI
-//	/v1/chat/completions, /v1/models                     package openai
+//	/v1/agui/{agent}                                     package compat/agui: AG-UI
+//	/v1/chat/completions, /v1/models                     package compat/openai
 //
 // Package contract defines what these transports share. Package backend implements it, and
 // package access authenticates and limits every request.

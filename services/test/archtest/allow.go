@@ -9,6 +9,8 @@ const (
 	command  = services + "/skandha"
 	bench    = services + "/bench"
 	support  = services + "/test"
+	bridge   = services + "/uibridge"
+	compat   = bridge + "/compat"
 )
 
 // What the rules go by.
@@ -88,6 +90,9 @@ var (
 			"tools":   "the tools of the sandbox",
 		},
 	}
+
+	// compatUses is what the compatibility APIs may import of the bridge.
+	compatUses = []string{bridge + "/contract", bridge + "/eventstream", bridge + "/request"}
 
 	// choosers pick an implementation from configuration, for mains.
 	choosers = map[string]string{

@@ -25,6 +25,7 @@ func Rules() []Rule {
 		{"drivers and adapters are imported by mains and tests", driversAreChosenByMains},
 		{"services do not import each other", servicesAreApart},
 		{"the product imports nothing of the tests", productIsApart},
+		{"compatibility APIs are clients of the bridge's contract", compatIsApart},
 		{"packages have names that say something", namesSaySomething},
 		{"packages have a comment", packagesAreDocumented},
 		{"files are chapters", filesAreChapters},
@@ -210,6 +211,24 @@ func servicesAreApart(r *Repo) (out []string) {
 			if !within(p.Path, services+"/"+service) && service != "test" {
 				out = append(out,
 					fmt.Sprintf("%s imports %s; services meet on the bus, what they share lies in services/internal", p.Path, imp))
+			}
+		}
+	}
+	return out
+}
+
+func compatIsApart(r *Repo) (out []string) {
+	out = r.missing(append([]string{compat}, compatUses...))
+	for _, p := range r.packages() {
+		if isTestSupport(p) {
+			continue
+		}
+		for _, imp := range p.Imports(false) {
+			switch inside := within(p.Path, compat); {
+			case inside && within(imp, bridge) && !within(imp, compat) && !slices.Contains(compatUses, imp):
+				out = append(out, fmt.Sprintf("%s imports %s; use the contract, as any other client", p.Path, imp))
+			case !inside && within(imp, compat) && p.Path != bridge:
+				out = append(out, fmt.Sprintf("%s imports %s; only the bridge's mux knows the compatibility APIs", p.Path, imp))
 			}
 		}
 	}

@@ -25,6 +25,8 @@ func tree() map[string]string {
 			"skandha.dev/services/core/planner") + "var _ time.Duration\n",
 		"services/core/decide/decide_test.go":  src("decide", "time") + "var _ = time.Now\n",
 		"services/core/planner/planner.go":     src("planner"),
+		"services/uibridge/mux.go":             src("uibridge", "skandha.dev/services/uibridge/compat"),
+		"services/uibridge/compat/doc.go":      src("compat", "skandha.dev/services/uibridge/contract"),
 		"services/internal/store/store.go":     src("store"),
 		"services/internal/store/open/open.go": src("open", "skandha.dev/services/internal/store/redis"),
 		"services/internal/store/redis/redis.go": src("redis", "github.com/redis/go-redis/v9",
@@ -34,7 +36,7 @@ func tree() map[string]string {
 		"services/skandha/main.go": src("main", "skandha.dev/services/core",
 			"skandha.dev/services/internal/store/redis"),
 	}
-	for _, p := range contract {
+	for _, p := range append(slices.Clone(compatUses), contract...) {
 		name := p[strings.LastIndex(p, "/")+1:]
 		files[strings.TrimPrefix(p, root+"/")+"/"+name+".go"] = src(name, "encoding/json")
 	}
@@ -118,6 +120,16 @@ func TestBreachesAreFound(t *testing.T) {
 		{
 			"a contract package with the process's world", "pkg/guide/more.go", src("guide", "os"),
 			"the contract packages import the standard library and each other", "imports os",
+		},
+		{
+			"a compatibility API that goes round the contract", "services/uibridge/compat/more.go",
+			src("compat", "skandha.dev/services/uibridge/backend"),
+			"compatibility APIs are clients of the bridge's contract", "uibridge/backend",
+		},
+		{
+			"a bridge that leans on a compatibility API", "services/uibridge/contract/more.go",
+			src("contract", "skandha.dev/services/uibridge/compat"),
+			"compatibility APIs are clients of the bridge's contract", "uibridge/compat",
 		},
 		{
 			"a heavy requirement", "pkg/go.mod", "module skandha.dev/pkg\nrequire github.com/nats-io/nats-server/v2 v2.0.0\n",
@@ -305,10 +317,12 @@ func TestMissingPackageIsABreach(t *testing.T) {
 	files := tree()
 	delete(files, "services/core/planner/planner.go")
 	delete(files, "pkg/guide/guide.go")
+	delete(files, "services/uibridge/compat/doc.go")
 	found := broken(load(t, files))
 	for _, rule := range []string{
 		"the contract packages import the standard library and each other",
 		"decide and planner reach no bus, no clock and no chance",
+		"compatibility APIs are clients of the bridge's contract",
 	} {
 		if len(found[rule]) == 0 || !strings.Contains(found[rule][0], "is not there") {
 			t.Errorf("%s: got %q, want the missing package first", rule, found[rule])

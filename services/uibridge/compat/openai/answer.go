@@ -13,10 +13,10 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/uibridge/compat/turn"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/eventstream"
 	"skandha.dev/services/uibridge/request"
-	"skandha.dev/services/uibridge/turn"
 )
 
 // answer is one request in progress.

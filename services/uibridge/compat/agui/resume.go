@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"skandha.dev/services/uibridge/compat/turn"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/turn"
 )
 
 // resume answers the confirmation requests that interrupted a run, and follows its turn.

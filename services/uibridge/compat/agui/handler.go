@@ -13,10 +13,10 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/uibridge/compat/turn"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/eventstream"
 	"skandha.dev/services/uibridge/request"
-	"skandha.dev/services/uibridge/turn"
 )
 
 // Config configures the handler. A zero field means its default.

@@ -17,8 +17,8 @@ import (
 
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/transporttest"
+	"skandha.dev/services/uibridge/compat/openai"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/openai"
 )
 
 // rig is a handler with OpenAI's client.

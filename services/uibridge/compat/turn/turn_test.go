@@ -14,8 +14,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/transporttest"
+	"skandha.dev/services/uibridge/compat/turn"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/turn"
 )
 
 var ref = transporttest.Main("s")

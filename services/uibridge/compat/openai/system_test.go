@@ -18,8 +18,8 @@ import (
 	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/test/turntest"
 	"skandha.dev/services/uibridge/backend"
+	"skandha.dev/services/uibridge/compat/openai"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/openai"
 )
 
 const asked = `call ` + turntest.Asked + ` {}`

@@ -9,8 +9,8 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/uibridge/compat/turn"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/turn"
 )
 
 // translator converts a turn's notifications into AG-UI events, in an order that its

@@ -15,8 +15,8 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/test/transporttest"
+	"skandha.dev/services/uibridge/compat/openai"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/openai"
 )
 
 func about() contract.About { return contract.About{Agent: "main", Session: "s", Turn: "t1"} }

@@ -12,7 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/test/transporttest"
 	"skandha.dev/services/test/turntest"
-	"skandha.dev/services/uibridge/agui"
+	"skandha.dev/services/uibridge/compat/agui"
 	"skandha.dev/services/uibridge/contract"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/transporttest"
-	"skandha.dev/services/uibridge/agui"
+	"skandha.dev/services/uibridge/compat/agui"
 	"skandha.dev/services/uibridge/contract"
 )
 

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/test/transporttest"
-	"skandha.dev/services/uibridge/agui"
+	"skandha.dev/services/uibridge/compat/agui"
 	"skandha.dev/services/uibridge/contract"
 )
 
