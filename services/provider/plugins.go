@@ -13,10 +13,10 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
-	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/text"
@@ -197,9 +197,9 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 	var err error
 	if isBare(body) {
 		r.Response = &contract.Response{}
-		err = jsonerror.Decode(body, r.Response)
+		err = strictjson.Decode(body, r.Response)
 	} else {
-		err = jsonerror.Decode(body, &r)
+		err = strictjson.Decode(body, &r)
 	}
 	switch {
 	case err != nil:

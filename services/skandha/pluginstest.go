@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/hook"
-	"skandha.dev/services/internal/jsonerror"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/services/skandha/conformance"
 	"skandha.dev/services/skandha/scaffold"
 )
@@ -181,7 +181,7 @@ func readCases(file string) (list []hook.Envelope, err error) {
 		b = slices.Concat([]byte("["), b, []byte("]"))
 	}
 	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, errors.New(jsonerror.Explain(err))
+		return nil, errors.New(strictjson.Explain(err))
 	}
 	return list, nil
 }

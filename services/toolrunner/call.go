@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
-	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/text"
@@ -109,7 +109,7 @@ func readResult(p subject.Plugin, reply []byte) tool.Result {
 		Error    *pluginError    `json:"error"`
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	err := jsonerror.Decode(reply, &w)
+	err := strictjson.Decode(reply, &w)
 	switch {
 	case err != nil:
 	case w.Success == nil:
@@ -140,7 +140,7 @@ func (e *pluginError) UnmarshalJSON(b []byte) error {
 		e.Code = tool.CodeFailed
 		return json.Unmarshal(b, &e.Message)
 	}
-	if err := jsonerror.Decode(b, (*tool.Error)(e)); err != nil {
+	if err := strictjson.Decode(b, (*tool.Error)(e)); err != nil {
 		return fmt.Errorf(`"error": %w`, err)
 	}
 	return nil
@@ -154,7 +154,7 @@ func isOutput(reply []byte) bool {
 		Stderr *string         `json:"stderr"`
 		Result json.RawMessage `json:"result"`
 	}
-	return jsonerror.Decode(reply, &w) == nil && w.Stdout != nil && w.Stderr != nil
+	return strictjson.Decode(reply, &w) == nil && w.Stdout != nil && w.Stderr != nil
 }
 
 // the codes that plugins may use: all others are reserved for core and the runner.

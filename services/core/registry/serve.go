@@ -7,8 +7,8 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/registry"
 )
 
@@ -27,7 +27,7 @@ func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
 
 // decode reads a body strictly.
 func decode(body []byte, what string, v any) error {
-	if err := jsonerror.Decode(body, v); err != nil {
+	if err := strictjson.Decode(body, v); err != nil {
 		return bus.Errorf(bus.CodeInvalidArgument, "%s is invalid: %s", what, err)
 	}
 	return nil

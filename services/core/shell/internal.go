@@ -8,11 +8,11 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/nesting"
 )
 
@@ -45,7 +45,7 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 	if err := decodeQuery(q.Data, &n.InternalCall); err != nil {
 		return nil, err
 	}
-	if err := jsonerror.Decode(q.Data, &tool.InternalCall{}); err != nil { // closed, as its schema is
+	if err := strictjson.Decode(q.Data, &tool.InternalCall{}); err != nil { // closed, as its schema is
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
 	}
 	if n.ref, err = subject.ParseRef(string(n.Agent), string(n.Session)); err != nil {

@@ -15,7 +15,6 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/store"
 )
 
@@ -72,7 +71,7 @@ func decodeQuery(body []byte, into any) error {
 		return bus.Errorf(bus.CodeInvalidArgument, "query: the body is empty, want a JSON object")
 	}
 	if err := strictjson.Unmarshal(body, into); err != nil {
-		return bus.Errorf(bus.CodeInvalidArgument, "query: %s", jsonerror.Explain(err))
+		return bus.Errorf(bus.CodeInvalidArgument, "query: %s", strictjson.Explain(err))
 	}
 	return nil
 }

@@ -1,6 +1,4 @@
-// Package jsonerror explains faults of JSON in the sender's terms: by
-// fields and kinds of values, without Go types.
-package jsonerror
+package strictjson
 
 import (
 	"bytes"
@@ -12,8 +10,8 @@ import (
 	"strings"
 )
 
-// Decode reads one JSON value strictly: an unknown field is an error, and so is anything
-// that follows. The error is explained.
+// Decode reads one JSON value in which an unknown field is an error, and so is anything that
+// follows. The error is explained.
 func Decode(body []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -26,7 +24,8 @@ func Decode(body []byte, v any) error {
 	return nil
 }
 
-// Explain returns what an error of encoding/json is about: "limit: got string, want a
+// Explain says in the sender's terms, by fields and kinds of values and without Go types,
+// what an error of this package or of encoding/json is about: "limit: got string, want a
 // whole number".
 func Explain(err error) string {
 	var wrong *json.UnmarshalTypeError

@@ -1,11 +1,11 @@
-package jsonerror_test
+package strictjson_test
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 
-	"skandha.dev/services/internal/jsonerror"
+	"skandha.dev/pkg/strictjson"
 )
 
 func TestExplain(t *testing.T) {
@@ -37,7 +37,7 @@ func TestExplain(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s is fine", body)
 		}
-		if got := jsonerror.Explain(err); got != want {
+		if got := strictjson.Explain(err); got != want {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
 	}
