@@ -97,11 +97,11 @@ func DecodeCause(body []byte, p Payload) error {
 		SpecVersion *string `json:"specversion"`
 	}
 	if err := json.Unmarshal(body, &probe); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
+		return fmt.Errorf("%w: %s", ErrMalformed, strictjson.Explain(err))
 	}
 	if probe.SpecVersion == nil {
 		if err := strictjson.Unmarshal(body, p); err != nil {
-			return fmt.Errorf("%w: %w", ErrMalformed, err)
+			return fmt.Errorf("%w: %s", ErrMalformed, strictjson.Explain(err))
 		}
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 )
 
@@ -50,7 +51,7 @@ func (e Event) DataAs(p Payload) error {
 		return fmt.Errorf("%w: %q, want %q", ErrUnknownType, e.Type, p.EventType())
 	}
 	if err := json.Unmarshal(e.Data, p); err != nil {
-		return fmt.Errorf("%w: data of %s: %w", ErrMalformed, e.Type, err)
+		return fmt.Errorf("%w: data of %s: %s", ErrMalformed, e.Type, strictjson.Explain(err))
 	}
 	return nil
 }
@@ -60,7 +61,7 @@ func Decode(b []byte) (Event, error) {
 	e, ok := parse(b)
 	if !ok {
 		if err := json.Unmarshal(b, &e); err != nil {
-			return Event{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+			return Event{}, fmt.Errorf("%w: %s", ErrMalformed, strictjson.Explain(err))
 		}
 	}
 	return e, e.Check()

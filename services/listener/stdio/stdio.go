@@ -15,6 +15,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/listener/contract"
 )
@@ -244,8 +245,9 @@ func (l *Listener) input(n int, line []byte) (contract.Input, error) {
 		ID      string          `json:"id"`
 		Mode    event.InputMode `json:"mode"`
 	}
-	if err := json.Unmarshal(line, &o); err != nil {
-		return in, fmt.Errorf("%w: want a JSON object such as {\"text\": \"hello\"}: %w", contract.ErrInvalid, err)
+	if err := strictjson.Unmarshal(line, &o); err != nil {
+		return in, fmt.Errorf("%w: want a JSON object such as {\"text\": \"hello\"}: %s", contract.ErrInvalid,
+			strictjson.Explain(err))
 	}
 	in.Text, in.ID = o.Text, cmp.Or(o.ID, in.ID)
 	in.Session = cmp.Or(subject.Session(o.Session), in.Session)

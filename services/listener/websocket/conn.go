@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nuid"
 
+	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/listener/contract"
 )
@@ -121,8 +122,9 @@ func (c *conn) input(body []byte) (contract.Input, error) {
 	if !utf8.Valid(body) {
 		return in, errors.New("the message is not valid UTF-8")
 	}
-	if err := json.Unmarshal(body, &m); err != nil {
-		return in, fmt.Errorf("want a JSON object such as {\"text\": \"hello\", \"id\": \"1\"}: %w", err)
+	if err := strictjson.Unmarshal(body, &m); err != nil {
+		return in, fmt.Errorf("want a JSON object such as {\"text\": \"hello\", \"id\": \"1\"}: %s",
+			strictjson.Explain(err))
 	}
 	in.Text, in.ID = m.Text, m.ID
 	if m.Session != "" {
