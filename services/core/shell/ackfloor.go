@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -84,7 +85,7 @@ func (w *viewWriter) reportLostFloor(ctx context.Context, seq uint64, at time.Ti
 		w.c.log.Warn("the ack floor is not in the log; every cause is delivered again", "floor", seq, "error", err)
 		return
 	}
-	if log.Created.After(at.Add(clockSkew)) {
+	if log.Created.After(at.Add(loader.ClockSkew)) {
 		w.c.log.Warn("the view belongs to another log; entries of sessions that this log lacks are dropped at their next input",
 			"log_created", log.Created, "view_at", at)
 		return

@@ -20,6 +20,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
@@ -54,7 +55,7 @@ type Core struct {
 	store  store.Store
 	log    *slog.Logger
 	dir    *Directory
-	loader *Loader
+	loader *loader.Loader
 	views  *viewWriter
 	live   *livePublisher
 	refill *refill
@@ -106,7 +107,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.views, c.live, c.release = newViewWriter(c), newLivePublisher(c), newReleases(c)
 	c.plugins = newPlugins(c, cfg.Plugins)
 	c.beacon = newBeacon(c)
-	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.views.folded}
+	c.loader = &loader.Loader{Bus: b, Store: v, Log: log, Folded: c.views.folded}
 	c.refill = newRefill(c, cfg.Compare)
 	c.folds = newFolds(c)
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }

@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 )
 
 // SetClockSkew sets the assumed clock skew until the test ends.
 func SetClockSkew(t *testing.T, d time.Duration) {
-	before := clockSkew
-	clockSkew = d
-	t.Cleanup(func() { clockSkew = before })
+	before := loader.ClockSkew
+	loader.ClockSkew = d
+	t.Cleanup(func() { loader.ClockSkew = before })
 }
 
 // NewestFold returns the newest fold version that the core has seen in a beacon.

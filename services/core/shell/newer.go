@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -88,8 +89,8 @@ func (s *session) takeOver(err error, by string) bool {
 		"session", s.ref, "command", by, "readable", known.Rev, "error", err)
 	s.dropWork()
 	s.state, s.doubt = nil, doubt{alarmed: true}
-	d := &Damage{
-		Ref: s.ref, Saved: known, Readable: known.Rev, Latest: known.Now, cause: still,
+	d := &loader.Damage{
+		Ref: s.ref, Saved: known, Readable: known.Rev, Latest: known.Now, Cause: still,
 		Why: fmt.Sprintf("%v, and no newer core is running", still),
 	}
 	if err := s.lock(d); err != nil {

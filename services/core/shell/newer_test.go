@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
@@ -99,7 +100,7 @@ func TestASessionOfANewerCoreIsTakenOver(t *testing.T) {
 			if all := s.core.Status(t.Context()).Troubles; len(all) != 0 {
 				t.Errorf("still in trouble: %+v", all)
 			}
-			l := shell.Loader{Bus: s.bus, Log: natstest.Logger(t)}
+			l := loader.Loader{Bus: s.bus, Log: natstest.Logger(t)}
 			st, err := l.Rebuild(t.Context(), hurt)
 			if err != nil {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/jsonerror"
 	"skandha.dev/services/internal/store"
@@ -154,7 +155,7 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 // info loads a session from the log.
 func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
 	s, err := c.loader.Load(ctx, ref, nil)
-	var d *Damage
+	var d *loader.Damage
 	switch {
 	case errors.As(err, &d):
 		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; "+

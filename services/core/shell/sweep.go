@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
@@ -141,7 +142,7 @@ func (w *sweep) compare(
 	for batch := range slices.Chunk(all, sweepBatch) {
 		keys := make([]store.Key, len(batch))
 		for i, s := range batch {
-			keys[i] = keyOf(s.Ref)
+			keys[i] = store.KeyOf(s.Ref)
 		}
 		heads, err := w.r.c.store.Heads(ctx, keys)
 		if err != nil {
@@ -221,7 +222,7 @@ func (w *sweep) fold(ctx context.Context, s journal.SessionInfo, replace bool) (
 
 // hopeless reports, and logs, that a session cannot be folded because of its log.
 func (w *sweep) hopeless(ref subject.Ref, err error) bool {
-	if !mismatch(err) && !errors.Is(err, decide.ErrNewer) && !errors.Is(err, store.ErrInvalid) {
+	if !loader.Mismatch(err) && !errors.Is(err, decide.ErrNewer) && !errors.Is(err, store.ErrInvalid) {
 		return false
 	}
 	w.r.c.log.Warn("cannot fold a session from the log; the view omits it", "session", ref, "error", err)
@@ -233,7 +234,7 @@ func (w *sweep) hopeless(ref subject.Ref, err error) bool {
 func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*decide.State, error) {
 	var records []store.ToolRecord
 	last := uint64(0)
-	s, err := (&Loader{Bus: r.c.bus, Log: r.c.log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
+	s, err := (&loader.Loader{Bus: r.c.bus, Log: r.c.log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
 		records = record(records, ref, c, last, seq)
 		last = seq
 	}}).Rebuild(ctx, ref)
@@ -248,7 +249,7 @@ func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 		return nil, fmt.Errorf("recording tool statistics of %s: %w", ref, errGap)
 	}
 	if replace {
-		if err := r.c.store.DeleteSession(ctx, keyOf(ref)); err != nil {
+		if err := r.c.store.DeleteSession(ctx, store.KeyOf(ref)); err != nil {
 			return nil, err
 		}
 	}
@@ -288,18 +289,18 @@ func (w *sweep) audit(ctx context.Context, all []journal.SessionInfo) error {
 // sound reports whether the snapshot and its listed fields match the log, as far as
 // can be determined.
 func (w *sweep) sound(ctx context.Context, ref subject.Ref) (bool, error) {
-	snap, err := w.r.c.store.LoadSnapshot(ctx, keyOf(ref))
+	snap, err := w.r.c.store.LoadSnapshot(ctx, store.KeyOf(ref))
 	if errors.Is(err, store.ErrNotFound) {
 		return true, nil // the comparison finds it
 	}
 	if err != nil {
 		return false, err
 	}
-	s, err := w.r.c.loader.confirm(ctx, ref, snap)
+	s, err := w.r.c.loader.Confirm(ctx, ref, snap)
 	if err != nil {
-		return !errors.Is(err, errSpoiled), nil
+		return !errors.Is(err, loader.ErrSpoiled), nil
 	}
-	want, err := snapshotOf(s)
+	want, err := loader.Snapshot(s)
 	if err != nil {
 		return false, err
 	}

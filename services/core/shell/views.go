@@ -109,11 +109,7 @@ func record(records []store.ToolRecord, ref subject.Ref, c event.Commit, after, 
 		records[n-1].Rev, records[n-1].Deltas = seq, deltas
 		return records
 	}
-	return append(records, store.ToolRecord{Key: keyOf(ref), After: after, Rev: seq, Deltas: deltas})
-}
-
-func keyOf(ref subject.Ref) store.Key {
-	return store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}
+	return append(records, store.ToolRecord{Key: store.KeyOf(ref), After: after, Rev: seq, Deltas: deltas})
 }
 
 func deltasOf(c event.Commit) (deltas []store.ToolDelta) {

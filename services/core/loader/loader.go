@@ -1,4 +1,4 @@
-package shell
+package loader
 
 import (
 	"context"
@@ -26,9 +26,9 @@ type Loader struct {
 	Spoiled func(ref subject.Ref)
 }
 
-// errSpoiled means that a snapshot differs from the fold of its log. A snapshot at a
+// ErrSpoiled means that a snapshot differs from the fold of its log. A snapshot at a
 // commit that the log no longer has is not spoiled: it may be all that is left.
-var errSpoiled = errors.New("spoiled snapshot")
+var ErrSpoiled = errors.New("spoiled snapshot")
 
 // Load returns the state of the session at its last commit. It starts from the
 // given state if that still fits the log, else from the snapshot, else from the
@@ -45,7 +45,7 @@ func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) 
 			continue
 		}
 		s, err := l.resume(ctx, ref, base)
-		if err == nil || !mismatch(err) {
+		if err == nil || !Mismatch(err) {
 			return s, err
 		}
 		l.Log.Warn("a state does not match the log; refolding from the beginning", "session", ref, "revision", base.Rev,
@@ -53,7 +53,7 @@ func (l *Loader) Load(ctx context.Context, ref subject.Ref, from *decide.State) 
 		known = append(known, base)
 	}
 	f, err := l.fold(ctx, ref, decide.New(ref))
-	if err != nil && !mismatch(err) {
+	if err != nil && !Mismatch(err) {
 		return nil, err
 	}
 	return l.compare(ctx, f, err, known)
@@ -131,7 +131,7 @@ func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 	if l.Store == nil {
 		return nil
 	}
-	snap, err := l.Store.LoadSnapshot(ctx, keyOf(ref))
+	snap, err := l.Store.LoadSnapshot(ctx, store.KeyOf(ref))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -153,8 +153,8 @@ func (l *Loader) snapshot(ctx context.Context, ref subject.Ref) *decide.State {
 	return nil
 }
 
-// confirm decodes a snapshot and checks it against the commit at its revision.
-func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapshot) (*decide.State, error) {
+// Confirm decodes a snapshot and checks it against the commit at its revision.
+func (l *Loader) Confirm(ctx context.Context, ref subject.Ref, snap store.Snapshot) (*decide.State, error) {
 	if snap.FoldVersion != decide.FoldVersion {
 		return nil, fmt.Errorf("it was folded by version %d, this core folds with version %d", snap.FoldVersion,
 			decide.FoldVersion)
@@ -163,10 +163,10 @@ func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapsh
 		Rev uint64 `json:"rev"`
 	}
 	if err := json.Unmarshal(snap.Data, &at); err != nil {
-		return nil, fmt.Errorf("%w: %w", errSpoiled, err)
+		return nil, fmt.Errorf("%w: %w", ErrSpoiled, err)
 	}
 	if at.Rev != snap.Rev {
-		return nil, fmt.Errorf("%w: stored as revision %d, but it holds revision %d", errSpoiled, snap.Rev, at.Rev)
+		return nil, fmt.Errorf("%w: stored as revision %d, but it holds revision %d", ErrSpoiled, snap.Rev, at.Rev)
 	}
 	m, err := l.Bus.Message(ctx, snap.Rev)
 	if err != nil {
@@ -181,21 +181,22 @@ func (l *Loader) confirm(ctx context.Context, ref subject.Ref, snap store.Snapsh
 	}
 	s, err := decide.FromSnapshot(snap.Data, ref, c, snap.Rev)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSpoiled, err)
+		return nil, fmt.Errorf("%w: %w", ErrSpoiled, err)
 	}
 	return s, nil
 }
 
 // Save writes the state as a snapshot.
 func (l *Loader) Save(ctx context.Context, s *decide.State) error {
-	snap, err := snapshotOf(s)
+	snap, err := Snapshot(s)
 	if err != nil {
 		return err
 	}
-	return l.Store.SaveSnapshot(ctx, keyOf(s.Ref), snap)
+	return l.Store.SaveSnapshot(ctx, store.KeyOf(s.Ref), snap)
 }
 
-func snapshotOf(s *decide.State) (store.Snapshot, error) {
+// Snapshot encodes a state for the store.
+func Snapshot(s *decide.State) (store.Snapshot, error) {
 	data, err := s.Snapshot()
 	if err != nil {
 		return store.Snapshot{}, fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
