@@ -110,7 +110,7 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	if f := c.bus.StorageFault(); f != nil {
 		out = append(out, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
 	}
-	if f := c.view.fault(); f != nil {
+	if f := c.view.Fault(); f != nil {
 		out = append(out, *f)
 	}
 	if err := c.bus.Overload(); err != nil {

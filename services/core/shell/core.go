@@ -21,6 +21,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/view"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
@@ -56,11 +58,11 @@ type Core struct {
 	log    *slog.Logger
 	dir    *Directory
 	loader *loader.Loader
-	views  *viewWriter
+	views  *view.Writer
 	live   *livePublisher
-	refill *refill
+	refill *view.Refill
 	folds  *folds
-	view   *view
+	view   *view.Store
 	beacon *beacon
 
 	release  *releases
@@ -98,19 +100,26 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		cfg.Drain = 10 * time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
-	v := &view{Store: st}
+	v := view.NewStore(st)
 	c := &Core{
 		cfg: cfg, bus: b, store: v, view: v, log: log, dir: newDirectory(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
 		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
 	}
-	c.views, c.live, c.release = newViewWriter(c), newLivePublisher(c), newReleases(c)
+	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
+	c.refill = view.NewRefill(view.RefillConfig{
+		Bus: b, Store: v, Loader: c.loader, Log: log, Every: cfg.Compare, Busy: func() bool { return c.open() > 0 },
+	})
+	c.views = view.NewWriter(view.WriterConfig{
+		Bus: b, Store: v, Loader: c.loader, Log: log, Incomplete: c.refill, Snapshots: &c.stats.Snapshots,
+		LogLost: func(what string) { c.troubles.note(subject.Ref{}, coreapi.TroubleLog, what) },
+	})
+	c.loader.Folded = c.views.Folded
+	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
+	c.live, c.release = newLivePublisher(b, log, c.views.Observe), newReleases(ctx, b, log)
 	c.plugins = newPlugins(c, cfg.Plugins)
 	c.beacon = newBeacon(c)
-	c.loader = &loader.Loader{Bus: b, Store: v, Log: log, Folded: c.views.folded}
-	c.refill = newRefill(c, cfg.Compare)
-	c.folds = newFolds(c)
-	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }
+	c.folds = newFolds(ctx, c.refill.Yield)
 	return c, nil
 }
 
@@ -155,7 +164,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopAll(services)
-	if err := c.views.loadFloor(ctx); err != nil {
+	if err := c.views.LoadFloor(ctx); err != nil {
 		c.log.Warn("the ack floor is unknown; a new consumer would deliver every cause again", "error", err)
 	}
 	fired, err := c.bus.ConsumeFired(ctx, c.fired)
@@ -164,12 +173,12 @@ func (c *Core) run(ctx context.Context) (err error) {
 	}
 	defer fired.Stop()
 	causes, err := c.bus.ConsumeCauses(ctx, journal.ConsumeConfig{
-		AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room,
+		AckWait: ackWait, Floor: c.views.ConfirmedFloor, Room: c.appends.room,
 	}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
-	c.views.follow(causes)
+	c.views.Follow(causes)
 	c.beacon.causes.Store(causes)
 	c.plugins.begin()
 	close(c.ready)
@@ -184,12 +193,12 @@ func (c *Core) run(ctx context.Context) (err error) {
 
 // background starts the work outside of sessions. stop lets pending work finish.
 func (c *Core) background() (stop func()) {
-	stopViews, stopLive, stopRelease, stopRefill := c.views.start(), c.live.start(), c.release.start(), c.refill.start()
+	stopViews, stopLive, stopRelease, stopRefill := c.views.Start(), c.live.start(), c.release.start(), c.refill.Start(c.ctx)
 	go c.lobby.extend(c.ctx, c)
 	go c.rememberOffer(c.ctx)
 	go c.recheckTroubles(c.ctx)
 	stopBeacon := c.beacon.start()
-	go c.view.watch(c.ctx, c.log)
+	go c.view.Watch(c.ctx, c.log)
 	return func() {
 		stopRefill()
 		stopBeacon()

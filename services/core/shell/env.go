@@ -25,7 +25,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	}
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
-		Hooks: patient{at.hooks, s}, Policy: c.cfg.Policy, Stats: c.views.toolUse,
+		Hooks: patient{at.hooks, s}, Policy: c.cfg.Policy, Stats: c.views.ToolUse,
 		Version: func() string { return c.cfg.Version },
 		Plugins: func() []commands.Plugin { return pluginUse(at.Snapshot) }, HookStats: c.plugins.use, Replay: s.replay,
 	}

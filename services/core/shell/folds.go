@@ -15,7 +15,8 @@ import (
 // session share a fold that has not begun. They do not join one that is running, because
 // its answer may be older than the request.
 type folds struct {
-	c     *Core
+	ctx   context.Context                                 //nolint:containedctx // a fold outlives the request that began it
+	yield func(ctx context.Context, begun time.Time) bool // pauses in favour of turns
 	slots chan struct{}
 
 	mu      sync.Mutex
@@ -39,8 +40,8 @@ type fold struct {
 	err    error
 }
 
-func newFolds(c *Core) *folds {
-	return &folds{c: c, slots: make(chan struct{}, foldsAtOnce), waiting: map[foldKey]*fold{}}
+func newFolds(ctx context.Context, yield func(ctx context.Context, begun time.Time) bool) *folds {
+	return &folds{ctx: ctx, yield: yield, slots: make(chan struct{}, foldsAtOnce), waiting: map[foldKey]*fold{}}
 }
 
 // do returns the result of work as JSON, or an error if too many requests wait.
@@ -87,7 +88,7 @@ func (f *folds) run(key foldKey, w *fold, work func(context.Context) (any, error
 	select {
 	case f.slots <- struct{}{}:
 		f.leave(key)
-	case <-f.c.ctx.Done():
+	case <-f.ctx.Done():
 		f.leave(key)
 		w.err = bus.Errorf(bus.CodeUnavailable, "core is stopping")
 		return
@@ -95,11 +96,11 @@ func (f *folds) run(key foldKey, w *fold, work func(context.Context) (any, error
 	begun := time.Now()
 	defer func() {
 		go func() {
-			f.c.refill.yield(f.c.ctx, begun)
+			f.yield(f.ctx, begun)
 			<-f.slots
 		}()
 	}()
-	v, err := work(f.c.ctx)
+	v, err := work(f.ctx)
 	if err == nil {
 		w.answer, err = json.Marshal(v)
 	}

@@ -61,11 +61,11 @@ func (c *Core) forgetLog() {
 	c.newLog = time.Now()
 	c.mu.Unlock()
 	c.lobby.clear()
-	c.views.floor.set(0, 0)
+	c.views.ForgetFloor()
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 		defer cancel()
-		if err := c.refill.identify(ctx); err != nil {
+		if err := c.refill.Identify(ctx); err != nil {
 			c.log.Debug("reading the identity of the log", "error", err) // the next comparison reads it
 		}
 	}()

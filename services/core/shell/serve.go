@@ -79,7 +79,7 @@ func decodeQuery(body []byte, into any) error {
 }
 
 func (c *Core) serveTools(q *bus.Request) (any, error) {
-	c.views.catchUp(q.Context())
+	c.views.CatchUp(q.Context())
 	stats, err := c.store.ToolStats(q.Context())
 	if err != nil {
 		return nil, fmt.Errorf("reading tool statistics: %w", err)
@@ -115,7 +115,7 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)
 		}
 	}
-	c.views.catchUp(q.Context())
+	c.views.CatchUp(q.Context())
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
 	switch {
 	case errors.Is(err, store.ErrInvalid):
@@ -126,7 +126,7 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
 	out := coreapi.SessionsPage{Next: next, Sessions: []coreapi.SessionRow{}}
-	if view := c.refill.now(q.Context()); view.State != coreapi.ViewComplete {
+	if view := c.refill.State(q.Context()); view.State != coreapi.ViewComplete {
 		out.View = &view
 	}
 	for _, s := range page {
@@ -191,7 +191,7 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 		return nil, err
 	}
 	if ask.All {
-		return coreapi.RefillAnswer{}, c.refill.everything(q.Context())
+		return coreapi.RefillAnswer{}, c.refill.Everything(q.Context())
 	}
 	ref, err := subject.ParseRef(string(ask.Agent), string(ask.Session))
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 
 // rewrite writes a session to the view again.
 func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
-	s, err := c.refill.refold(ctx, ref, false)
+	s, err := c.refill.Refold(ctx, ref, false)
 	if err != nil {
 		return nil, fmt.Errorf("refilling %s: %w", ref, err)
 	}
@@ -220,7 +220,7 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
 		Counters: c.Counters(),
 		Missing:  c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
-		View: c.refill.now(ctx), Guides: c.plugins.guides.troubles(),
+		View: c.refill.State(ctx), Guides: c.plugins.guides.troubles(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
 		st.Agents = append(st.Agents, name)

@@ -1,4 +1,4 @@
-package shell
+package view
 
 import (
 	"context"
@@ -17,9 +17,9 @@ const viewCheck = 2 * time.Second
 // viewMark is the mark that is written to test whether the view can be written again.
 const viewMark = "view_probe"
 
-// view is the store of views, with its last fault. Turns continue without the store, so
+// Store is the store of views, with its last fault. Turns continue without the store, so
 // status must report its errors.
-type view struct {
+type Store struct {
 	store.Store
 
 	mu    sync.Mutex
@@ -27,8 +27,11 @@ type view struct {
 	since time.Time
 }
 
+// NewStore returns the store with no fault.
+func NewStore(s store.Store) *Store { return &Store{Store: s} }
+
 // saw records the result of a write.
-func (v *view) saw(err error) error {
+func (v *Store) saw(err error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
@@ -44,7 +47,8 @@ func (v *view) saw(err error) error {
 	return err
 }
 
-func (v *view) fault() *coreapi.Fault {
+// Fault returns the problem of the latest write, or nil.
+func (v *Store) Fault() *coreapi.Fault {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.err == nil {
@@ -58,17 +62,17 @@ func (v *view) fault() *coreapi.Fault {
 }
 
 // SetMark implements [store.Store].
-func (v *view) SetMark(ctx context.Context, name string, value uint64) error {
+func (v *Store) SetMark(ctx context.Context, name string, value uint64) error {
 	return v.saw(v.Store.SetMark(ctx, name, value))
 }
 
 // SaveSnapshot implements [store.Store].
-func (v *view) SaveSnapshot(ctx context.Context, key store.Key, s store.Snapshot) error {
+func (v *Store) SaveSnapshot(ctx context.Context, key store.Key, s store.Snapshot) error {
 	return v.saw(v.Store.SaveSnapshot(ctx, key, s))
 }
 
 // RecordTools implements [store.Store].
-func (v *view) RecordTools(ctx context.Context, records []store.ToolRecord) ([]store.Key, error) {
+func (v *Store) RecordTools(ctx context.Context, records []store.ToolRecord) ([]store.Key, error) {
 	gaps, err := v.Store.RecordTools(ctx, records)
 	if err == nil && len(records) == 0 {
 		return gaps, nil // nothing was written
@@ -76,8 +80,8 @@ func (v *view) RecordTools(ctx context.Context, records []store.ToolRecord) ([]s
 	return gaps, v.saw(err)
 }
 
-// watch checks the view until ctx ends. After a failure it also tries to write.
-func (v *view) watch(ctx context.Context, log *slog.Logger) {
+// Watch checks the view until ctx ends. After a failure it also tries to write.
+func (v *Store) Watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(viewCheck)
 	defer tick.Stop()
 	for down := false; ; {
@@ -86,14 +90,14 @@ func (v *view) watch(ctx context.Context, log *slog.Logger) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			_ = v.saw(err) // reported by fault
+			_ = v.saw(err) // reported by Fault
 			if !down {
 				log.Warn("the view does not respond; core continues without it and completes it from the log later", "error", err)
 			}
 		case down:
 			log.Info("the view responds again")
 		}
-		if down = err != nil; !down && v.fault() != nil {
+		if down = err != nil; !down && v.Fault() != nil {
 			_ = v.SetMark(ctx, viewMark, uint64(time.Now().Unix())) //nolint:gosec // after 1970
 		}
 		select {

@@ -1,4 +1,4 @@
-package shell
+package view
 
 import (
 	"context"
@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/loader"
-	"skandha.dev/services/internal/coreapi"
 )
 
 // The marks of the ack floor: every cause up to it has been acknowledged, and
@@ -42,12 +40,13 @@ func (f *ackFloor) set(seq, at uint64) {
 	f.seq, f.at = seq, at
 }
 
-func (w *viewWriter) loadFloor(ctx context.Context) error {
-	seq, err := w.c.store.Mark(ctx, floorMark)
+// LoadFloor reads the floor that was saved last.
+func (w *Writer) LoadFloor(ctx context.Context) error {
+	seq, err := w.cfg.Store.Mark(ctx, floorMark)
 	if err != nil {
 		return err
 	}
-	at, err := w.c.store.Mark(ctx, floorAtMark)
+	at, err := w.cfg.Store.Mark(ctx, floorAtMark)
 	if err != nil {
 		return err
 	}
@@ -55,22 +54,25 @@ func (w *viewWriter) loadFloor(ctx context.Context) error {
 	return nil
 }
 
-// confirmedFloor returns the floor if the log confirms it, else 0. With 0 every cause is
+// ForgetFloor drops the floor, because the log that it belongs to was lost.
+func (w *Writer) ForgetFloor() { w.floor.set(0, 0) }
+
+// ConfirmedFloor returns the floor if the log confirms it, else 0. With 0 every cause is
 // delivered again, which only costs deliveries.
-func (w *viewWriter) confirmedFloor() uint64 {
+func (w *Writer) ConfirmedFloor() uint64 {
 	seq, at := w.floor.get()
 	if seq == 0 {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	m, err := w.c.bus.Message(ctx, seq)
+	m, err := w.cfg.Bus.Message(ctx, seq)
 	if err == nil && uint64(m.Time.UnixNano()) == at { //nolint:gosec // after 1970
 		return seq
 	}
 	w.floor.set(0, 0)
 	if err != nil && !errors.Is(err, bus.ErrNotFound) {
-		w.c.log.Warn("cannot confirm the ack floor; every cause is delivered again", "floor", seq, "error", err)
+		w.cfg.Log.Warn("cannot confirm the ack floor; every cause is delivered again", "floor", seq, "error", err)
 		return 0
 	}
 	w.reportLostFloor(ctx, seq, time.Unix(0, int64(at))) //nolint:gosec // it was an int64
@@ -79,14 +81,14 @@ func (w *viewWriter) confirmedFloor() uint64 {
 
 // reportLostFloor reports why the log does not hold the message at the ack floor: the view
 // belongs to another log, or this log has lost messages.
-func (w *viewWriter) reportLostFloor(ctx context.Context, seq uint64, at time.Time) {
-	log, err := w.c.bus.LogState(ctx)
+func (w *Writer) reportLostFloor(ctx context.Context, seq uint64, at time.Time) {
+	log, err := w.cfg.Bus.LogState(ctx)
 	if err != nil {
-		w.c.log.Warn("the ack floor is not in the log; every cause is delivered again", "floor", seq, "error", err)
+		w.cfg.Log.Warn("the ack floor is not in the log; every cause is delivered again", "floor", seq, "error", err)
 		return
 	}
 	if log.Created.After(at.Add(loader.ClockSkew)) {
-		w.c.log.Warn("the view belongs to another log; entries of sessions that this log lacks are dropped at their next input",
+		w.cfg.Log.Warn("the view belongs to another log; entries of sessions that this log lacks are dropped at their next input",
 			"log_created", log.Created, "view_at", at)
 		return
 	}
@@ -96,13 +98,13 @@ func (w *viewWriter) reportLostFloor(ctx context.Context, seq uint64, at time.Ti
 		lost += fmt.Sprintf(", which ends at %d: later sequences are reused", log.Last)
 	}
 	lost += "; the stream SESSIONS was damaged or restored from an older copy; sessions that lost commits are locked at their next input, and /repair reopens them"
-	w.c.troubles.note(subject.Ref{}, coreapi.TroubleLog, lost)
-	w.c.log.Error("ALARM: the log has lost messages", "error", lost)
+	w.cfg.LogLost(lost)
+	w.cfg.Log.Error("ALARM: the log has lost messages", "error", lost)
 }
 
 // saveFloor saves the floor. The two marks need not change atomically: marks that do
 // not match the log are not trusted.
-func (w *viewWriter) saveFloor() {
+func (w *Writer) saveFloor() {
 	w.mu.Lock()
 	causes := w.causes
 	w.mu.Unlock()
@@ -115,16 +117,16 @@ func (w *viewWriter) saveFloor() {
 	if before, _ := w.floor.get(); err != nil || seq <= before {
 		return
 	}
-	m, err := w.c.bus.Message(ctx, seq)
+	m, err := w.cfg.Bus.Message(ctx, seq)
 	if err != nil {
-		w.c.log.Debug("reading the message at the ack floor", "error", err)
+		w.cfg.Log.Debug("reading the message at the ack floor", "error", err)
 		return
 	}
 	at := uint64(m.Time.UnixNano()) //nolint:gosec // after 1970
 	w.floor.set(seq, at)
 	for mark, value := range map[string]uint64{floorMark: seq, floorAtMark: at} {
-		if err := w.c.store.SetMark(ctx, mark, value); err != nil {
-			w.c.log.Debug("saving the ack floor", "mark", mark, "error", err)
+		if err := w.cfg.Store.SetMark(ctx, mark, value); err != nil {
+			w.cfg.Log.Debug("saving the ack floor", "mark", mark, "error", err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package shell
+package view
 
 import (
 	"context"
@@ -25,9 +25,9 @@ const (
 )
 
 // sweep compares every session of the log with the view, by the number of its
-// commits. Only refill's goroutine uses it.
+// commits. Only [Refill]'s goroutine uses it.
 type sweep struct {
-	r *refill
+	r *Refill
 
 	suspects map[subject.Ref]uint64  // out of date at the last comparison, with their commits
 	settled  map[subject.Ref]settled // sessions whose numbers will never agree
@@ -47,7 +47,7 @@ var (
 	errGap       = errors.New("the statistics were reset meanwhile")
 )
 
-func newSweep(r *refill) sweep {
+func newSweep(r *Refill) sweep {
 	return sweep{r: r, suspects: map[subject.Ref]uint64{}, settled: map[subject.Ref]settled{}}
 }
 
@@ -56,7 +56,7 @@ func newSweep(r *refill) sweep {
 // comparison, because views are written asynchronously.
 func (w *sweep) run(ctx context.Context, what coverage) error {
 	r, begun := w.r, time.Now()
-	sound, err := r.c.store.VerifyTools(ctx)
+	sound, err := r.cfg.Store.VerifyTools(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 	during := coverage{State: filling, Log: r.identity()}
 	if every {
 		during = coverage{State: anew, Log: what.Log}
-		if err := r.c.store.ResetTools(ctx); err != nil {
+		if err := r.cfg.Store.ResetTools(ctx); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 			return err
 		}
 	}
-	all, err := r.c.bus.Sessions(ctx, "")
+	all, err := r.cfg.Bus.Sessions(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 		*v = coreapi.View{State: coreapi.ViewComplete, Sessions: len(all), Done: len(all) - failed, Failed: failed}
 	})
 	if w.folded > 0 {
-		r.c.log.Info("the view is complete again", "sessions", len(all), "folded", w.folded, "failed", failed,
+		r.cfg.Log.Info("the view is complete again", "sessions", len(all), "folded", w.folded, "failed", failed,
 			"took", time.Since(begun).Round(time.Millisecond))
 	}
 	return nil
@@ -127,7 +127,7 @@ func (w *sweep) began(sessions int, what coverage) {
 	case what.State == covered:
 		why = "it was folded by another version"
 	}
-	w.r.c.log.Info("refilling the view from the log", "sessions", sessions, "why", why)
+	w.r.cfg.Log.Info("refilling the view from the log", "sessions", sessions, "why", why)
 	w.r.show(func(v *coreapi.View) { *v = coreapi.View{State: coreapi.ViewRefilling, Sessions: sessions} })
 }
 
@@ -144,7 +144,7 @@ func (w *sweep) compare(
 		for i, s := range batch {
 			keys[i] = store.KeyOf(s.Ref)
 		}
-		heads, err := w.r.c.store.Heads(ctx, keys)
+		heads, err := w.r.cfg.Store.Heads(ctx, keys)
 		if err != nil {
 			return failed, err
 		}
@@ -202,7 +202,7 @@ func (w *sweep) lacks(s journal.SessionInfo, h store.Head) bool {
 func (w *sweep) fold(ctx context.Context, s journal.SessionInfo, replace bool) (ok bool, err error) {
 	begun := time.Now()
 	defer func() { w.folding += time.Since(begun) }()
-	state, err := w.r.refold(ctx, s.Ref, replace)
+	state, err := w.r.Refold(ctx, s.Ref, replace)
 	switch {
 	case err == nil:
 		w.folded++
@@ -214,7 +214,7 @@ func (w *sweep) fold(ctx context.Context, s journal.SessionInfo, replace bool) (
 	default:
 		return false, err
 	}
-	if !w.r.yield(ctx, begun) {
+	if !w.r.Yield(ctx, begun) {
 		return false, ctx.Err()
 	}
 	return err == nil, nil
@@ -225,23 +225,23 @@ func (w *sweep) hopeless(ref subject.Ref, err error) bool {
 	if !loader.Mismatch(err) && !errors.Is(err, decide.ErrNewer) && !errors.Is(err, store.ErrInvalid) {
 		return false
 	}
-	w.r.c.log.Warn("cannot fold a session from the log; the view omits it", "session", ref, "error", err)
+	w.r.cfg.Log.Warn("cannot fold a session from the log; the view omits it", "session", ref, "error", err)
 	return true
 }
 
-// refold folds a session from its first commit and writes it to the view; replace
+// Refold folds a session from its first commit and writes it to the view; replace
 // removes the old snapshot.
-func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*decide.State, error) {
+func (r *Refill) Refold(ctx context.Context, ref subject.Ref, replace bool) (*decide.State, error) {
 	var records []store.ToolRecord
 	last := uint64(0)
-	s, err := (&loader.Loader{Bus: r.c.bus, Log: r.c.log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
+	s, err := (&loader.Loader{Bus: r.cfg.Bus, Log: r.cfg.Log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
 		records = record(records, ref, c, last, seq)
 		last = seq
 	}}).Rebuild(ctx, ref)
 	if err != nil || s.Rev == 0 {
 		return s, err
 	}
-	gaps, err := r.c.store.RecordTools(ctx, records)
+	gaps, err := r.cfg.Store.RecordTools(ctx, records)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("recording tool statistics of %s: %w", ref, err)
@@ -249,11 +249,11 @@ func (r *refill) refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 		return nil, fmt.Errorf("recording tool statistics of %s: %w", ref, errGap)
 	}
 	if replace {
-		if err := r.c.store.DeleteSession(ctx, store.KeyOf(ref)); err != nil {
+		if err := r.cfg.Store.DeleteSession(ctx, store.KeyOf(ref)); err != nil {
 			return nil, err
 		}
 	}
-	return s, r.c.loader.Save(ctx, s)
+	return s, r.cfg.Loader.Save(ctx, s)
 }
 
 // audit reads some snapshots in full, different ones each time, and replaces those that
@@ -278,7 +278,7 @@ func (w *sweep) audit(ctx context.Context, all []journal.SessionInfo) error {
 		if sound {
 			continue
 		}
-		w.r.c.log.Error("a snapshot does not match the log; folding the session again", "session", s.Ref)
+		w.r.cfg.Log.Error("a snapshot does not match the log; folding the session again", "session", s.Ref)
 		if _, err := w.fold(ctx, s, true); err != nil {
 			return err
 		}
@@ -289,14 +289,14 @@ func (w *sweep) audit(ctx context.Context, all []journal.SessionInfo) error {
 // sound reports whether the snapshot and its listed fields match the log, as far as
 // can be determined.
 func (w *sweep) sound(ctx context.Context, ref subject.Ref) (bool, error) {
-	snap, err := w.r.c.store.LoadSnapshot(ctx, store.KeyOf(ref))
+	snap, err := w.r.cfg.Store.LoadSnapshot(ctx, store.KeyOf(ref))
 	if errors.Is(err, store.ErrNotFound) {
 		return true, nil // the comparison finds it
 	}
 	if err != nil {
 		return false, err
 	}
-	s, err := w.r.c.loader.Confirm(ctx, ref, snap)
+	s, err := w.r.cfg.Loader.Confirm(ctx, ref, snap)
 	if err != nil {
 		return !errors.Is(err, loader.ErrSpoiled), nil
 	}

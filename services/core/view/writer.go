@@ -1,12 +1,14 @@
-package shell
+package view
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -14,14 +16,33 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
-// viewWriter writes the views asynchronously: snapshots, tool statistics and the ack
+// WriterConfig is what a writer needs.
+type WriterConfig struct {
+	Bus        *journal.Journal
+	Store      store.Store
+	Loader     *loader.Loader // saves snapshots
+	Log        *slog.Logger
+	Incomplete Incomplete
+	Snapshots  *atomic.Int64 // counts the snapshots written
+	// LogLost is called with what happened when the log has lost acknowledged messages.
+	LogLost func(what string)
+}
+
+// Incomplete takes notice of what the view lacks; see [Refill].
+type Incomplete interface {
+	Want(ref subject.Ref, spoiled bool) // the statistics of a session have a gap
+	MissedSome()                        // some write failed
+}
+
+// Writer writes the views asynchronously: snapshots, tool statistics and the ack
 // floor. Nothing waits for it. If it loses a write, refill folds that session again.
-type viewWriter struct {
-	c     *Core
+type Writer struct {
+	cfg   WriterConfig
 	floor ackFloor
 
 	mu     sync.Mutex
@@ -55,17 +76,18 @@ const (
 	readerSnaps = 64
 )
 
-func newViewWriter(c *Core) *viewWriter {
-	return &viewWriter{
-		c: c, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{},
+// NewWriter returns a writer; Start runs it.
+func NewWriter(cfg WriterConfig) *Writer {
+	return &Writer{
+		cfg: cfg, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{},
 		readers: make(chan chan struct{}),
 	}
 }
 
-// catchUp waits until the commits that this core has stored so far are in the view, so
+// CatchUp waits until the commits that this core has stored so far are in the view, so
 // that a client that has seen a turn end finds it there. It gives up after a second.
 // Commits of other cores follow within seconds.
-func (w *viewWriter) catchUp(ctx context.Context) {
+func (w *Writer) CatchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	written := make(chan struct{})
@@ -80,22 +102,22 @@ func (w *viewWriter) catchUp(ctx context.Context) {
 	}
 }
 
-// observe handles every commit that this core has stored.
-func (w *viewWriter) observe(j stored) {
-	w.folded(j.ref, j.d.Commit, j.state.Rev)
+// Observe handles a commit that this core has stored, and the state after it.
+func (w *Writer) Observe(ref subject.Ref, c event.Commit, s *decide.State) {
+	w.Folded(ref, c, s.Rev)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if p := w.snaps[j.ref]; p != nil {
-		p.state, p.latest = j.state, now
+	if p := w.snaps[ref]; p != nil {
+		p.state, p.latest = s, now
 	} else {
-		w.snaps[j.ref] = &dirty{j.state, now, now}
+		w.snaps[ref] = &dirty{s, now, now}
 	}
 }
 
-// folded handles every folded commit, also while loading. Statistics are applied
+// Folded handles every folded commit, also while loading. Statistics are applied
 // once per commit, so a repeated commit is harmless.
-func (w *viewWriter) folded(ref subject.Ref, c event.Commit, seq uint64) {
+func (w *Writer) Folded(ref subject.Ref, c event.Commit, seq uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats[ref] = record(w.stats[ref], ref, c, c.Header.Prev, seq)
@@ -134,15 +156,15 @@ func delta(p event.ActCompleted, at time.Time) store.ToolDelta {
 	return d
 }
 
-// follow sets the consumer whose ack floor is saved periodically.
-func (w *viewWriter) follow(causes *journal.Consumption) {
+// Follow sets the consumer whose ack floor is saved periodically.
+func (w *Writer) Follow(causes *journal.Consumption) {
 	w.mu.Lock()
 	w.causes = causes
 	w.mu.Unlock()
 }
 
-// start runs the writer; stop writes what is left and ends it.
-func (w *viewWriter) start() (stop func()) {
+// Start runs the writer; stop writes what is left and ends it.
+func (w *Writer) Start() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -189,7 +211,7 @@ func forReader() func(*dirty) bool {
 
 // flush writes the gathered statistics, and the snapshots of the sessions for which
 // pick returns true.
-func (w *viewWriter) flush(pick func(*dirty) bool) {
+func (w *Writer) flush(pick func(*dirty) bool) {
 	w.mu.Lock()
 	var stats []store.ToolRecord
 	for _, records := range w.stats {
@@ -213,25 +235,25 @@ func (w *viewWriter) flush(pick func(*dirty) bool) {
 
 // write writes statistics before snapshots: a session whose snapshot is up to
 // date counts as recorded.
-func (w *viewWriter) write(stats []store.ToolRecord, snaps []*decide.State) error {
+func (w *Writer) write(stats []store.ToolRecord, snaps []*decide.State) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	gaps, err := w.c.store.RecordTools(ctx, stats)
+	gaps, err := w.cfg.Store.RecordTools(ctx, stats)
 	if err != nil {
 		return fmt.Errorf("recording tool statistics: %w", err)
 	}
 	for _, k := range gaps {
-		w.c.refill.want(subject.Ref{Agent: subject.Agent(k.Agent), Session: subject.Session(k.Session)}, false)
+		w.cfg.Incomplete.Want(subject.Ref{Agent: subject.Agent(k.Agent), Session: subject.Session(k.Session)}, false)
 	}
 	for _, s := range snaps {
-		err := w.c.loader.Save(ctx, s)
+		err := w.cfg.Loader.Save(ctx, s)
 		switch {
 		case errors.Is(err, store.ErrInvalid):
-			w.c.log.Warn("the store rejected a snapshot", "session", s.Ref, "error", err)
+			w.cfg.Log.Warn("the store rejected a snapshot", "session", s.Ref, "error", err)
 		case err != nil:
 			return fmt.Errorf("writing the snapshot of %s: %w", s.Ref, err)
 		default:
-			w.c.stats.Snapshots.Add(1)
+			w.cfg.Snapshots.Add(1)
 		}
 	}
 	return nil
@@ -239,22 +261,22 @@ func (w *viewWriter) write(stats []store.ToolRecord, snaps []*decide.State) erro
 
 // wrote records the outcome of a write. Refill makes up for failed writes once the
 // view can be written again.
-func (w *viewWriter) wrote(err error) {
+func (w *Writer) wrote(err error) {
 	switch {
 	case err != nil && !w.failed:
-		w.c.log.Warn("cannot write the view; it will be completed from the log later", "error", err)
+		w.cfg.Log.Warn("cannot write the view; it will be completed from the log later", "error", err)
 	case err == nil && w.failed:
-		w.c.log.Info("the view can be written again")
+		w.cfg.Log.Info("the view can be written again")
 	}
 	if w.failed = err != nil; w.failed {
-		w.c.refill.missedSome()
+		w.cfg.Incomplete.MissedSome()
 	}
 }
 
-func (w *viewWriter) readUse() {
+func (w *Writer) readUse() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	all, err := w.c.store.ToolStats(ctx)
+	all, err := w.cfg.Store.ToolStats(ctx)
 	if err != nil {
 		return
 	}
@@ -270,8 +292,8 @@ func (w *viewWriter) readUse() {
 	w.mu.Unlock()
 }
 
-// toolUse returns the statistics for /metrics, read every five seconds.
-func (w *viewWriter) toolUse() []commands.ToolUse {
+// ToolUse returns the statistics for /metrics, read every five seconds.
+func (w *Writer) ToolUse() []commands.ToolUse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.use

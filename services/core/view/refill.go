@@ -1,26 +1,38 @@
-package shell
+package view
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
 )
 
-// refill compares the view with the log and folds what is missing: sessions that are
+// RefillConfig is what a refill needs.
+type RefillConfig struct {
+	Bus    *journal.Journal
+	Store  store.Store
+	Loader *loader.Loader // saves snapshots, and confirms them
+	Log    *slog.Logger
+	Every  time.Duration // between two comparisons; default 30 s
+	Busy   func() bool   // whether sessions are open, to which folding gives way
+}
+
+// Refill compares the view with the log and folds what is missing: sessions that are
 // unlisted or out of date, uncounted statistics, spoiled snapshots. The core that holds
 // the store's lease compares for all cores. A second one would be harmless, as every
 // write is idempotent.
-type refill struct {
-	c     *Core
-	every time.Duration
+type Refill struct {
+	cfg   RefillConfig
 	sweep sweep
 
 	mu     sync.Mutex
@@ -60,17 +72,18 @@ const (
 	anew    coverState = "anew" // everything must be folded again, whatever the view holds
 )
 
-func newRefill(c *Core, every time.Duration) *refill {
-	if every <= 0 {
-		every = defaultCompare
+// NewRefill returns a refill; Start runs it.
+func NewRefill(cfg RefillConfig) *Refill {
+	if cfg.Every <= 0 {
+		cfg.Every = defaultCompare
 	}
-	r := &refill{c: c, every: every, wanted: map[subject.Ref]bool{}, view: coreapi.View{State: coreapi.ViewUnknown}}
+	r := &Refill{cfg: cfg, wanted: map[subject.Ref]bool{}, view: coreapi.View{State: coreapi.ViewUnknown}}
 	r.sweep = newSweep(r)
 	return r
 }
 
-// want schedules a session for folding.
-func (r *refill) want(ref subject.Ref, spoiled bool) {
+// Want schedules a session for folding.
+func (r *Refill) Want(ref subject.Ref, spoiled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.wanted) < maxWanted || spoiled {
@@ -78,20 +91,20 @@ func (r *refill) want(ref subject.Ref, spoiled bool) {
 	}
 }
 
-// missedSome notes that the view lacks something because a write by this core failed.
-func (r *refill) missedSome() {
+// MissedSome notes that the view lacks something because a write by this core failed.
+func (r *Refill) MissedSome() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.missed = true
 }
 
-// start runs the loop; stop ends it and gives up the lease.
-func (r *refill) start() (stop func()) {
-	ctx, cancel := context.WithCancel(r.c.ctx)
+// Start runs the loop until ctx ends; stop ends it and gives up the lease.
+func (r *Refill) Start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		every := min(lookAt, r.every/4)
+		every := min(lookAt, r.cfg.Every/4)
 		for sleep(ctx, every+r.pause) {
 			r.step(ctx)
 		}
@@ -102,8 +115,8 @@ func (r *refill) start() (stop func()) {
 		if r.held {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			if _, err := r.c.store.Lease(ctx, store.Lease{Holder: r.holder()}, 0); err != nil {
-				r.c.log.Debug("giving up the lease of the view", "error", err)
+			if _, err := r.cfg.Store.Lease(ctx, store.Lease{Holder: r.holder()}, 0); err != nil {
+				r.cfg.Log.Debug("giving up the lease of the view", "error", err)
 			}
 		}
 	}
@@ -121,22 +134,22 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // step does the work that is due. Each failure in a row lengthens the pause before
 // the next step.
-func (r *refill) step(ctx context.Context) {
+func (r *Refill) step(ctx context.Context) {
 	err := r.try(ctx)
 	if err == nil || ctx.Err() != nil {
 		r.pause = 0
 		return
 	}
-	r.pause = min(max(2*r.pause, lookAt), maxPause, 8*r.every)
-	r.c.log.Debug("comparing the view with the log", "error", err)
+	r.pause = min(max(2*r.pause, lookAt), maxPause, 8*r.cfg.Every)
+	r.cfg.Log.Debug("comparing the view with the log", "error", err)
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		r.show(func(v *coreapi.View) { v.State, v.Error = coreapi.ViewUnavailable, err.Error() })
 	}
 }
 
-func (r *refill) try(ctx context.Context) error {
+func (r *Refill) try(ctx context.Context) error {
 	if r.identity() == "" {
-		if err := r.identify(ctx); err != nil {
+		if err := r.Identify(ctx); err != nil {
 			return err
 		}
 	}
@@ -161,21 +174,21 @@ func (r *refill) try(ctx context.Context) error {
 		})
 		return nil
 	}
-	if err := r.identify(ctx); err != nil {
+	if err := r.Identify(ctx); err != nil {
 		return err
 	}
 	begun := time.Now()
 	if err := r.sweep.run(ctx, what); err != nil {
 		return err
 	}
-	r.next = time.Now().Add(max(r.every, seldom*(time.Since(begun)-r.sweep.folding)))
+	r.next = time.Now().Add(max(r.cfg.Every, seldom*(time.Since(begun)-r.sweep.folding)))
 	return r.renew(ctx)
 }
 
-// identify reads the log's identity, which is its time of creation: a recreated stream has
+// Identify reads the log's identity, which is its time of creation: a recreated stream has
 // a different one.
-func (r *refill) identify(ctx context.Context) error {
-	s, err := r.c.bus.JetStream().Stream(ctx, bus.StreamSessions)
+func (r *Refill) Identify(ctx context.Context) error {
+	s, err := r.cfg.Bus.JetStream().Stream(ctx, bus.StreamSessions)
 	if err != nil {
 		return err
 	}
@@ -185,18 +198,18 @@ func (r *refill) identify(ctx context.Context) error {
 	return nil
 }
 
-func (r *refill) identity() string {
+func (r *Refill) identity() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.log
 }
 
-func (r *refill) complete() coverage {
+func (r *Refill) complete() coverage {
 	return coverage{State: covered, Log: r.identity(), Fold: foldVersion}
 }
 
-func (r *refill) coverage(ctx context.Context) (c coverage, err error) {
-	text, err := r.c.store.Coverage(ctx)
+func (r *Refill) coverage(ctx context.Context) (c coverage, err error) {
+	text, err := r.cfg.Store.Coverage(ctx)
 	if err != nil || text == "" {
 		return c, err
 	}
@@ -206,17 +219,17 @@ func (r *refill) coverage(ctx context.Context) (c coverage, err error) {
 	return c, nil
 }
 
-func (r *refill) setCoverage(ctx context.Context, c coverage) error {
+func (r *Refill) setCoverage(ctx context.Context, c coverage) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	return r.c.store.SetCoverage(ctx, string(text))
+	return r.cfg.Store.SetCoverage(ctx, string(text))
 }
 
 // revokeCoverage revokes the coverage after failed writes, so that the lease holder looks
 // for what is missing.
-func (r *refill) revokeCoverage(ctx context.Context) error {
+func (r *Refill) revokeCoverage(ctx context.Context) error {
 	r.mu.Lock()
 	missed := r.missed
 	r.missed = false
@@ -230,49 +243,49 @@ func (r *refill) revokeCoverage(ctx context.Context) error {
 		err = r.setCoverage(ctx, what)
 	}
 	if err != nil {
-		r.missedSome()
+		r.MissedSome()
 	}
 	return err
 }
 
-// everything requests that all sessions are folded again.
-func (r *refill) everything(ctx context.Context) error {
+// Everything requests that all sessions are folded again.
+func (r *Refill) Everything(ctx context.Context) error {
 	return r.setCoverage(ctx, coverage{State: anew, Log: r.identity()})
 }
 
 // mendWanted folds the sessions that this core found incomplete.
-func (r *refill) mendWanted(ctx context.Context) error {
+func (r *Refill) mendWanted(ctx context.Context) error {
 	r.mu.Lock()
 	wanted := maps.Clone(r.wanted)
 	clear(r.wanted)
 	r.mu.Unlock()
 	for ref, spoiled := range wanted {
 		begun := time.Now()
-		if _, err := r.refold(ctx, ref, spoiled); err != nil && !r.sweep.hopeless(ref, err) {
-			r.missedSome()
+		if _, err := r.Refold(ctx, ref, spoiled); err != nil && !r.sweep.hopeless(ref, err) {
+			r.MissedSome()
 			return err
 		}
-		if !r.yield(ctx, begun) {
+		if !r.Yield(ctx, begun) {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-// yield gives live work priority: refolding takes half of the time of an idle core,
+// Yield gives live work priority: refolding takes half of the time of an idle core,
 // and a fifth of a busy one's.
-func (r *refill) yield(ctx context.Context, begun time.Time) bool {
+func (r *Refill) Yield(ctx context.Context, begun time.Time) bool {
 	pause := max(time.Since(begun), time.Millisecond)
-	if r.c.open() > 0 {
+	if r.cfg.Busy() {
 		pause = max(4*pause, 5*time.Millisecond)
 	}
 	return sleep(ctx, pause)
 }
 
-func (r *refill) holder() string { return string(r.c.bus.Instance()) }
+func (r *Refill) holder() string { return string(r.cfg.Bus.Instance()) }
 
 // lease renews the lease when due, and reports whether this core holds it.
-func (r *refill) lease(ctx context.Context) (held bool, err error) {
+func (r *Refill) lease(ctx context.Context) (held bool, err error) {
 	if r.held && time.Since(r.renewed) < leaseTTL/3 {
 		return true, nil
 	}
@@ -281,12 +294,12 @@ func (r *refill) lease(ctx context.Context) (held bool, err error) {
 
 // renew renews the lease and publishes the progress with it, or adopts the progress of
 // the core that holds it.
-func (r *refill) renew(ctx context.Context) error {
+func (r *Refill) renew(ctx context.Context) error {
 	note, err := json.Marshal(r.shown())
 	if err != nil {
 		return err
 	}
-	now, err := r.c.store.Lease(ctx, store.Lease{Holder: r.holder(), Note: string(note)}, leaseTTL)
+	now, err := r.cfg.Store.Lease(ctx, store.Lease{Holder: r.holder(), Note: string(note)}, leaseTTL)
 	if err != nil {
 		return err
 	}
@@ -301,21 +314,21 @@ func (r *refill) renew(ctx context.Context) error {
 	return nil
 }
 
-func (r *refill) show(change func(*coreapi.View)) {
+func (r *Refill) show(change func(*coreapi.View)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.view)
 }
 
-func (r *refill) shown() coreapi.View {
+func (r *Refill) shown() coreapi.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.view
 }
 
-// now returns the view's state for queries. It checks the coverage again: a view that
+// State returns the view's state for queries. It checks the coverage again: a view that
 // was complete may have been wiped since.
-func (r *refill) now(ctx context.Context) coreapi.View {
+func (r *Refill) State(ctx context.Context) coreapi.View {
 	v := r.shown()
 	if v.State != coreapi.ViewComplete || r.identity() == "" {
 		return v
