@@ -42,12 +42,12 @@ func newBeacon(c *Core) *beacon {
 func (b *beacon) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go b.c.dir.turns(ctx)
-	b.c.bus.FollowBeacons(func(all []bus.Beacon) { b.c.dir.share(b.c.bus.Instance(), all) })
+	go b.c.dir.Turns(ctx)
+	b.c.bus.FollowBeacons(func(all []bus.Beacon) { b.c.dir.Share(b.c.bus.Instance(), all) })
 	go func() {
 		defer close(done)
 		b.publish(ctx, true)
-		tick, moved := time.NewTicker(bus.BeaconEvery), b.c.dir.moved
+		tick, moved := time.NewTicker(bus.BeaconEvery), b.c.dir.Moved()
 		defer tick.Stop()
 		var again <-chan time.Time
 		for {
@@ -60,7 +60,7 @@ func (b *beacon) start() (stop func()) {
 				b.publish(ctx, false)
 				moved, again = nil, time.After(beaconPause)
 			case <-again:
-				moved, again = b.c.dir.moved, nil
+				moved, again = b.c.dir.Moved(), nil
 			}
 		}
 	}()
@@ -82,7 +82,7 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 	}
 	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{
-		Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand(),
+		Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.Demand(),
 		Parked: b.c.parked.count(), Fold: decide.FoldVersion,
 	}
 	if n := b.last.Load(); n >= 0 {
@@ -126,7 +126,7 @@ const providerGrace = 3 * time.Second
 // providerFault returns the fault of an agent whose provider no service offers, or nil.
 func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
 	wanted := c.cfg.Agents[name].Provider
-	gone := c.dir.noProvider(wanted)
+	gone := c.dir.WithoutProvider(wanted)
 	if gone < providerGrace {
 		return nil
 	}

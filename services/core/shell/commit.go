@@ -48,7 +48,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 		s.c.stats.Commits.Add(1)
 		s.doubt = doubt{}
 		s.adopt(d.Stored(seq), d)
-		s.c.dir.unclaimRest(s)
+		s.c.dir.UnclaimRest(s.claimant)
 		s.queueUp() // first of all, because other sessions queue up meanwhile
 		return committed
 	}

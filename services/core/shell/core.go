@@ -20,6 +20,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/view"
 	"skandha.dev/services/internal/coreapi"
@@ -56,7 +57,7 @@ type Core struct {
 	caller *bus.Caller
 	store  store.Store
 	log    *slog.Logger
-	dir    *Directory
+	dir    *directory.Directory
 	loader *loader.Loader
 	views  *view.Writer
 	live   *livePublisher
@@ -102,7 +103,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	ctx, end := context.WithCancel(context.Background())
 	v := view.NewStore(st)
 	c := &Core{
-		cfg: cfg, bus: b, store: v, view: v, log: log, dir: newDirectory(log),
+		cfg: cfg, bus: b, store: v, view: v, log: log, dir: directory.New(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
 		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
 	}
@@ -124,7 +125,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 }
 
 // Directory returns the core's directory of executors and tools.
-func (c *Core) Directory() *Directory { return c.dir }
+func (c *Core) Directory() *directory.Directory { return c.dir }
 
 // Stats returns the live counters.
 func (c *Core) Stats() *Stats { return &c.stats }
@@ -152,8 +153,8 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer c.plugins.stop()
-	c.expect(ctx)
-	if err := c.dir.watch(c.ctx, c.bus); err != nil {
+	c.dir.Expect(ctx, c.store)
+	if err := c.dir.Watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
 	defer c.background()()
@@ -195,7 +196,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 func (c *Core) background() (stop func()) {
 	stopViews, stopLive, stopRelease, stopRefill := c.views.Start(), c.live.start(), c.release.start(), c.refill.Start(c.ctx)
 	go c.lobby.extend(c.ctx, c)
-	go c.rememberOffer(c.ctx)
+	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.recheckTroubles(c.ctx)
 	stopBeacon := c.beacon.start()
 	go c.view.Watch(c.ctx, c.log)
@@ -232,7 +233,7 @@ func (c *Core) AwaitReady(ctx context.Context) error {
 // AwaitExecutors waits until all of the instances have announced themselves. From
 // then on, their tools are offered to models.
 func (c *Core) AwaitExecutors(ctx context.Context, all ...subject.Instance) error {
-	return c.dir.await(ctx, all...)
+	return c.dir.Await(ctx, all...)
 }
 
 // Ready reports whether the core consumes causes and its bus is connected.
@@ -332,6 +333,7 @@ func (c *Core) session(ref subject.Ref) *session {
 		if c.ofOldLog(s.state) {
 			s.doubt.base, s.state = s.state, nil
 		}
+		s.claimant = directory.NewClaimant(func() { s.mailbox.put(pokeMail{}) })
 		c.sessions[ref] = s
 		c.gone.Add(1)
 		go s.run()
@@ -347,7 +349,7 @@ func (c *Core) retire(s *session) bool {
 		return false
 	}
 	delete(c.sessions, s.ref)
-	c.dir.leave(s)
+	c.dir.Leave(s.claimant)
 	if s.state != nil {
 		c.cache.put(s.ref, s.state)
 	} else if c.ofOldLog(s.doubt.base) {
@@ -410,18 +412,4 @@ func nonce() string {
 		panic(err) // crypto/rand does not fail
 	}
 	return hex.EncodeToString(b[:])
-}
-
-// every calls f at each tick until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
 }

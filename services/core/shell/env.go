@@ -17,12 +17,13 @@ import (
 // env returns the environment of one decision.
 func (s *session) env(delivery uint64) *decide.Env {
 	c := s.c
-	c.dir.unclaim(s) // what the previous decision claimed and did not store
+	c.dir.Unclaim(s.claimant) // what the previous decision claimed and did not store
 	at := c.plugins.pin.Load()
-	agent, seen := c.agent(s.ref.Agent), &picks{Directory: c.dir, registry: at.Snapshot, session: s}
+	agent, provider := c.agent(s.ref.Agent), ""
 	if agent != nil {
-		seen.provider = agent.Provider
+		provider = agent.Provider
 	}
+	seen := c.dir.Picks(s.claimant, at.Snapshot, provider)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.hooks, s}, Policy: c.cfg.Policy, Stats: c.views.ToolUse,

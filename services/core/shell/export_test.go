@@ -17,7 +17,7 @@ func SetClockSkew(t *testing.T, d time.Duration) {
 }
 
 // NewestFold returns the newest fold version that the core has seen in a beacon.
-func NewestFold(c *Core) int { return c.dir.newestFold() }
+func NewestFold(c *Core) int { return c.dir.NewestFold() }
 
 // NoteTrouble lists a session as damaged.
 func NoteTrouble(c *Core, ref subject.Ref) {

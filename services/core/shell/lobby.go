@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/directory"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/periodic"
 )
 
 // DefaultOpenSessions is how many sessions a core has open at once.
-const DefaultOpenSessions = 2000
+const DefaultOpenSessions = directory.DefaultOpenSessions
 
 // lobby holds inputs while a core has the maximum number of open sessions, and extends
 // their deliveries. When a session closes, the one that has waited longest is opened with
@@ -85,7 +87,7 @@ func (l *lobby) len() int {
 
 // extend extends the waiting deliveries, until ctx ends.
 func (l *lobby) extend(ctx context.Context, c *Core) {
-	every(ctx, lobbyEvery, func() {
+	periodic.Every(ctx, lobbyEvery, func() {
 		for _, d := range l.all() {
 			if err := d.InProgress(); err != nil {
 				c.log.Debug("extending a waiting delivery", "cause", d.Seq, "error", err)

@@ -63,7 +63,7 @@ func (s *session) newer(err error) bool {
 // newer core's commits. asked is false if there is none, or if a newer core is running,
 // which can process the command itself.
 func (s *session) takeoverCommand() (name string, asked bool) {
-	if s.c.dir.newestFold() > decide.FoldVersion {
+	if s.c.dir.NewestFold() > decide.FoldVersion {
 		return "", false
 	}
 	for _, h := range s.held {
@@ -104,7 +104,7 @@ func (s *session) takeOver(err error, by string) bool {
 // newerError returns the error for a session that a newer core wrote, with what to do
 // about it.
 func (c *Core) newerError(ref subject.Ref, err error) error {
-	if c.dir.newestFold() > decide.FoldVersion {
+	if c.dir.NewestFold() > decide.FoldVersion {
 		return bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%v), which is running; try again", ref, err)
 	}
 	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is running; "+

@@ -111,7 +111,7 @@ func (p *plugins) take(s *registry.Snapshot) {
 	p.engine.Set(table)
 	p.engine.Forget(func(name subject.Plugin) bool { return s.Get(name) != nil })
 	p.pin.Store(&pinned{s, table})
-	p.c.dir.plugins(s)
+	p.c.dir.SetPlugins(s)
 	p.late(s, table)
 	p.guides.changed()
 }
@@ -252,9 +252,9 @@ func (p *plugins) owner(kind registrar.Kind, name string) (string, bool) {
 		if name == coreapi.ServiceName {
 			return "core", true
 		}
-		return "an executor", p.c.dir.is(subject.Instance(name))
+		return "an executor", p.c.dir.Has(subject.Instance(name))
 	case registrar.KindTool:
-		return p.c.dir.builtin(name)
+		return p.c.dir.BuiltIn(name)
 	case registrar.KindProvider:
 		for _, pl := range p.pin.Load().Plugins() {
 			for _, i := range pl.Manifest.Providers {

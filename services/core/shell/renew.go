@@ -86,7 +86,7 @@ func (s *session) renew(m renewMail) {
 		return
 	}
 	s.dropWork()
-	s.c.dir.leave(s)
+	s.c.dir.Leave(s.claimant)
 	clear(s.held)
 	s.passed = 0
 	if s.state != nil {

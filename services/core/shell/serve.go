@@ -179,7 +179,7 @@ func (c *Core) Counters() map[string]int64 {
 		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
 		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(),
 		"internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
-		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.queued()),
+		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.Queued()),
 		"backlog": c.beacon.last.Load(),
 	}
 }
@@ -219,7 +219,7 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
 		Counters: c.Counters(),
-		Missing:  c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
+		Missing:  c.dir.Missing(), Faults: c.faults(), Troubles: c.troubles.list(),
 		View: c.refill.State(ctx), Guides: c.plugins.guides.troubles(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {

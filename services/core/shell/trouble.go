@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/periodic"
 )
 
 // troubles holds the sessions whose log this core found damaged, or cannot read because
@@ -88,7 +89,7 @@ const recheckEvery = 15 * time.Second
 
 // recheckTroubles removes the troubles that are over, until ctx ends.
 func (c *Core) recheckTroubles(ctx context.Context) {
-	every(ctx, recheckEvery, func() {
+	periodic.Every(ctx, recheckEvery, func() {
 		for _, t := range c.troubles.list() {
 			if t.Kind == coreapi.TroubleLog {
 				continue

@@ -1,4 +1,4 @@
-package shell
+package directory
 
 import (
 	"context"
@@ -18,12 +18,13 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/periodic"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )
 
 // Directory tracks the executors that have announced themselves recently, and the
-// slots that this core uses there. It implements decide.Catalog; picks, its view
+// slots that this core uses there. It implements decide.Catalog; [Picks], its view
 // for one decision, implements decide.Directory.
 type Directory struct {
 	log *slog.Logger
@@ -39,7 +40,7 @@ type Directory struct {
 	cores      int                  // number of cores that publish beacons
 	fold       int                  // the newest fold version that any of them knows
 	published  int                  // waiting sessions in this core's latest beacon
-	usage      map[need]*usage      // of slots by other cores
+	usage      map[Need]*usage      // of slots by other cores
 	moved      chan struct{}        // receives a value when the next beacon should be sent at once
 	lostTools  map[string]time.Time // when each tool was last offered
 	arrived    map[string]time.Time // when a tool's latest executor or plugin replica arrived
@@ -71,7 +72,8 @@ type toolEntry struct {
 	owner     string // the only service or plugin that may offer it
 }
 
-func newDirectory(log *slog.Logger) *Directory {
+// New returns a directory that knows no executors; [Directory.Watch] fills it.
+func New(log *slog.Logger) *Directory {
 	return &Directory{
 		log: log, instances: map[subject.Instance]*instance{}, reserved: map[subject.Instance]map[string]int{},
 		tools: map[string]*toolEntry{}, waiting: newQueue(), registry: registry.Compute(registry.NewContent()),
@@ -81,8 +83,8 @@ func newDirectory(log *slog.Logger) *Directory {
 	}
 }
 
-// watch follows announcements until ctx ends, and asks all executors to announce themselves.
-func (d *Directory) watch(ctx context.Context, b *journal.Journal) error {
+// Watch follows announcements until ctx ends, and asks all executors to announce themselves.
+func (d *Directory) Watch(ctx context.Context, b *journal.Journal) error {
 	sub, err := b.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) { d.announced(m) })
 	if err != nil {
 		return err
@@ -90,7 +92,7 @@ func (d *Directory) watch(ctx context.Context, b *journal.Journal) error {
 	go func() {
 		const interval = executor.AnnounceTTL / 4
 		last := time.Now()
-		every(ctx, interval, func() {
+		periodic.Every(ctx, interval, func() {
 			// A process that was paused or starved has missed announcements.
 			awake := time.Since(last) < 2*interval
 			last = time.Now()
@@ -141,12 +143,12 @@ func (d *Directory) announced(m *nats.Msg) {
 	close(d.news)
 	d.news = make(chan struct{})
 	d.mu.Unlock()
-	poke(wake)
+	wakeUp(wake)
 }
 
-func poke(sessions []*session) {
-	for _, s := range sessions {
-		s.mailbox.put(pokeMail{})
+func wakeUp(all []*Claimant) {
+	for _, c := range all {
+		c.wake()
 	}
 }
 
@@ -155,8 +157,8 @@ func sameOffer(a, b executor.Announcement) bool {
 	return a.Draining == b.Draining && reflect.DeepEqual(a.Tools, b.Tools) && slices.Equal(a.Providers, b.Providers)
 }
 
-// plugins sets the registry, so that only the tools of active plugins are offered.
-func (d *Directory) plugins(s *registry.Snapshot) {
+// SetPlugins sets the registry, so that only the tools of active plugins are offered.
+func (d *Directory) SetPlugins(s *registry.Snapshot) {
 	d.mu.Lock()
 	for _, p := range s.Plugins() {
 		if old := d.registry.Get(p.Name()); old == nil || hasNew(old.Instances, p.Instances) {
@@ -167,7 +169,7 @@ func (d *Directory) plugins(s *registry.Snapshot) {
 	d.rebuild()
 	wake := d.wake(true)
 	d.mu.Unlock()
-	poke(wake)
+	wakeUp(wake)
 }
 
 // offers reports whether the registry lets the tool be offered.
@@ -179,15 +181,15 @@ func offers(s *registry.Snapshot, t tool.Spec) bool {
 	return ok && string(p.Name()) == t.Plugin
 }
 
-// is reports whether an executor with that name has announced itself.
-func (d *Directory) is(name subject.Instance) bool {
+// Has reports whether an executor with that name has announced itself.
+func (d *Directory) Has(name subject.Instance) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.instances[name] != nil
 }
 
-// builtin returns the service that offers a tool, unless the tool is a plugin's.
-func (d *Directory) builtin(name string) (service string, ok bool) {
+// BuiltIn returns the service that offers a tool, unless the tool is a plugin's.
+func (d *Directory) BuiltIn(name string) (service string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t := d.tools[name]; t != nil && t.spec.Plugin == "" {
@@ -225,9 +227,9 @@ func stillGone(old *instance) time.Time {
 	return old.gone
 }
 
-// lost notes that an instance has no responders. Its last announcement stays valid for
+// Lost notes that an instance has no responders. Its last announcement stays valid for
 // a while, and without this, work would go from one dead instance to the next.
-func (d *Directory) lost(id subject.Instance) {
+func (d *Directory) Lost(id subject.Instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := d.instances[id]; i != nil {
@@ -284,8 +286,8 @@ func (d *Directory) rebuild() {
 	})
 }
 
-// described returns the description of the offered tools for a model, as JSON.
-func (d *Directory) described(offered []string) json.RawMessage {
+// Described returns the description of the offered tools for a model, as JSON.
+func (d *Directory) Described(offered []string) json.RawMessage {
 	d.mu.Lock()
 	if d.description != nil && slices.Equal(d.offered, offered) {
 		defer d.mu.Unlock()
@@ -421,7 +423,8 @@ func (d *Directory) Validate(name string, args json.RawMessage) (json.RawMessage
 	return t.validator.Validate(args)
 }
 
-func (d *Directory) poolOf(name string) string {
+// PoolOf returns the pool that serves a tool.
+func (d *Directory) PoolOf(name string) string {
 	if spec, ok := d.Lookup(name); ok && spec.Pool != "" {
 		return spec.Pool
 	}

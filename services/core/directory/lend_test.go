@@ -1,4 +1,4 @@
-package shell
+package directory
 
 import (
 	"log/slog"
@@ -12,9 +12,9 @@ import (
 
 // lender is a directory of core a with one provider of 8 slots, for which sessions of
 // core a and of core b wait.
-func lender(t *testing.T, a, b int) (d *Directory, n need, busy func(int)) {
-	d = newDirectory(slog.New(slog.DiscardHandler))
-	n = need{kind: subject.Provider}
+func lender(t *testing.T, a, b int) (d *Directory, n Need, busy func(int)) {
+	d = New(slog.New(slog.DiscardHandler))
+	n = Need{Kind: subject.Provider}
 	busy = func(slots int) {
 		announce(t, d, executor.Announcement{
 			Instance: "provider-1", Kind: subject.Provider, Service: "provider", Providers: []provider.Info{{Name: "one"}},
@@ -22,7 +22,7 @@ func lender(t *testing.T, a, b int) (d *Directory, n need, busy func(int)) {
 		})
 	}
 	busy(0)
-	d.share("a", []bus.Beacon{
+	d.Share("a", []bus.Beacon{
 		{Instance: "a", Waiting: []bus.Waiting{{Kind: subject.Provider, Sessions: a}}},
 		{Instance: "b", Waiting: []bus.Waiting{{Kind: subject.Provider, Sessions: b}}},
 	})
@@ -30,7 +30,7 @@ func lender(t *testing.T, a, b int) (d *Directory, n need, busy func(int)) {
 }
 
 // turn counts the use of slots as at one turn, and returns how many this core may use.
-func (d *Directory) turn(n need) int {
+func (d *Directory) turn(n Need) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.countUse()

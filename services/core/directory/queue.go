@@ -1,4 +1,4 @@
-package shell
+package directory
 
 import (
 	"container/list"
@@ -8,12 +8,12 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// need is what a session waits for: a slot at an executor that offers name, a
+// Need is what a session waits for: a slot at an executor that offers Name, a
 // provider (empty: any) or a tool.
-type need struct {
-	kind subject.ExecutorKind
-	name string
-	at   subject.Instance // the only suitable instance, because it keeps the session's data; empty: any
+type Need struct {
+	Kind subject.ExecutorKind
+	Name string
+	At   subject.Instance // the only suitable instance, because it keeps the session's data; empty: any
 }
 
 // queue holds the sessions of this core that wait for executors, first come, first
@@ -22,12 +22,12 @@ type need struct {
 // woken as there are slots. The directory's lock guards it.
 type queue struct {
 	order *list.List // of *waiter
-	index map[*session]*list.Element
+	index map[*Claimant]*list.Element
 }
 
 type waiter struct {
-	s      *session
-	needs  []need
+	s      *Claimant
+	needs  []Need
 	tried  time.Time
 	paused bool // keeps its place, but could not take a slot now
 	served bool // has claimed a slot, and its commit is in flight
@@ -42,10 +42,10 @@ func (w *waiter) counts(now time.Time) bool {
 // is busy with something else, and tries again afterwards.
 const stuck = 3 * time.Second
 
-func newQueue() queue { return queue{order: list.New(), index: map[*session]*list.Element{}} }
+func newQueue() queue { return queue{order: list.New(), index: map[*Claimant]*list.Element{}} }
 
 // wait puts the session at the end, or updates it in place.
-func (q *queue) wait(s *session, needs []need, paused bool) {
+func (q *queue) wait(s *Claimant, needs []Need, paused bool) {
 	if e := q.index[s]; e != nil {
 		*e.Value.(*waiter) = waiter{s: s, needs: needs, tried: time.Now(), paused: paused}
 		return
@@ -54,21 +54,21 @@ func (q *queue) wait(s *session, needs []need, paused bool) {
 }
 
 // serve notes that the session has claimed a slot, or has given it back.
-func (q *queue) serve(s *session, served bool) {
+func (q *queue) serve(s *Claimant, served bool) {
 	if e := q.index[s]; e != nil {
 		e.Value.(*waiter).served = served
 	}
 }
 
 // listens notes that the session would take a free slot.
-func (q *queue) listens(s *session) {
+func (q *queue) listens(s *Claimant) {
 	if e := q.index[s]; e != nil {
 		e.Value.(*waiter).tried = time.Now()
 	}
 }
 
 // leave removes the session and reports whether it was there.
-func (q *queue) leave(s *session) bool {
+func (q *queue) leave(s *Claimant) bool {
 	e := q.index[s]
 	if e == nil {
 		return false
@@ -79,7 +79,7 @@ func (q *queue) leave(s *session) bool {
 }
 
 // ahead counts the waiters for n before the session, or all if the session does not wait.
-func (q *queue) ahead(s *session, n need) int {
+func (q *queue) ahead(s *Claimant, n Need) int {
 	count, now := 0, time.Now()
 	for e := q.order.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
@@ -94,9 +94,9 @@ func (q *queue) ahead(s *session, n need) int {
 }
 
 // first lists the sessions to wake: for each need, as many as it has free slots.
-func (q *queue) first(slots func(need) int) []*session {
-	free, now := map[need]int{}, time.Now()
-	take := func(n need) (left int) {
+func (q *queue) first(slots func(Need) int) []*Claimant {
+	free, now := map[Need]int{}, time.Now()
+	take := func(n Need) (left int) {
 		left, known := free[n]
 		if !known {
 			left = slots(n)
@@ -104,7 +104,7 @@ func (q *queue) first(slots func(need) int) []*session {
 		free[n] = left - 1
 		return left
 	}
-	var out []*session
+	var out []*Claimant
 	for e := q.order.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
 		if w.paused || w.served {
@@ -114,8 +114,8 @@ func (q *queue) first(slots func(need) int) []*session {
 			left := take(n)
 			if !w.counts(now) { // it is woken, but holds up no other
 				free[n]++
-			} else if left > 0 && n.at != "" {
-				take(need{kind: n.kind, name: n.name}) // the slot is one of those, too
+			} else if left > 0 && n.At != "" {
+				take(Need{Kind: n.Kind, Name: n.Name}) // the slot is one of those, too
 			}
 			if left > 0 {
 				out = append(out, w.s)
@@ -126,14 +126,14 @@ func (q *queue) first(slots func(need) int) []*session {
 	return out
 }
 
-func (q *queue) all() []*session {
-	out := make([]*session, 0, q.order.Len())
+func (q *queue) all() []*Claimant {
+	out := make([]*Claimant, 0, q.order.Len())
 	for e := q.order.Front(); e != nil; e = e.Next() {
 		out = append(out, e.Value.(*waiter).s)
 	}
 	return out
 }
 
-func (w *waiter) has(n need) bool {
+func (w *waiter) has(n Need) bool {
 	return slices.Contains(w.needs, n)
 }

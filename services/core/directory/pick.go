@@ -1,4 +1,4 @@
-package shell
+package directory
 
 import (
 	"slices"
@@ -10,18 +10,24 @@ import (
 	"skandha.dev/services/internal/registry"
 )
 
-// picks is the directory as one decision sees it. A slot that it picks is claimed at
+// Picks is the directory as one decision sees it. A slot that it picks is claimed at
 // once, so that no other call and no other session gets it. The tools and the hooks of
 // plugins come from the same registry snapshot.
-type picks struct {
+type Picks struct {
 	*Directory
 	registry *registry.Snapshot
-	session  *session // owns the claims and the place in the queue
-	provider string   // the name of the agent's provider; empty: any
+	claimant *Claimant // owns the claims and the place in the queue
+	provider string    // the name of the agent's provider; empty: any
+}
+
+// Picks returns the directory for one decision of the claimant, with the plugins of a
+// registry snapshot and the agent's provider.
+func (d *Directory) Picks(c *Claimant, r *registry.Snapshot, provider string) *Picks {
+	return &Picks{Directory: d, registry: r, claimant: c, provider: provider}
 }
 
 // Lookup implements decide.Catalog.
-func (p *picks) Lookup(name string) (tool.Spec, bool) {
+func (p *Picks) Lookup(name string) (tool.Spec, bool) {
 	t, ok := p.Directory.Lookup(name)
 	if !ok || !offers(p.registry, t) {
 		return tool.Spec{}, false
@@ -30,7 +36,7 @@ func (p *picks) Lookup(name string) (tool.Spec, bool) {
 }
 
 // Gone implements decide.Catalog.
-func (p *picks) Gone(name string) (since time.Time, left bool) {
+func (p *Picks) Gone(name string) (since time.Time, left bool) {
 	if _, there := p.Lookup(name); there {
 		return time.Time{}, false
 	}
@@ -47,7 +53,7 @@ func (p *picks) Gone(name string) (since time.Time, left bool) {
 }
 
 // Public implements decide.Catalog.
-func (p *picks) Public() []tool.Spec {
+func (p *Picks) Public() []tool.Spec {
 	all, as := p.publicAs()
 	if as == p.registry {
 		return all
@@ -56,25 +62,25 @@ func (p *picks) Public() []tool.Spec {
 }
 
 // NoProvider implements decide.Directory.
-func (p *picks) NoProvider() time.Duration { return p.noProvider(p.provider) }
+func (p *Picks) NoProvider() time.Duration { return p.WithoutProvider(p.provider) }
 
 // PickRunner implements decide.Directory.
-func (p *picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
-	return p.pickRunner(p.session, spec, be, not)
+func (p *Picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
+	return p.pickRunner(p.claimant, spec, be, not)
 }
 
 // PickProvider implements decide.Directory.
-func (p *picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
-	if p.missing() != "" {
+func (p *Picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+	if p.Missing() != "" {
 		return "", false
 	}
-	return p.pick(p.session, need{kind: subject.Provider, name: p.provider}, not)
+	return p.pick(p.claimant, Need{Kind: subject.Provider, Name: p.provider}, not)
 }
 
 func (d *Directory) pickRunner(
-	s *session, spec tool.Spec, be subject.Instance, not []subject.Instance,
+	s *Claimant, spec tool.Spec, be subject.Instance, not []subject.Instance,
 ) (subject.Instance, bool) {
-	n := need{kind: subject.Runner, name: spec.Name}
+	n := Need{Kind: subject.Runner, Name: spec.Name}
 	delete(s.bound, spec.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +101,7 @@ func (d *Directory) pickRunner(
 	return be, true
 }
 
-func (d *Directory) pick(s *session, n need, not []subject.Instance) (subject.Instance, bool) {
+func (d *Directory) pick(s *Claimant, n Need, not []subject.Instance) (subject.Instance, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pickLocked(s, n, not)
@@ -104,7 +110,7 @@ func (d *Directory) pick(s *session, n need, not []subject.Instance) (subject.In
 // pickLocked chooses the least busy executor with a free slot, and claims the slot,
 // unless sessions that have waited longer need all free slots. The caller holds the
 // lock.
-func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subject.Instance, bool) {
+func (d *Directory) pickLocked(s *Claimant, n Need, not []subject.Instance) (subject.Instance, bool) {
 	var best *instance
 	var bestLoad float64
 	all, pool := 0, d.poolFor(n)
@@ -114,7 +120,7 @@ func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subj
 		}
 		free := d.freeAt(id, i, pool)
 		if free > 0 {
-			free -= d.waiting.ahead(s, need{n.kind, n.name, id})
+			free -= d.waiting.ahead(s, Need{n.Kind, n.Name, id})
 		}
 		if free <= 0 {
 			continue
@@ -135,12 +141,12 @@ func (d *Directory) pickLocked(s *session, n need, not []subject.Instance) (subj
 	return best.Instance, true
 }
 
-// idle returns the least busy runner of a tool for a call outside of turns. It claims no
+// Idle returns the least busy runner of a tool for a call outside of turns. It claims no
 // slot: if sessions take the runner's slots meanwhile, the runner refuses the call.
-func (d *Directory) idle(name string, not []subject.Instance) (best subject.Instance, ok bool) {
+func (d *Directory) Idle(name string, not []subject.Instance) (best subject.Instance, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n, most := need{kind: subject.Runner, name: name}, 0
+	n, most := Need{Kind: subject.Runner, Name: name}, 0
 	pool := d.poolFor(n)
 	for id, i := range d.instances {
 		if i.Draining || !i.gone.IsZero() || slices.Contains(not, id) || !d.offersNeed(i, n) {

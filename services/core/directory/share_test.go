@@ -1,4 +1,4 @@
-package shell
+package directory
 
 import (
 	"log/slog"
@@ -49,10 +49,10 @@ func TestPartsAreTheWhole(t *testing.T) {
 // A core sends a beacon at once if many more sessions wait, but not for a few, and not if
 // it is the only core.
 func TestABurstIsSaidAtOnce(t *testing.T) {
-	d := newDirectory(slog.New(slog.DiscardHandler))
+	d := New(slog.New(slog.DiscardHandler))
 	crowd := func(n int) bool {
 		for range n {
-			d.wait(&session{}, []need{{kind: subject.Provider}}, false)
+			d.Wait(NewClaimant(func() {}), []Need{{Kind: subject.Provider}}, false)
 		}
 		select {
 		case <-d.moved:
@@ -64,7 +64,7 @@ func TestABurstIsSaidAtOnce(t *testing.T) {
 	if crowd(50) {
 		t.Error("a single core sent a beacon at once")
 	}
-	d.share("a", []bus.Beacon{{Instance: "a"}, {Instance: "b"}})
+	d.Share("a", []bus.Beacon{{Instance: "a"}, {Instance: "b"}})
 	for _, step := range []struct {
 		more int
 		want bool
@@ -72,10 +72,10 @@ func TestABurstIsSaidAtOnce(t *testing.T) {
 		if got := crowd(step.more); got != step.want {
 			t.Errorf("%d more sessions wait: sent at once is %t", step.more, got)
 		}
-		d.demand()
+		d.Demand()
 	}
 	for _, s := range d.waiting.all() {
-		d.leave(s)
+		d.Leave(s)
 	}
 	if !crowd(0) {
 		t.Error("no beacon was sent although no session waits any more")

@@ -1,8 +1,7 @@
-package shell
+package directory
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/registry"
 )
@@ -30,7 +28,7 @@ func announce(t *testing.T, d *Directory, a executor.Announcement) {
 // A provider that a running provider service adds or drops, because a plugin came or
 // went, is known from the next announcement.
 func TestProvidersOfAKnownInstanceChange(t *testing.T) {
-	d := newDirectory(slog.New(slog.DiscardHandler))
+	d := New(slog.New(slog.DiscardHandler))
 	offer := func(names ...string) {
 		a := executor.Announcement{Instance: "provider-1", Kind: subject.Provider, Service: "provider"}
 		for _, n := range names {
@@ -57,7 +55,7 @@ func TestProvidersOfAKnownInstanceChange(t *testing.T) {
 // The name of a built-in tool is its service's, whichever started first, and so is every
 // name that looks like it; a plugin's tool keeps its name against others in other letters.
 func TestBuiltInToolsKeepTheirNames(t *testing.T) {
-	d := newDirectory(slog.New(slog.DiscardHandler))
+	d := New(slog.New(slog.DiscardHandler))
 	m := plugin.Manifest{Name: "evil"}
 	offer := func(id subject.Instance, age time.Duration, names ...string) {
 		a := executor.Announcement{Instance: id, Kind: subject.Runner, Service: string(id), Started: time.Now().Add(-age)}
@@ -77,7 +75,7 @@ func TestBuiltInToolsKeepTheirNames(t *testing.T) {
 	c.Leases["evil"] = map[subject.Instance]*registry.StoredLease{
 		"i": {LeaseRecord: registry.LeaseRecord{Instance: "i", Hash: "h"}},
 	}
-	d.plugins(registry.Compute(c))
+	d.SetPlugins(registry.Compute(c))
 	offer("sandbox", 0, "Greet")
 	for name, want := range map[string]string{
 		"python:execute": "", "Shell:execute": "", "word:count": "of evil", "Word:Count": "", "greet": "",
@@ -92,7 +90,7 @@ func TestBuiltInToolsKeepTheirNames(t *testing.T) {
 // A call that waits for the one instance that keeps its data takes no slot of other
 // instances, and no other call takes the slot that it waits for.
 func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
-	d := newDirectory(slog.New(slog.DiscardHandler))
+	d := New(slog.New(slog.DiscardHandler))
 	spec := tool.Spec{Name: "test:keep", Description: "keeps", Args: json.RawMessage(`{"type":"object"}`), Sticky: true}
 	busy := func(id subject.Instance, n int) {
 		announce(t, d, executor.Announcement{
@@ -100,21 +98,20 @@ func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
 			Pools: []executor.Pool{{Name: executor.DefaultPool, Slots: 1, Busy: n}},
 		})
 	}
-	pick := func(s *session, be subject.Instance, want subject.Instance) {
+	pick := func(s *Claimant, be subject.Instance, want subject.Instance) {
 		t.Helper()
 		got, ok := d.pickRunner(s, spec, be, nil)
 		if ok != (want != "") || ok && got != want {
 			t.Errorf("got %q, %t, want %q", got, ok, want)
 		}
 		if !ok {
-			d.wait(s, []need{{subject.Runner, spec.Name, s.bound[spec.Name]}}, false)
+			d.Wait(s, []Need{{subject.Runner, spec.Name, s.bound[spec.Name]}}, false)
 		}
 	}
 	busy("full", 1)
 	busy("idle", 0)
-	bound, others := &session{mailbox: newMailbox()}, [3]*session{
-		{mailbox: newMailbox()}, {mailbox: newMailbox()}, {mailbox: newMailbox()},
-	}
+	wake := func() {}
+	bound, others := NewClaimant(wake), [3]*Claimant{NewClaimant(wake), NewClaimant(wake), NewClaimant(wake)}
 	pick(bound, "full", "")
 	pick(others[0], "", "idle")
 	pick(others[1], "", "")
@@ -124,23 +121,4 @@ func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
 	}
 	pick(others[2], "", "")
 	pick(bound, "full", "full")
-}
-
-// Many sessions in trouble do not flood the log: those beyond the list count as one.
-func TestTroublesBeyondTheListAreLoggedOnce(t *testing.T) {
-	var all troubles
-	logged := 0
-	for range 3 {
-		for i := range maxTroubles + 50 {
-			if all.note(subject.Ref{Agent: "a", Session: subject.Session(fmt.Sprint("s", i))}, coreapi.TroubleNewer, "new") {
-				logged++
-			}
-		}
-	}
-	if logged != maxTroubles+1 {
-		t.Errorf("%d are logged, want %d", logged, maxTroubles+1)
-	}
-	if !all.note(subject.Ref{}, coreapi.TroubleDamaged, "the log itself") || len(all.list()) != maxTroubles+1 {
-		t.Error("the log itself must be listed, however many sessions are in trouble")
-	}
 }
