@@ -21,11 +21,14 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
+	"skandha.dev/services/core/dispatch"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/view"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/store"
 )
 
@@ -33,7 +36,7 @@ import (
 type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
 	Policy        decide.Policy // required
-	Plugins       PluginsConfig
+	Plugins       plugins.Config
 	Streams       journal.StreamsConfig
 	CacheSessions int           // states cached besides those of open sessions; default 1024
 	OpenSessions  int           // sessions open at once; inputs of others wait; default 2000
@@ -67,7 +70,7 @@ type Core struct {
 	beacon *beacon
 
 	release  *releases
-	plugins  *plugins
+	plugins  *plugins.Host
 	stats    Stats
 	troubles troubles
 	panics   panics
@@ -118,7 +121,9 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.loader.Folded = c.views.Folded
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
 	c.live, c.release = newLivePublisher(b, log, c.views.Observe), newReleases(ctx, b, log)
-	c.plugins = newPlugins(c, cfg.Plugins)
+	c.plugins = plugins.New(ctx, cfg.Plugins, plugins.Deps{
+		Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams,
+	})
 	c.beacon = newBeacon(c)
 	c.folds = newFolds(ctx, c.refill.Yield)
 	return c, nil
@@ -126,6 +131,12 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 
 // Directory returns the core's directory of executors and tools.
 func (c *Core) Directory() *directory.Directory { return c.dir }
+
+// Plugins returns the current snapshot of the registry.
+func (c *Core) Plugins() *registry.Snapshot { return c.plugins.Current().Snapshot }
+
+// Hooks returns the current hook table.
+func (c *Core) Hooks() *dispatch.HookSet { return c.plugins.Current().Hooks }
 
 // Stats returns the live counters.
 func (c *Core) Stats() *Stats { return &c.stats }
@@ -149,10 +160,10 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the reply subscription: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.caller.Close()) }()
-	if err := c.plugins.start(ctx); err != nil {
+	if err := c.plugins.Start(ctx, c.caller); err != nil {
 		return err
 	}
-	defer c.plugins.stop()
+	defer c.plugins.Stop()
 	c.dir.Expect(ctx, c.store)
 	if err := c.dir.Watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
@@ -181,14 +192,14 @@ func (c *Core) run(ctx context.Context) (err error) {
 	}
 	c.views.Follow(causes)
 	c.beacon.causes.Store(causes)
-	c.plugins.begin()
+	c.plugins.Begin()
 	close(c.ready)
 	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
 	<-ctx.Done()
 	c.log.Info("core is stopping", "open_sessions", c.open())
 	causes.Stop()
 	c.drain()
-	c.plugins.end()
+	c.plugins.End()
 	return nil
 }
 
@@ -404,7 +415,7 @@ func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg,
 	}
 }
 
-func (c *Core) agent(a subject.Agent) *decide.Agent { return c.plugins.guides.agent(a) }
+func (c *Core) agent(a subject.Agent) *decide.Agent { return c.plugins.Agent(a) }
 
 func nonce() string {
 	var b [12]byte

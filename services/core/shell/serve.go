@@ -34,7 +34,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbStatus:   func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
 		coreapi.VerbRefill:   c.serveRefill,
 		coreapi.VerbCall:     c.serveCall,
-		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.info(), nil },
+		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	var out []*bus.Responder
 	for verb, f := range handlers {
@@ -220,7 +220,7 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
 		Counters: c.Counters(),
 		Missing:  c.dir.Missing(), Faults: c.faults(), Troubles: c.troubles.list(),
-		View: c.refill.State(ctx), Guides: c.plugins.guides.troubles(),
+		View: c.refill.State(ctx), Guides: c.plugins.GuideTroubles(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
 		st.Agents = append(st.Agents, name)

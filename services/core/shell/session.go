@@ -226,7 +226,7 @@ func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
 	}
-	hooks := s.c.plugins.pin.Load().hooks
+	hooks := s.c.plugins.Current().Hooks
 	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
 		if hooks.Any(p) {
 			return false

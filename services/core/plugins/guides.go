@@ -1,4 +1,4 @@
-package shell
+package plugins
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ const (
 // the plugin arrives or changes, and removed with it. No turn waits for them. While a guide
 // that an agent requires is missing, the agent's turns fail.
 type guides struct {
-	c      *Core
+	host   *Host
 	agents atomic.Pointer[map[subject.Agent]*decide.Agent]
 	failed atomic.Pointer[[]coreapi.GuideTrouble]
 	poke   chan struct{}
@@ -49,9 +49,9 @@ type fetched struct {
 	guide guide.Guide
 }
 
-func newGuides(c *Core) *guides {
-	g := &guides{c: c, poke: make(chan struct{}, 1), known: map[wanted]fetched{}, end: func() {}}
-	g.agents.Store(&c.cfg.Agents)
+func newGuides(h *Host) *guides {
+	g := &guides{host: h, poke: make(chan struct{}, 1), known: map[wanted]fetched{}, end: func() {}}
+	g.agents.Store(&h.deps.Agents)
 	g.failed.Store(&[]coreapi.GuideTrouble{})
 	return g
 }
@@ -68,13 +68,13 @@ func (g *guides) start(ctx context.Context) {
 		return
 	}
 	g.refresh(ctx)
-	ctx, g.end = context.WithCancel(g.c.ctx)
+	ctx, g.end = context.WithCancel(g.host.ctx)
 	g.done.Go(func() { g.follow(ctx) })
 }
 
 func (g *guides) names() [][]string {
 	var out [][]string
-	for _, a := range g.c.cfg.Agents {
+	for _, a := range g.host.deps.Agents {
 		out = append(out, a.Guides)
 	}
 	return out
@@ -111,11 +111,11 @@ func (g *guides) follow(ctx context.Context) {
 
 // refresh recomposes every agent. It returns false if an available guide could not be fetched.
 func (g *guides) refresh(ctx context.Context) (all bool) {
-	at := g.c.plugins.pin.Load().Snapshot
-	agents := make(map[subject.Agent]*decide.Agent, len(g.c.cfg.Agents))
+	at := g.host.Current().Snapshot
+	agents := make(map[subject.Agent]*decide.Agent, len(g.host.deps.Agents))
 	failed := []coreapi.GuideTrouble{}
 	all = true
-	for name, a := range g.c.cfg.Agents {
+	for name, a := range g.host.deps.Agents {
 		whole := *a
 		for _, n := range a.Guides {
 			got, ok, err := g.get(ctx, at, wanted{name, n})
@@ -146,7 +146,7 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 	old := *g.failed.Swap(&failed)
 	for _, t := range failed {
 		if !slices.Contains(old, t) {
-			g.c.log.Warn("cannot load a guide", "agent", t.Agent, "guide", t.Guide, "required", t.Required, "error", t.Reason)
+			g.host.deps.Log.Warn("cannot load a guide", "agent", t.Agent, "guide", t.Guide, "required", t.Required, "error", t.Reason)
 		}
 	}
 	return all
@@ -175,11 +175,11 @@ func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got 
 			return old.guide, had, err
 		}
 		g.known[w] = fetched{key, got}
-		g.c.log.Info("a guide was loaded", "agent", w.agent, "guide", w.name, "plugin", p.Name())
+		g.host.deps.Log.Info("a guide was loaded", "agent", w.agent, "guide", w.name, "plugin", p.Name())
 		return got, true, nil
 	}
 	if _, had := g.known[w]; had {
-		g.c.log.Info("a guide was removed with its plugin", "agent", w.agent, "guide", w.name)
+		g.host.deps.Log.Info("a guide was removed with its plugin", "agent", w.agent, "guide", w.name)
 		delete(g.known, w)
 	}
 	return guide.Guide{}, false, errNoGuide
@@ -192,7 +192,7 @@ func (g *guides) fetch(ctx context.Context, p subject.Plugin, w wanted) (guide.G
 	}
 	ctx, cancel := context.WithTimeout(ctx, guideWait)
 	defer cancel()
-	answer, err := g.c.caller.Request(ctx, subject.Guide(p), string(p), body)
+	answer, err := g.host.caller.Request(ctx, subject.Guide(p), string(p), body)
 	if err != nil {
 		return guide.Guide{}, err
 	}
