@@ -103,7 +103,8 @@ func (d *Directory) RememberOffer(ctx context.Context, marks Marks) {
 			return
 		}
 		save, cancel := context.WithTimeout(ctx, interval)
-		if err := marks.SetMark(save, offeredMark, uint64(time.Now().Unix())<<16|uint64(min(n, 0xffff))); err == nil { //nolint:gosec // after 1970
+		at := uint64(time.Now().Unix())<<16 | uint64(min(n, 0xffff)) //nolint:gosec // after 1970
+		if err := marks.SetMark(save, offeredMark, at); err == nil {
 			before = n
 		}
 		cancel()

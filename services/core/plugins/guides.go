@@ -146,7 +146,8 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 	old := *g.failed.Swap(&failed)
 	for _, t := range failed {
 		if !slices.Contains(old, t) {
-			g.host.deps.Log.Warn("cannot load a guide", "agent", t.Agent, "guide", t.Guide, "required", t.Required, "error", t.Reason)
+			g.host.deps.Log.Warn("cannot load a guide", "agent", t.Agent, "guide", t.Guide, "required", t.Required,
+				"error", t.Reason)
 		}
 	}
 	return all

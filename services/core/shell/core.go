@@ -65,7 +65,7 @@ type Core struct {
 	views  *view.Writer
 	live   *livePublisher
 	refill *view.Refill
-	folds  *folds
+	folds  *foldQueue
 	view   *view.Store
 	beacon *beacon
 
@@ -75,7 +75,7 @@ type Core struct {
 	troubles troubles
 	panics   panics
 	parked   parked
-	lobby    *lobby
+	overflow *overflow
 	appends  *gate
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -108,7 +108,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c := &Core{
 		cfg: cfg, bus: b, store: v, view: v, log: log, dir: directory.New(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
-		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
+		ready: make(chan struct{}), overflow: newOverflow(), appends: &gate{},
 	}
 	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
 	c.refill = view.NewRefill(view.RefillConfig{
@@ -124,8 +124,8 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.plugins = plugins.New(ctx, cfg.Plugins, plugins.Deps{
 		Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams,
 	})
-	c.beacon = newBeacon(c)
-	c.folds = newFolds(ctx, c.refill.Yield)
+	c.beacon = newBeacon(b, log, c.dir, &c.parked, cfg.Backlog)
+	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	return c, nil
 }
 
@@ -205,8 +205,9 @@ func (c *Core) run(ctx context.Context) (err error) {
 
 // background starts the work outside of sessions. stop lets pending work finish.
 func (c *Core) background() (stop func()) {
-	stopViews, stopLive, stopRelease, stopRefill := c.views.Start(), c.live.start(), c.release.start(), c.refill.Start(c.ctx)
-	go c.lobby.extend(c.ctx, c)
+	stopViews, stopLive := c.views.Start(), c.live.start()
+	stopRelease, stopRefill := c.release.start(), c.refill.Start(c.ctx)
+	go c.overflow.extend(c.ctx, c.log)
 	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.recheckTroubles(c.ctx)
 	stopBeacon := c.beacon.start()
@@ -280,7 +281,7 @@ func (c *Core) drain() {
 		s.mailbox.put(stopMail{})
 	}
 	c.mu.Unlock()
-	c.lobby.handBack(c)
+	c.overflow.handBack(c.log)
 	done := make(chan struct{})
 	go func() { c.gone.Wait(); close(done) }()
 	select {
@@ -297,7 +298,7 @@ func (c *Core) open() int {
 	return len(c.sessions)
 }
 
-// deliver passes a delivery to its session, or to the lobby.
+// deliver passes a delivery to its session, or to the overflow.
 func (c *Core) deliver(d journal.Delivery) {
 	c.stats.Deliveries.Add(1)
 	at, err := subject.ParseCause(d.Subject)
@@ -318,8 +319,8 @@ func (c *Core) deliver(d journal.Delivery) {
 		return
 	}
 	if at.Kind == subject.Input &&
-		(c.lobby.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
-		c.lobby.put(at.Ref, d)
+		(c.overflow.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
+		c.overflow.put(at.Ref, d)
 		return
 	}
 	c.session(at.Ref).mailbox.put(mailOf(d))
@@ -367,11 +368,11 @@ func (c *Core) retire(s *session) bool {
 		c.cache.put(s.ref, s.doubt.base)
 	}
 	for len(c.sessions) < c.cfg.OpenSessions && !c.stopping {
-		ref, waits := c.lobby.next()
+		ref, waits := c.overflow.next()
 		if !waits {
 			break
 		}
-		for _, d := range c.lobby.take(ref) {
+		for _, d := range c.overflow.take(ref) {
 			c.session(ref).mailbox.put(mailOf(d))
 		}
 	}

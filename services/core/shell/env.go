@@ -26,8 +26,9 @@ func (s *session) env(delivery uint64) *decide.Env {
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: c.cfg.Policy, Stats: c.views.ToolUse,
-		Version: func() string { return c.cfg.Version },
-		Plugins: func() []commands.Plugin { return plugins.List(at.Snapshot) }, HookStats: c.plugins.HookUse, Replay: s.replay,
+		Version:   func() string { return c.cfg.Version },
+		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
+		HookStats: c.plugins.HookUse, Replay: s.replay,
 	}
 }
 

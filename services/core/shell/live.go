@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -73,5 +74,14 @@ func (p *livePublisher) publish(j stored) {
 			p.log.Debug("publishing a live event", "session", j.ref, "type", e.Type, "error", err)
 			return
 		}
+	}
+}
+
+// notify sends a message to clients that follow the session now. It is not committed.
+func (s *session) notify(text string) {
+	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
+	e.Time = time.Now().UTC().Truncate(time.Millisecond)
+	if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), nil, e.AppendJSON(nil)); err != nil {
+		s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
 	}
 }

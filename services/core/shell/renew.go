@@ -60,7 +60,7 @@ func (c *Core) forgetLog() {
 	c.mu.Lock()
 	c.newLog = time.Now()
 	c.mu.Unlock()
-	c.lobby.clear()
+	c.overflow.clear()
 	c.views.ForgetFloor()
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"skandha.dev/pkg/bus"
@@ -171,19 +169,6 @@ func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
 	return SessionInfo{s, s.Digest}, nil
 }
 
-// Counters returns this core's counters since it started, and its gauges, by name.
-func (c *Core) Counters() map[string]int64 {
-	return map[string]int64{
-		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
-		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
-		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(),
-		"internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
-		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.Queued()),
-		"backlog": c.beacon.last.Load(),
-	}
-}
-
 // serveRefill rewrites one session in the view, or schedules that for all sessions.
 func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	var ask coreapi.RefillQuery
@@ -212,21 +197,4 @@ func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
 		return nil, &bus.Error{Code: bus.CodeNotFound, Message: fmt.Sprintf("no session %s", ref)}
 	}
 	return coreapi.RefillAnswer{Revision: s.Rev}, nil
-}
-
-// Status returns the state of the system as this core sees it.
-func (c *Core) Status(ctx context.Context) coreapi.Status {
-	st := coreapi.Status{
-		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
-		Counters: c.Counters(),
-		Missing:  c.dir.Missing(), Faults: c.faults(), Troubles: c.troubles.list(),
-		View: c.refill.State(ctx), Guides: c.plugins.GuideTroubles(),
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
-		st.Agents = append(st.Agents, name)
-		if f := c.providerFault(name); f != nil {
-			st.Faults = append(st.Faults, *f)
-		}
-	}
-	return st
 }

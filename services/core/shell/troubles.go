@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
@@ -107,14 +106,5 @@ func (t *troubles) loaded(ref subject.Ref, s *decide.State) {
 		t.note(ref, coreapi.TroubleDamaged, s.Locked)
 	} else {
 		t.over(ref)
-	}
-}
-
-// notify sends a message to clients that follow the session now. It is not committed.
-func (s *session) notify(text string) {
-	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
-	e.Time = time.Now().UTC().Truncate(time.Millisecond)
-	if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), nil, e.AppendJSON(nil)); err != nil {
-		s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
 	}
 }

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -15,23 +16,23 @@ import (
 // DefaultOpenSessions is how many sessions a core has open at once.
 const DefaultOpenSessions = directory.DefaultOpenSessions
 
-// lobby holds inputs while a core has the maximum number of open sessions, and extends
+// overflow holds inputs while a core has the maximum number of open sessions, and extends
 // their deliveries. When a session closes, the one that has waited longest is opened with
 // all its inputs. While any session waits, new inputs for open sessions wait, too. Other
 // causes, such as answers, cancels and commands, open their session at once.
-type lobby struct {
+type overflow struct {
 	mu    sync.Mutex
 	order []subject.Ref
 	held  map[subject.Ref][]journal.Delivery
 }
 
-// lobbyEvery is how often waiting deliveries are extended.
-const lobbyEvery = time.Second
+// overflowEvery is how often waiting deliveries are extended.
+const overflowEvery = time.Second
 
-func newLobby() *lobby { return &lobby{held: map[subject.Ref][]journal.Delivery{}} }
+func newOverflow() *overflow { return &overflow{held: map[subject.Ref][]journal.Delivery{}} }
 
 // put adds a delivery. It keeps the latest of each cause.
-func (l *lobby) put(ref subject.Ref, d journal.Delivery) {
+func (l *overflow) put(ref subject.Ref, d journal.Delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ds, waits := l.held[ref]
@@ -46,7 +47,7 @@ func (l *lobby) put(ref subject.Ref, d journal.Delivery) {
 }
 
 // take removes and returns the deliveries of the session.
-func (l *lobby) take(ref subject.Ref) []journal.Delivery {
+func (l *overflow) take(ref subject.Ref) []journal.Delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ds, waits := l.held[ref]
@@ -58,7 +59,7 @@ func (l *lobby) take(ref subject.Ref) []journal.Delivery {
 }
 
 // next returns the session that has waited longest.
-func (l *lobby) next() (subject.Ref, bool) {
+func (l *overflow) next() (subject.Ref, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.order) == 0 {
@@ -68,7 +69,7 @@ func (l *lobby) next() (subject.Ref, bool) {
 }
 
 // all lists the waiting deliveries.
-func (l *lobby) all() []journal.Delivery {
+func (l *overflow) all() []journal.Delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []journal.Delivery
@@ -79,18 +80,18 @@ func (l *lobby) all() []journal.Delivery {
 }
 
 // len returns the number of waiting sessions.
-func (l *lobby) len() int {
+func (l *overflow) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.order)
 }
 
 // extend extends the waiting deliveries, until ctx ends.
-func (l *lobby) extend(ctx context.Context, c *Core) {
-	periodic.Every(ctx, lobbyEvery, func() {
+func (l *overflow) extend(ctx context.Context, log *slog.Logger) {
+	periodic.Every(ctx, overflowEvery, func() {
 		for _, d := range l.all() {
 			if err := d.InProgress(); err != nil {
-				c.log.Debug("extending a waiting delivery", "cause", d.Seq, "error", err)
+				log.Debug("extending a waiting delivery", "cause", d.Seq, "error", err)
 				break // no connection: the rest fails the same way
 			}
 		}
@@ -98,7 +99,7 @@ func (l *lobby) extend(ctx context.Context, c *Core) {
 }
 
 // clear drops all deliveries, after their log was lost.
-func (l *lobby) clear() {
+func (l *overflow) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.order = nil
@@ -106,10 +107,10 @@ func (l *lobby) clear() {
 }
 
 // handBack returns all deliveries to the server, at shutdown.
-func (l *lobby) handBack(c *Core) {
+func (l *overflow) handBack(log *slog.Logger) {
 	for _, d := range l.all() {
 		if err := d.Nak(0); err != nil {
-			c.log.Debug("handing back a delivery", "error", err)
+			log.Debug("handing back a delivery", "error", err)
 		}
 	}
 }

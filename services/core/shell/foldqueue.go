@@ -10,13 +10,15 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
-// folds serves the requests that need a session folded from the log. Only a few run at a
+// foldQueue serves the requests that need a session folded from the log. Only a few run at a
 // time, with a pause after each, so that turns are not delayed. Requests for the same
 // session share a fold that has not begun. They do not join one that is running, because
 // its answer may be older than the request.
-type folds struct {
-	ctx   context.Context                                 //nolint:containedctx // a fold outlives the request that began it
-	yield func(ctx context.Context, begun time.Time) bool // pauses in favour of turns
+type foldQueue struct {
+	ctx context.Context //nolint:containedctx // outlives the requests
+	// yield pauses in favour of turns.
+	yield func(ctx context.Context, begun time.Time) bool
+
 	slots chan struct{}
 
 	mu      sync.Mutex
@@ -40,12 +42,12 @@ type fold struct {
 	err    error
 }
 
-func newFolds(ctx context.Context, yield func(ctx context.Context, begun time.Time) bool) *folds {
-	return &folds{ctx: ctx, yield: yield, slots: make(chan struct{}, foldsAtOnce), waiting: map[foldKey]*fold{}}
+func newFoldQueue(ctx context.Context, yield func(ctx context.Context, begun time.Time) bool) *foldQueue {
+	return &foldQueue{ctx: ctx, yield: yield, slots: make(chan struct{}, foldsAtOnce), waiting: map[foldKey]*fold{}}
 }
 
 // do returns the result of work as JSON, or an error if too many requests wait.
-func (f *folds) do(ctx context.Context, key foldKey, work func(context.Context) (any, error)) (any, error) {
+func (f *foldQueue) do(ctx context.Context, key foldKey, work func(context.Context) (any, error)) (any, error) {
 	w, mine := f.join(key)
 	switch {
 	case w == nil:
@@ -64,7 +66,7 @@ func (f *folds) do(ctx context.Context, key foldKey, work func(context.Context) 
 
 // join returns the waiting fold, or a new one, which the caller must run. It returns nil
 // if too many wait.
-func (f *folds) join(key foldKey) (w *fold, mine bool) {
+func (f *foldQueue) join(key foldKey) (w *fold, mine bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if w := f.waiting[key]; w != nil || len(f.waiting) >= foldsWaiting {
@@ -75,7 +77,7 @@ func (f *folds) join(key foldKey) (w *fold, mine bool) {
 	return w, true
 }
 
-func (f *folds) leave(key foldKey) {
+func (f *foldQueue) leave(key foldKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.waiting, key)
@@ -83,7 +85,7 @@ func (f *folds) leave(key foldKey) {
 
 // run does the work for all requests that have joined, even if the first one is cancelled.
 // If it panics, the others get the error set by join.
-func (f *folds) run(key foldKey, w *fold, work func(context.Context) (any, error)) {
+func (f *foldQueue) run(key foldKey, w *fold, work func(context.Context) (any, error)) {
 	defer close(w.done)
 	select {
 	case f.slots <- struct{}{}:
