@@ -19,7 +19,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
-	registrar "skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"

@@ -1,4 +1,4 @@
-package registry_test
+package registrar_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
@@ -29,17 +29,17 @@ import (
 type core struct {
 	b    *journal.Journal
 	view *view.View
-	*registry.Registrar
+	*registrar.Registrar
 }
 
 // startCore runs a registrar on a separate connection until the test ends.
-func startCore(t testing.TB, b *journal.Journal, cfg registry.Config) *core {
+func startCore(t testing.TB, b *journal.Journal, cfg registrar.Config) *core {
 	t.Helper()
 	v, err := view.Watch(natstest.Context(t), b, natstest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := registry.New(cfg, b, v, natstest.Logger(t))
+	r, err := registrar.New(cfg, b, v, natstest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (c *client) ask(subj string, question, reply any) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
-	answer, err := c.c.Request(ctx, subj, registry.ServiceName, body)
+	answer, err := c.c.Request(ctx, subj, registrar.ServiceName, body)
 	if err == nil {
 		err = json.Unmarshal(answer, reply)
 	}
@@ -114,10 +114,10 @@ func (c *client) unregister(m plugin.Manifest, i subject.Instance, force bool) (
 	return c.verb(subject.Unregister, m.Name, plugin.Unregister{Instance: i, Force: force, Reason: "test"})
 }
 
-func (c *client) operate(q registry.PluginRequest) (registry.PluginInfo, error) {
+func (c *client) operate(q registrar.PluginRequest) (registrar.PluginInfo, error) {
 	c.Helper()
-	var info registry.PluginInfo
-	err := c.ask(subject.Service(registry.ServiceName, coreapi.VerbPlugin), q, &info)
+	var info registrar.PluginInfo
+	err := c.ask(subject.Service(registrar.ServiceName, coreapi.VerbPlugin), q, &info)
 	return info, err
 }
 
@@ -279,7 +279,7 @@ type world struct {
 	cores  []*core
 }
 
-func newWorld(t testing.TB, n int, cfg registry.Config) *world {
+func newWorld(t testing.TB, n int, cfg registrar.Config) *world {
 	t.Helper()
 	w := &world{server: natstest.Start(t)}
 	w.client = newClient(t, natstest.Connect(t, w.server))
@@ -290,7 +290,7 @@ func newWorld(t testing.TB, n int, cfg registry.Config) *world {
 }
 
 // core starts one more.
-func (w *world) core(cfg registry.Config) *core {
+func (w *world) core(cfg registrar.Config) *core {
 	w.Helper()
 	return startCore(w, natstest.Dial(w, bus.Config{InProcess: w.server, Name: "core"}), cfg)
 }

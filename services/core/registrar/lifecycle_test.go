@@ -1,4 +1,4 @@
-package registry_test
+package registrar_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	view "skandha.dev/services/internal/registry"
 	"skandha.dev/services/test/natstest"
@@ -24,7 +24,7 @@ import (
 const short = 2400 * time.Millisecond
 
 // steady plugins keep their leases for as long as a test may take.
-var steady = registry.Config{Lease: 10 * natstest.Patience}
+var steady = registrar.Config{Lease: 10 * natstest.Patience}
 
 func TestAPluginWaitsForItsDependenciesAndStartsWhenTheyCome(t *testing.T) {
 	w := newWorld(t, 2, steady)
@@ -70,7 +70,7 @@ func TestTheLastReplicaStaysWhileOthersDependOnIt(t *testing.T) {
 	if got := states(w.cores[0].now(t)); got != "a:active b:active c:active" {
 		t.Errorf("a refused request changes the registry to %s", got)
 	}
-	_, err := w.operate(registry.PluginRequest{Op: registry.OpUnload, Plugin: "a"})
+	_, err := w.operate(registrar.PluginRequest{Op: registrar.OpUnload, Plugin: "a"})
 	if bus.CodeOf(err) != bus.CodeConflict || !strings.Contains(err.Error(), "b, c") {
 		t.Errorf("unload: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestReplicasThatGoAtOnceLeaveOneToTheirDependants(t *testing.T) {
 
 func TestASilentReplicaIsGoneAndFreesItsNames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3, registry.Config{Lease: short})
+	w := newWorld(t, 3, registrar.Config{Lease: short})
 	a, b := m("a", offers("x")), m("b", needs("a"))
 	one, two := w.live(a, "a-1"), w.live(a, "a-2")
 	dep := w.live(b, "b-1")
@@ -127,7 +127,7 @@ func TestASilentReplicaIsGoneAndFreesItsNames(t *testing.T) {
 
 func TestAnyOfSeveralCoresEndsALease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3, registry.Config{Lease: short})
+	w := newWorld(t, 3, registrar.Config{Lease: short})
 	is(t, plugin.Active)(w.register(m("a"), "a-1"))
 	w.cores[0].stop()
 	w.cores[1].stop()
@@ -138,7 +138,7 @@ func TestAnyOfSeveralCoresEndsALease(t *testing.T) {
 // rejected with the request to register again. There is no third outcome.
 func TestHeartbeatsRaceWithTheSweepers(t *testing.T) {
 	const lease = 200 * time.Millisecond
-	w := newWorld(t, 3, registry.Config{Lease: lease})
+	w := newWorld(t, 3, registrar.Config{Lease: lease})
 	var g sync.WaitGroup
 	var renewed, ended atomic.Int32
 	for i := range 20 {
@@ -185,7 +185,7 @@ func TestHeartbeatsRaceWithTheSweepers(t *testing.T) {
 func TestARestartOfTheBusEndsNoLease(t *testing.T) {
 	t.Parallel()
 	p := natstest.StartProcess(t, "", 0)
-	core := startCore(t, natstest.ConnectURL(t, p.URL()), registry.Config{Lease: short})
+	core := startCore(t, natstest.ConnectURL(t, p.URL()), registrar.Config{Lease: short})
 	c := newClient(t, natstest.ConnectURL(t, p.URL()))
 	policy := c.live(m("policy"), "p-1")
 	var lost sync.Map
@@ -211,7 +211,7 @@ func TestARestartOfTheBusEndsNoLease(t *testing.T) {
 
 func TestNoCoreForLongerThanALeaseEndsNoLease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, registry.Config{Lease: short})
+	w := newWorld(t, 2, registrar.Config{Lease: short})
 	policy := w.live(m("policy"), "p-1")
 	dead := m("dead")
 	is(t, plugin.Active)(w.register(dead, "d-1")) // it dies with the cores
@@ -227,7 +227,7 @@ func TestNoCoreForLongerThanALeaseEndsNoLease(t *testing.T) {
 	if got := states(other.Snapshot()); got != "dead:active policy:active" {
 		t.Errorf("without a core the registry is %s", got)
 	}
-	c := w.core(registry.Config{Lease: short})
+	c := w.core(registrar.Config{Lease: short})
 	if got := states(c.view.Snapshot()); got != "dead:active policy:active" {
 		t.Errorf("the first core finds %s", got)
 	}
@@ -239,7 +239,7 @@ func TestNoCoreForLongerThanALeaseEndsNoLease(t *testing.T) {
 
 func TestALostBucketIsMadeAnewAndPluginsRegisterAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, registry.Config{Lease: short})
+	w := newWorld(t, 2, registrar.Config{Lease: short})
 	a, b := w.live(m("a"), "a-1"), w.live(m("b", needs("a")), "b-1")
 	if err := w.b.JetStream().DeleteStream(natstest.Context(t), "KV_plugins"); err != nil {
 		t.Fatal(err)
@@ -281,13 +281,13 @@ func TestASuspensionByCoreIsLiftedByANewInstance(t *testing.T) {
 
 func TestASuspensionByAnOperatorIsLiftedByAnOperatorAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, registry.Config{Keep: time.Millisecond, Lease: short})
+	w := newWorld(t, 2, registrar.Config{Keep: time.Millisecond, Lease: short})
 	a := m("a")
 	one := w.live(a, "a-1")
 	if _, err := w.cores[0].Suspend(natstest.Context(t), "a", "it fails", view.ByCore); err != nil {
 		t.Fatal(err)
 	}
-	info, err := w.operate(registry.PluginRequest{Op: registry.OpSuspend, Plugin: "a", Reason: "I do not trust it"})
+	info, err := w.operate(registrar.PluginRequest{Op: registrar.OpSuspend, Plugin: "a", Reason: "I do not trust it"})
 	if err != nil || info.State != plugin.Suspended || info.Suspended.By != view.ByOperator {
 		t.Fatalf("%+v %v", info, err)
 	}
@@ -309,7 +309,7 @@ func TestASuspensionByAnOperatorIsLiftedByAnOperatorAlone(t *testing.T) {
 	if l.Reason != "suspended by operator: I do not trust it" {
 		t.Errorf("%+v", l)
 	}
-	info, err = w.operate(registry.PluginRequest{Op: registry.OpResume, Plugin: "a"})
+	info, err = w.operate(registrar.PluginRequest{Op: registrar.OpResume, Plugin: "a"})
 	if err != nil || info.State != plugin.Active || info.Suspended != nil {
 		t.Fatalf("%+v %v", info, err)
 	}
@@ -317,11 +317,11 @@ func TestASuspensionByAnOperatorIsLiftedByAnOperatorAlone(t *testing.T) {
 
 func TestAnOperatorUnloadsAPlugin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, registry.Config{Lease: short})
+	w := newWorld(t, 2, registrar.Config{Lease: short})
 	a := m("a", offers("x"))
 	one, two := w.live(a, "a-1"), w.live(a, "a-2")
 	dep := w.live(m("b", needs("a")), "b-1")
-	info, err := w.operate(registry.PluginRequest{Op: registry.OpUnload, Plugin: "a", Force: true, Reason: "it is old"})
+	info, err := w.operate(registrar.PluginRequest{Op: registrar.OpUnload, Plugin: "a", Force: true, Reason: "it is old"})
 	if err != nil || info.State != plugin.Draining || info.Reason != "it is old" || !info.Instances[0].Draining {
 		t.Fatalf("%+v %v", info, err)
 	}
@@ -341,7 +341,7 @@ func TestAnOperatorUnloadsAPlugin(t *testing.T) {
 	}
 	is(t, plugin.Gone)(w.register(a, "a-1"))
 	is(t, plugin.Active)(w.register(a, "a-3"))
-	if _, err := w.operate(registry.PluginRequest{Op: registry.OpResume, Plugin: "a"}); err != nil {
+	if _, err := w.operate(registrar.PluginRequest{Op: registrar.OpResume, Plugin: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	is(t, plugin.Active)(w.register(a, "a-1"))
@@ -349,9 +349,9 @@ func TestAnOperatorUnloadsAPlugin(t *testing.T) {
 
 func TestAReplicaThatDrainsForTooLongIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, registry.Config{Lease: short, Drain: short / 4})
+	w := newWorld(t, 1, registrar.Config{Lease: short, Drain: short / 4})
 	a := w.live(m("a"), "a-1")
-	if _, err := w.operate(registry.PluginRequest{Op: registry.OpUnload, Plugin: "a"}); err != nil {
+	if _, err := w.operate(registrar.PluginRequest{Op: registrar.OpUnload, Plugin: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	a.await(plugin.Gone)
@@ -371,8 +371,8 @@ func TestAReplicaThatDrainedByItsOwnWillMayComeBack(t *testing.T) {
 
 func TestOperatorsSeeAllPlugins(t *testing.T) {
 	w := newWorld(t, 2, steady)
-	var infos []registry.PluginInfo
-	all := subject.Service(registry.ServiceName, coreapi.VerbPlugins)
+	var infos []registrar.PluginInfo
+	all := subject.Service(registrar.ServiceName, coreapi.VerbPlugins)
 	if err := w.ask(all, nil, &infos); err != nil || infos == nil || len(infos) != 0 {
 		t.Fatalf("%v %v, want an empty list", infos, err)
 	}
@@ -398,21 +398,21 @@ func TestOperatorsSeeAllPlugins(t *testing.T) {
 	if g.State != plugin.Gone || g.Instances == nil || len(g.Instances) != 0 {
 		t.Errorf("%+v", g)
 	}
-	for _, q := range []registry.PluginRequest{
-		{Op: registry.OpSuspend, Plugin: "nobody"},
-		{Op: registry.OpResume, Plugin: "nobody"},
-		{Op: registry.OpUnload, Plugin: "nobody"},
+	for _, q := range []registrar.PluginRequest{
+		{Op: registrar.OpSuspend, Plugin: "nobody"},
+		{Op: registrar.OpResume, Plugin: "nobody"},
+		{Op: registrar.OpUnload, Plugin: "nobody"},
 	} {
 		if _, err := w.operate(q); !errors.Is(err, bus.ErrNotFound) {
 			t.Errorf("%s of nobody: %v", q.Op, err)
 		}
 	}
 	for _, q := range []any{
-		registry.PluginRequest{Op: "love", Plugin: "a"},
-		registry.PluginRequest{Op: registry.OpResume, Plugin: "a.b"},
+		registrar.PluginRequest{Op: "love", Plugin: "a"},
+		registrar.PluginRequest{Op: registrar.OpResume, Plugin: "a.b"},
 		map[string]any{"opp": 1},
 	} {
-		if err := w.ask(subject.Service(registry.ServiceName, coreapi.VerbPlugin), q, &registry.PluginInfo{}); !errors.Is(err,
+		if err := w.ask(subject.Service(registrar.ServiceName, coreapi.VerbPlugin), q, &registrar.PluginInfo{}); !errors.Is(err,
 			bus.ErrInvalidArgument) {
 			t.Errorf("%v: %v", q, err)
 		}
@@ -421,7 +421,7 @@ func TestOperatorsSeeAllPlugins(t *testing.T) {
 
 func TestAPluginThatIsGoneIsForgottenInTheEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, registry.Config{Lease: short, Keep: time.Millisecond, Marker: time.Millisecond})
+	w := newWorld(t, 2, registrar.Config{Lease: short, Keep: time.Millisecond, Marker: time.Millisecond})
 	is(t, plugin.Active)(w.register(m("last"), "l-1")) // its manifest is the fence in the end
 	for i := range 10 {
 		a := m(fmt.Sprintf("p%d", i))

@@ -1,4 +1,4 @@
-// Package registry admits plugins and ends their leases. Every core runs a
+// Package registrar admits plugins and ends their leases. Every core runs a
 // [Registrar]. Any of them can answer a request; there is no leader.
 //
 // # Subjects and buckets
@@ -47,4 +47,4 @@
 // answering on reply.<other plugin>.…, from publishing causes as another plugin's
 // listener, or from writing the bucket. Credentials that restrict a plugin to its own
 // subjects prevent all of these.
-package registry
+package registrar

@@ -1,4 +1,4 @@
-package registry_test
+package registrar_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	view "skandha.dev/services/internal/registry"
 	"skandha.dev/services/test/natstest"
 )
@@ -84,7 +84,7 @@ func (w *world) warm() {
 // Two hundred plugins come and go. Some unregister, some are killed, some return
 // under the same instance. Every snapshot is complete.
 func TestAStormOfPlugins(t *testing.T) {
-	w := newWorld(t, 3, registry.Config{Lease: time.Second})
+	w := newWorld(t, 3, registrar.Config{Lease: time.Second})
 	w.warm()
 	before := runtime.NumGoroutine()
 	var seen atomic.Int64

@@ -1,4 +1,4 @@
-package registry_test
+package registrar_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -19,11 +19,11 @@ import (
 // it does not answer. However many hang, one healthy core keeps the leases.
 func TestACoreThatHangsEndsNoLease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, registry.Config{Lease: short})
+	w := newWorld(t, 1, registrar.Config{Lease: short})
 	hung := natstest.Connect(t, w.server)
 	for range 40 {
 		if _, err := hung.Conn().QueueSubscribeSync(subject.Registry(subject.Heartbeat, "*"),
-			registry.ServiceName); err != nil {
+			registrar.ServiceName); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestACoreThatHangsEndsNoLease(t *testing.T) {
 			defer cancel()
 			body, err := json.Marshal(plugin.Heartbeat{Instance: "p-1", Hash: p.Hash()})
 			if err == nil {
-				_, err = w.c.Request(ctx, subject.Registry(subject.Heartbeat, p.Name), registry.ServiceName, body)
+				_, err = w.c.Request(ctx, subject.Registry(subject.Heartbeat, p.Name), registrar.ServiceName, body)
 			}
 			if errors.Is(err, bus.ErrNotFound) {
 				t.Fatalf("the lease has ended: %v", err)
@@ -67,7 +67,7 @@ func TestEveryCoreAnswersAHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := make(chan bus.Reply, 9)
-	forget, err := w.c.Send(natstest.Context(t), subject.Registry(subject.Heartbeat, p.Name), registry.ServiceName, nil,
+	forget, err := w.c.Send(natstest.Context(t), subject.Registry(subject.Heartbeat, p.Name), registrar.ServiceName, nil,
 		body, func(r bus.Reply) { answers <- r })
 	if err != nil {
 		t.Fatal(err)

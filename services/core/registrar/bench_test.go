@@ -1,4 +1,4 @@
-package registry_test
+package registrar_test
 
 import (
 	"fmt"
@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 )
 
 // A registration while 200 other plugins are there: two fenced writes, one after
 // the other over all cores.
 func BenchmarkRegister(b *testing.B) {
-	w := newWorld(b, 2, registry.Config{})
+	w := newWorld(b, 2, registrar.Config{})
 	for i := range 200 {
 		if _, err := w.register(m(fmt.Sprintf("p%d", i)), "i"); err != nil {
 			b.Fatal(err)
@@ -30,7 +30,7 @@ func BenchmarkRegister(b *testing.B) {
 }
 
 func BenchmarkHeartbeat(b *testing.B) {
-	w := newWorld(b, 2, registry.Config{})
+	w := newWorld(b, 2, registrar.Config{})
 	for i := range 50 {
 		if _, err := w.register(m("a"), subject.Instance(fmt.Sprintf("i%d", i))); err != nil {
 			b.Fatal(err)
@@ -49,7 +49,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 
 // New manifests contend for the fence.
 func BenchmarkRegisterNew(b *testing.B) {
-	w := newWorld(b, 2, registry.Config{})
+	w := newWorld(b, 2, registrar.Config{})
 	var n atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -1,4 +1,4 @@
-package registry_test
+package registrar_test
 
 import (
 	"encoding/json"
@@ -12,13 +12,13 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
 
 func TestAPluginRegistersAndLeaves(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{}) // whose lease is the default
+	w := newWorld(t, 1, registrar.Config{}) // whose lease is the default
 	a := m("a", offers("a:one"))
 	l := is(t, plugin.Active)(w.register(a, "a-1"))
 	if l.Plugin != "a" || l.Instance != "a-1" || l.TTLMS != 10_000 || l.Hash != a.Hash() || l.Reason != "" {
@@ -45,8 +45,8 @@ func TestAPluginRegistersAndLeaves(t *testing.T) {
 }
 
 func TestARefusalListsAllThatIsWrong(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{Lease: steady.Lease, Owner: func(k registry.Kind, name string) (string, bool) {
-		return "toolrunner", k == registry.KindTool && name == "file_system:read_file"
+	w := newWorld(t, 1, registrar.Config{Lease: steady.Lease, Owner: func(k registrar.Kind, name string) (string, bool) {
+		return "toolrunner", k == registrar.KindTool && name == "file_system:read_file"
 	}})
 	other := m("other", offers("taken"), func(m *plugin.Manifest) {
 		m.Providers = []provider.Info{{Name: "llama"}}
@@ -79,8 +79,8 @@ func TestARefusalListsAllThatIsWrong(t *testing.T) {
 }
 
 func TestEachReasonToRefuse(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{Lease: steady.Lease, Owner: func(k registry.Kind, name string) (string, bool) {
-		return "core", k == registry.KindPlugin && name == "runner-1"
+	w := newWorld(t, 1, registrar.Config{Lease: steady.Lease, Owner: func(k registrar.Kind, name string) (string, bool) {
+		return "core", k == registrar.KindPlugin && name == "runner-1"
 	}})
 	is(t, plugin.Active)(w.register(m("b", offers("b:x")), "b-1"))
 	for about, c := range map[string]struct {
@@ -248,7 +248,7 @@ func TestRacingRegistrarsAdmitOneOfTwo(t *testing.T) {
 // A core that dies between a manifest and its lease leaves nothing that stays in
 // the way.
 func TestAManifestWithoutLeaseIsReleased(t *testing.T) {
-	w := newWorld(t, 1, registry.Config{})
+	w := newWorld(t, 1, registrar.Config{})
 	orphan := m("orphan", offers("x"))
 	body, err := json.Marshal(map[string]any{
 		"manifest": orphan, "hash": orphan.Hash(), "registered": "2026-01-02T03:04:05Z",
