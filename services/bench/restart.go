@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/natsserver"
 )
 
@@ -44,7 +44,7 @@ func (r *rig) loads(ctx context.Context, o Options) ([]Row, error) {
 		return nil, err
 	}
 	defer b.Close()
-	l := &shell.Loader{Bus: b, Store: r.store, Log: quiet}
+	l := &loader.Loader{Bus: b, Store: r.store, Log: quiet}
 	ref := subject.Ref{Agent: "main", Session: "big"}
 	st, err := l.Rebuild(ctx, ref)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/configfile"
@@ -172,8 +173,8 @@ func (c Config) BuildStreams() (journal.StreamsConfig, error) {
 }
 
 // BuildPlugins checks the configuration of hooks and plugins.
-func (c Config) BuildPlugins() (shell.PluginsConfig, error) {
-	out := shell.PluginsConfig{Lease: c.Plugins.Lease, Points: map[hook.Point]shell.PointConfig{}}
+func (c Config) BuildPlugins() (plugins.Config, error) {
+	out := plugins.Config{Lease: c.Plugins.Lease, Points: map[hook.Point]plugins.PointConfig{}}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if l := c.Plugins.Lease; l != 0 && (l < time.Second || l > time.Hour) {
@@ -205,7 +206,7 @@ func (c Config) BuildPlugins() (shell.PluginsConfig, error) {
 		if h.Budget < 0 || h.Budget > 10*time.Minute {
 			bad("%s.budget is %v, want up to 10m", at, h.Budget)
 		}
-		pc := shell.PointConfig{Mode: h.Mode, OnError: h.OnError, Budget: h.Budget}
+		pc := plugins.PointConfig{Mode: h.Mode, OnError: h.OnError, Budget: h.Budget}
 		for i, name := range h.Required {
 			id, err := subject.Parse[subject.Plugin](name)
 			if err != nil {

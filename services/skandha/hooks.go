@@ -14,7 +14,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
@@ -111,10 +111,10 @@ type pluginsOrderCmd struct {
 
 // placed is a plugin with the reasons for its place in the order.
 type placed struct {
-	Plugin registry.PluginInfo `json:"-"`
-	Name   string              `json:"plugin"`
-	State  plugin.LeaseState   `json:"state"`
-	Why    []string            `json:"why"`
+	Plugin registrar.PluginInfo `json:"-"`
+	Name   string               `json:"plugin"`
+	State  plugin.LeaseState    `json:"state"`
+	Why    []string             `json:"why"`
 }
 
 // Run implements the command.
@@ -140,7 +140,7 @@ func (o *pluginsOrderCmd) Run(ctx context.Context, g *globals) error {
 
 // place returns the registered plugins that have a hook at the point, if one is named.
 // The reasons refer to the order of all plugins.
-func place(list []registry.PluginInfo, at hook.Point) []placed {
+func place(list []registrar.PluginInfo, at hook.Point) []placed {
 	out := []placed{}
 	for _, p := range list {
 		hooked := slices.ContainsFunc(p.Hooks, func(h plugin.Hook) bool { return h.Point == at })

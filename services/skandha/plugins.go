@@ -16,7 +16,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
@@ -46,7 +46,7 @@ func (l *pluginsListCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer c.close()
-	var list []registry.PluginInfo
+	var list []registrar.PluginInfo
 	if err := c.Ask(ctx, coreapi.VerbPlugins, nil, &list); err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func guideTrouble(t coreapi.GuideTrouble) (what, effect string) {
 	return fmt.Sprintf("guide %q of agent %s: %s", line(t.Guide, 60), t.Agent, line(t.Reason, 300)), effect
 }
 
-func plugins(ctx context.Context, g *globals) (list []registry.PluginInfo, err error) {
+func plugins(ctx context.Context, g *globals) (list []registrar.PluginInfo, err error) {
 	return list, ask(ctx, g, coreapi.VerbPlugins, nil, &list)
 }
 
-func printPlugins(out io.Writer, list []registry.PluginInfo) error {
+func printPlugins(out io.Writer, list []registrar.PluginInfo) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out,
 			"No plugins. To write one:  "+buildinfo.Command()+" plugins new --lang go|python|node|shell NAME")
@@ -145,7 +145,7 @@ func printPlugins(out io.Writer, list []registry.PluginInfo) error {
 }
 
 // declares summarises a manifest in a few words.
-func declares(p registry.PluginInfo) string {
+func declares(p registrar.PluginInfo) string {
 	var out []string
 	for _, of := range []struct {
 		n    int
@@ -191,7 +191,7 @@ func (s *pluginsShowCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list, func(p registry.PluginInfo) bool { return string(p.Name) == s.Name })
+	i := slices.IndexFunc(list, func(p registrar.PluginInfo) bool { return string(p.Name) == s.Name })
 	if i < 0 {
 		return unregistered(s.Name)
 	}
@@ -202,7 +202,7 @@ func (s *pluginsShowCmd) Run(ctx context.Context, g *globals) error {
 	return nil
 }
 
-func printPlugin(out io.Writer, st styles, p registry.PluginInfo) {
+func printPlugin(out io.Writer, st styles, p registrar.PluginInfo) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	say("%s%s %s%s  %s", st.bold, p.Name, clean(p.Version), st.off, stateOf(st, p))
 	if p.Description != "" {
@@ -250,7 +250,7 @@ func printPlugin(out io.Writer, st styles, p registry.PluginInfo) {
 	}
 }
 
-func stateOf(st styles, p registry.PluginInfo) string {
+func stateOf(st styles, p registrar.PluginInfo) string {
 	colour := st.yellow
 	switch p.State {
 	case plugin.Active:
@@ -288,7 +288,7 @@ type pluginsSuspendCmd struct {
 // Run implements the command.
 func (s *pluginsSuspendCmd) Run(ctx context.Context, g *globals) error {
 	return operate(ctx, g, s.JSON,
-		registry.PluginRequest{Op: registry.OpSuspend, Plugin: subject.Plugin(s.Name), Reason: s.Reason})
+		registrar.PluginRequest{Op: registrar.OpSuspend, Plugin: subject.Plugin(s.Name), Reason: s.Reason})
 }
 
 type pluginsResumeCmd struct {
@@ -298,7 +298,7 @@ type pluginsResumeCmd struct {
 
 // Run implements the command.
 func (r *pluginsResumeCmd) Run(ctx context.Context, g *globals) error {
-	return operate(ctx, g, r.JSON, registry.PluginRequest{Op: registry.OpResume, Plugin: subject.Plugin(r.Name)})
+	return operate(ctx, g, r.JSON, registrar.PluginRequest{Op: registrar.OpResume, Plugin: subject.Plugin(r.Name)})
 }
 
 type pluginsUnloadCmd struct {
@@ -311,7 +311,7 @@ type pluginsUnloadCmd struct {
 // Run implements the command.
 func (u *pluginsUnloadCmd) Run(ctx context.Context, g *globals) error {
 	return operate(ctx, g, u.JSON,
-		registry.PluginRequest{Op: registry.OpUnload, Plugin: subject.Plugin(u.Name), Force: u.Force, Reason: u.Reason})
+		registrar.PluginRequest{Op: registrar.OpUnload, Plugin: subject.Plugin(u.Name), Force: u.Force, Reason: u.Reason})
 }
 
 func unregistered(name string) error {
@@ -320,10 +320,10 @@ func unregistered(name string) error {
 }
 
 // operate asks core to change a plugin's state, and shows the new state.
-func operate(ctx context.Context, g *globals, asJSON bool, q registry.PluginRequest) error {
+func operate(ctx context.Context, g *globals, asJSON bool, q registrar.PluginRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	var p registry.PluginInfo
+	var p registrar.PluginInfo
 	if err := ask(ctx, g, coreapi.VerbPlugin, q, &p); errors.Is(err, bus.ErrNotFound) {
 		return unregistered(string(q.Plugin))
 	} else if err != nil {

@@ -10,16 +10,16 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	view "skandha.dev/services/internal/registry"
 	"skandha.dev/services/skandha/conformance"
 )
 
 // some are two plugins, one of which waits.
-func some() []registry.PluginInfo {
+func some() []registrar.PluginInfo {
 	long := time.Now().Add(-9*time.Hour - 30*time.Minute)
-	return []registry.PluginInfo{
+	return []registrar.PluginInfo{
 		{
 			Name: "no-secrets", Version: "1.0.0", Description: "Keeps secrets.\x1b[31m", Hash: "0123456789abcdef",
 			State:      plugin.Active,

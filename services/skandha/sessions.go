@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
@@ -292,7 +293,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer c.close()
 	begin := time.Now()
-	rebuilt, err := (&shell.Loader{Bus: c.Journal, Log: c.Log}).Rebuild(ctx, ref)
+	rebuilt, err := (&loader.Loader{Bus: c.Journal, Log: c.Log}).Rebuild(ctx, ref)
 	if err != nil {
 		gaps, lookErr := lookFor(ctx, c.Journal, ref)
 		for _, g := range gaps {

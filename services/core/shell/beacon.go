@@ -3,14 +3,13 @@ package shell
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
-	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/core/directory"
 	"skandha.dev/services/internal/journal"
 )
 
@@ -23,14 +22,17 @@ const DefaultBacklog = 10_000
 // turn holds one delivery; inputs queued in a session and turns that wait for a person hold
 // none.
 type beacon struct {
-	c      *Core
+	bus    *journal.Journal
+	log    *slog.Logger
+	dir    *directory.Directory
+	parked *parked
 	limit  int // negative: none
 	causes atomic.Pointer[journal.Consumption]
 	last   atomic.Int64 // backlog; -1: unknown
 }
 
-func newBeacon(c *Core) *beacon {
-	b := &beacon{c: c, limit: c.cfg.Backlog}
+func newBeacon(j *journal.Journal, log *slog.Logger, dir *directory.Directory, p *parked, backlog int) *beacon {
+	b := &beacon{bus: j, log: log, dir: dir, parked: p, limit: backlog}
 	if b.limit == 0 {
 		b.limit = DefaultBacklog
 	}
@@ -42,12 +44,12 @@ func newBeacon(c *Core) *beacon {
 func (b *beacon) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go b.c.dir.turns(ctx)
-	b.c.bus.FollowBeacons(func(all []bus.Beacon) { b.c.dir.share(b.c.bus.Instance(), all) })
+	go b.dir.Turns(ctx)
+	b.bus.FollowBeacons(func(all []bus.Beacon) { b.dir.Share(b.bus.Instance(), all) })
 	go func() {
 		defer close(done)
 		b.publish(ctx, true)
-		tick, moved := time.NewTicker(bus.BeaconEvery), b.c.dir.moved
+		tick, moved := time.NewTicker(bus.BeaconEvery), b.dir.Moved()
 		defer tick.Stop()
 		var again <-chan time.Time
 		for {
@@ -60,7 +62,7 @@ func (b *beacon) start() (stop func()) {
 				b.publish(ctx, false)
 				moved, again = nil, time.After(beaconPause)
 			case <-again:
-				moved, again = b.c.dir.moved, nil
+				moved, again = b.dir.Moved(), nil
 			}
 		}
 	}()
@@ -82,14 +84,14 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 	}
 	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{
-		Storage: b.c.bus.SeenStorageFault(), Waiting: b.c.dir.demand(),
-		Parked: b.c.parked.count(), Fold: decide.FoldVersion,
+		Storage: b.bus.SeenStorageFault(), Waiting: b.dir.Demand(),
+		Parked: b.parked.count(), Fold: decide.FoldVersion,
 	}
 	if n := b.last.Load(); n >= 0 {
 		is.Backlog, is.Limit = uint64(n), max(b.limit, 0)
 	}
-	if err := b.c.bus.PublishBeacon(ctx, is); err != nil && ctx.Err() == nil {
-		b.c.log.Debug("publishing the beacon", "error", err)
+	if err := b.bus.PublishBeacon(ctx, is); err != nil && ctx.Err() == nil {
+		b.log.Debug("publishing the beacon", "error", err)
 	}
 }
 
@@ -103,39 +105,4 @@ func (b *beacon) backlog(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, bus.BeaconEvery)
 	defer cancel()
 	return causes.Backlog(ctx)
-}
-
-// faults returns the problems outside of sessions, for operators.
-func (c *Core) faults() (out []coreapi.Fault) {
-	if f := c.bus.StorageFault(); f != nil {
-		out = append(out, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
-	}
-	if f := c.view.fault(); f != nil {
-		out = append(out, *f)
-	}
-	if err := c.bus.Overload(); err != nil {
-		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
-	}
-	return out
-}
-
-// providerGrace is how long providers have to announce themselves before status names
-// a missing one.
-const providerGrace = 3 * time.Second
-
-// providerFault returns the fault of an agent whose provider no service offers, or nil.
-func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
-	wanted := c.cfg.Agents[name].Provider
-	gone := c.dir.noProvider(wanted)
-	if gone < providerGrace {
-		return nil
-	}
-	which, fix := "no provider", "start one (skandha-provider, or a plugin that is one)"
-	if wanted != "" {
-		which, fix = fmt.Sprintf("no provider %q", wanted), fmt.Sprintf("start it, or correct agents.%s.provider", name)
-	}
-	return &coreapi.Fault{
-		What: coreapi.FaultProvider, Agent: name, Since: time.Now().Add(-gone).UTC(),
-		Message: fmt.Sprintf("agent %s has %s: its turns wait, then fail with no_provider; %s", name, which, fix),
-	}
 }

@@ -10,6 +10,19 @@ import (
 	"skandha.dev/services/internal/executor"
 )
 
+// closer asks runners to stop the calls that are about to be ended, until each has a final
+// answer or is given up.
+type closer struct {
+	s        *session
+	open     map[string]decide.Step // by call
+	closings decide.Closings
+	answers  chan answerMail
+	cancels  []func() // of reply handlers
+
+	tries        int           // since the bus was last disconnected
+	connectedFor time.Duration // since then
+}
+
 // closeCalls asks runners to stop the calls that are about to be ended, and waits
 // for their answers (rule 10). Meanwhile it extends the held deliveries. It gives up
 // on a runner only once the call can no longer start there, or if it is idempotent.
@@ -18,76 +31,97 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 	if len(steps) == 0 {
 		return nil, true
 	}
-	type reply struct {
-		call   string
-		answer answerMail
+	c := &closer{
+		s: s, open: map[string]decide.Step{}, closings: decide.Closings{},
+		answers: make(chan answerMail, 16*len(steps)), tries: 1,
 	}
-	answers := make(chan reply, 16*len(steps))
-	var cancels []func()
-	defer func() {
-		for _, c := range cancels {
-			c()
-		}
-	}()
-	stop := func(st decide.Step) {
-		asked := executor.Answer{Call: st.Call, Attempt: st.Attempt, Instance: st.Runner}
-		body, err := json.Marshal(executor.Request{
-			Op: executor.OpStop, Agent: s.ref.Agent, Session: s.ref.Session, Call: st.Call, Attempt: st.Attempt,
-		})
-		if err != nil {
-			panic(err)
-		}
-		c, err := s.c.caller.Send(s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body,
-			func(m bus.Reply) {
-				select {
-				case answers <- reply{st.Call, answerOf(m, asked)}:
-				default:
-				}
-			})
-		if err == nil {
-			cancels = append(cancels, c)
-		}
-	}
-	open := map[string]decide.Step{}
+	defer c.cancel()
 	for _, st := range steps {
-		open[st.Call] = st
-		stop(st)
+		c.open[st.Call] = st
+		c.stop(st)
 	}
-	out := decide.Closings{}
 	keep, tick := time.NewTicker(extendAfter), time.NewTicker(askEvery)
 	defer keep.Stop()
 	defer tick.Stop()
-	connectedFor, tries := time.Duration(0), 1
-	for len(open) > 0 {
+	for len(c.open) > 0 {
 		select {
-		case a := <-answers:
-			if st, is := open[a.call]; is && !a.answer.gone && a.answer.answer.State.Final() && a.answer.attempt == st.Attempt {
-				out[a.call] = decide.Closing{Answer: a.answer.answer}
-				delete(open, a.call)
-			}
+		case a := <-c.answers:
+			c.take(a)
 		case <-s.c.ctx.Done():
 			return nil, false
 		case <-keep.C:
 			s.takeIn()
 			s.extend()
 		case <-tick.C:
-			if s.c.bus.Connected() {
-				connectedFor += askEvery
-				tries++
-			} else {
-				connectedFor, tries = 0, 0
-			}
-			for call, st := range open {
-				if tries >= 3 && connectedFor >= unreachable && (st.Idempotent || time.Now().After(st.StartBy.Add(executor.Skew))) {
-					out[call] = decide.Closing{Unreachable: true}
-					delete(open, call)
-					continue
-				}
-				stop(st)
-			}
+			c.askAgain()
 		}
 	}
-	return out, true
+	return c.closings, true
+}
+
+// stop asks the runner of a call to stop it. A reply that finds no room is dropped: the
+// runner is asked again.
+func (c *closer) stop(st decide.Step) {
+	ref, asked := c.s.ref, executor.Answer{Call: st.Call, Attempt: st.Attempt, Instance: st.Runner}
+	body, err := json.Marshal(executor.Request{
+		Op: executor.OpStop, Agent: ref.Agent, Session: ref.Session, Call: st.Call, Attempt: st.Attempt,
+	})
+	if err != nil {
+		panic(err) // only ids
+	}
+	cancel, err := c.s.c.caller.Send(c.s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body,
+		func(m bus.Reply) {
+			select {
+			case c.answers <- answerOf(m, asked):
+			default:
+			}
+		})
+	if err == nil {
+		c.cancels = append(c.cancels, cancel)
+	}
+}
+
+func (c *closer) cancel() {
+	for _, cancel := range c.cancels {
+		cancel()
+	}
+}
+
+// take closes a call with the final answer of its runner.
+func (c *closer) take(m answerMail) {
+	st, is := c.open[m.call]
+	if is && !m.gone && m.answer.State.Final() && m.attempt == st.Attempt {
+		c.close(m.call, decide.Closing{Answer: m.answer})
+	}
+}
+
+// askAgain gives up the calls whose runner is unreachable, and asks about the others again.
+func (c *closer) askAgain() {
+	if c.s.c.bus.Connected() {
+		c.connectedFor += askEvery
+		c.tries++
+	} else {
+		c.connectedFor, c.tries = 0, 0
+	}
+	for call, st := range c.open {
+		if c.hopeless(st) {
+			c.close(call, decide.Closing{Unreachable: true})
+		} else {
+			c.stop(st)
+		}
+	}
+}
+
+// hopeless reports whether the runner of a call was asked for long enough, and may be
+// given up.
+func (c *closer) hopeless(st decide.Step) bool {
+	return c.tries >= 3 && c.connectedFor >= unreachable &&
+		(st.Idempotent || time.Now().After(st.StartBy.Add(executor.Skew)))
+}
+
+func (c *closer) close(call string, how decide.Closing) {
+	c.closings[call] = how
+	delete(c.open, call)
 }
 
 // takeIn holds deliveries that have arrived meanwhile, so that they are extended and

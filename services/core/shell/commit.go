@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 )
 
 // outcome of an attempt to commit.
@@ -47,7 +48,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 		s.c.stats.Commits.Add(1)
 		s.doubt = doubt{}
 		s.adopt(d.Stored(seq), d)
-		s.c.dir.unclaimRest(s)
+		s.c.dir.UnclaimRest(s.claimant)
 		s.queueUp() // first of all, because other sessions queue up meanwhile
 		return committed
 	}
@@ -100,7 +101,7 @@ func (s *session) load() bool {
 	var next *decide.State
 	var err error
 	s.patiently(func() { next, err = s.c.loader.Load(s.ctx, s.ref, from) })
-	var d *Damage
+	var d *loader.Damage
 	if errors.As(err, &d) {
 		return s.suspect(d)
 	}

@@ -20,8 +20,15 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/directory"
+	"skandha.dev/services/core/dispatch"
+	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/plugins"
+	"skandha.dev/services/core/view"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/store"
 )
 
@@ -29,7 +36,7 @@ import (
 type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
 	Policy        decide.Policy // required
-	Plugins       PluginsConfig
+	Plugins       plugins.Config
 	Streams       journal.StreamsConfig
 	CacheSessions int           // states cached besides those of open sessions; default 1024
 	OpenSessions  int           // sessions open at once; inputs of others wait; default 2000
@@ -53,22 +60,22 @@ type Core struct {
 	caller *bus.Caller
 	store  store.Store
 	log    *slog.Logger
-	dir    *Directory
-	loader *Loader
-	views  *viewWriter
+	dir    *directory.Directory
+	loader *loader.Loader
+	views  *view.Writer
 	live   *livePublisher
-	refill *refill
-	folds  *folds
-	view   *view
+	refill *view.Refill
+	folds  *foldQueue
+	view   *view.Store
 	beacon *beacon
 
 	release  *releases
-	plugins  *plugins
+	plugins  *plugins.Host
 	stats    Stats
 	troubles troubles
 	panics   panics
 	parked   parked
-	lobby    *lobby
+	overflow *overflow
 	appends  *gate
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -97,24 +104,39 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		cfg.Drain = 10 * time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
-	v := &view{Store: st}
+	v := view.NewStore(st)
 	c := &Core{
-		cfg: cfg, bus: b, store: v, view: v, log: log, dir: newDirectory(log),
+		cfg: cfg, bus: b, store: v, view: v, log: log, dir: directory.New(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
-		ready: make(chan struct{}), lobby: newLobby(), appends: &gate{},
+		ready: make(chan struct{}), overflow: newOverflow(), appends: &gate{},
 	}
-	c.views, c.live, c.release = newViewWriter(c), newLivePublisher(c), newReleases(c)
-	c.plugins = newPlugins(c, cfg.Plugins)
-	c.beacon = newBeacon(c)
-	c.loader = &Loader{Bus: b, Store: v, Log: log, Folded: c.views.folded}
-	c.refill = newRefill(c, cfg.Compare)
-	c.folds = newFolds(c)
-	c.loader.Spoiled = func(ref subject.Ref) { c.refill.want(ref, true) }
+	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
+	c.refill = view.NewRefill(view.RefillConfig{
+		Bus: b, Store: v, Loader: c.loader, Log: log, Every: cfg.Compare, Busy: func() bool { return c.open() > 0 },
+	})
+	c.views = view.NewWriter(view.WriterConfig{
+		Bus: b, Store: v, Loader: c.loader, Log: log, Incomplete: c.refill, Snapshots: &c.stats.Snapshots,
+		LogLost: func(what string) { c.troubles.note(subject.Ref{}, coreapi.TroubleLog, what) },
+	})
+	c.loader.Folded = c.views.Folded
+	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
+	c.live, c.release = newLivePublisher(b, log, c.views.Observe), newReleases(ctx, b, log)
+	c.plugins = plugins.New(ctx, cfg.Plugins, plugins.Deps{
+		Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams,
+	})
+	c.beacon = newBeacon(b, log, c.dir, &c.parked, cfg.Backlog)
+	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	return c, nil
 }
 
 // Directory returns the core's directory of executors and tools.
-func (c *Core) Directory() *Directory { return c.dir }
+func (c *Core) Directory() *directory.Directory { return c.dir }
+
+// Plugins returns the current snapshot of the registry.
+func (c *Core) Plugins() *registry.Snapshot { return c.plugins.Current().Snapshot }
+
+// Hooks returns the current hook table.
+func (c *Core) Hooks() *dispatch.HookSet { return c.plugins.Current().Hooks }
 
 // Stats returns the live counters.
 func (c *Core) Stats() *Stats { return &c.stats }
@@ -138,12 +160,12 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the reply subscription: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.caller.Close()) }()
-	if err := c.plugins.start(ctx); err != nil {
+	if err := c.plugins.Start(ctx, c.caller); err != nil {
 		return err
 	}
-	defer c.plugins.stop()
-	c.expect(ctx)
-	if err := c.dir.watch(c.ctx, c.bus); err != nil {
+	defer c.plugins.Stop()
+	c.dir.Expect(ctx, c.store)
+	if err := c.dir.Watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)
 	}
 	defer c.background()()
@@ -154,7 +176,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopAll(services)
-	if err := c.views.loadFloor(ctx); err != nil {
+	if err := c.views.LoadFloor(ctx); err != nil {
 		c.log.Warn("the ack floor is unknown; a new consumer would deliver every cause again", "error", err)
 	}
 	fired, err := c.bus.ConsumeFired(ctx, c.fired)
@@ -163,32 +185,33 @@ func (c *Core) run(ctx context.Context) (err error) {
 	}
 	defer fired.Stop()
 	causes, err := c.bus.ConsumeCauses(ctx, journal.ConsumeConfig{
-		AckWait: ackWait, Floor: c.views.confirmedFloor, Room: c.appends.room,
+		AckWait: ackWait, Floor: c.views.ConfirmedFloor, Room: c.appends.room,
 	}, c.deliver)
 	if err != nil {
 		return fmt.Errorf("consuming causes: %w", err)
 	}
-	c.views.follow(causes)
+	c.views.Follow(causes)
 	c.beacon.causes.Store(causes)
-	c.plugins.begin()
+	c.plugins.Begin()
 	close(c.ready)
 	c.log.Info("core is ready", "instance", c.bus.Instance(), "agents", len(c.cfg.Agents))
 	<-ctx.Done()
 	c.log.Info("core is stopping", "open_sessions", c.open())
 	causes.Stop()
 	c.drain()
-	c.plugins.end()
+	c.plugins.End()
 	return nil
 }
 
 // background starts the work outside of sessions. stop lets pending work finish.
 func (c *Core) background() (stop func()) {
-	stopViews, stopLive, stopRelease, stopRefill := c.views.start(), c.live.start(), c.release.start(), c.refill.start()
-	go c.lobby.extend(c.ctx, c)
-	go c.rememberOffer(c.ctx)
+	stopViews, stopLive := c.views.Start(), c.live.start()
+	stopRelease, stopRefill := c.release.start(), c.refill.Start(c.ctx)
+	go c.overflow.extend(c.ctx, c.log)
+	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.recheckTroubles(c.ctx)
 	stopBeacon := c.beacon.start()
-	go c.view.watch(c.ctx, c.log)
+	go c.view.Watch(c.ctx, c.log)
 	return func() {
 		stopRefill()
 		stopBeacon()
@@ -222,7 +245,7 @@ func (c *Core) AwaitReady(ctx context.Context) error {
 // AwaitExecutors waits until all of the instances have announced themselves. From
 // then on, their tools are offered to models.
 func (c *Core) AwaitExecutors(ctx context.Context, all ...subject.Instance) error {
-	return c.dir.await(ctx, all...)
+	return c.dir.Await(ctx, all...)
 }
 
 // Ready reports whether the core consumes causes and its bus is connected.
@@ -258,7 +281,7 @@ func (c *Core) drain() {
 		s.mailbox.put(stopMail{})
 	}
 	c.mu.Unlock()
-	c.lobby.handBack(c)
+	c.overflow.handBack(c.log)
 	done := make(chan struct{})
 	go func() { c.gone.Wait(); close(done) }()
 	select {
@@ -275,7 +298,7 @@ func (c *Core) open() int {
 	return len(c.sessions)
 }
 
-// deliver passes a delivery to its session, or to the lobby.
+// deliver passes a delivery to its session, or to the overflow.
 func (c *Core) deliver(d journal.Delivery) {
 	c.stats.Deliveries.Add(1)
 	at, err := subject.ParseCause(d.Subject)
@@ -296,8 +319,8 @@ func (c *Core) deliver(d journal.Delivery) {
 		return
 	}
 	if at.Kind == subject.Input &&
-		(c.lobby.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
-		c.lobby.put(at.Ref, d)
+		(c.overflow.len() > 0 || c.sessions[at.Ref] == nil && len(c.sessions) >= c.cfg.OpenSessions) {
+		c.overflow.put(at.Ref, d)
 		return
 	}
 	c.session(at.Ref).mailbox.put(mailOf(d))
@@ -322,6 +345,7 @@ func (c *Core) session(ref subject.Ref) *session {
 		if c.ofOldLog(s.state) {
 			s.doubt.base, s.state = s.state, nil
 		}
+		s.claimant = directory.NewClaimant(func() { s.mailbox.put(pokeMail{}) })
 		c.sessions[ref] = s
 		c.gone.Add(1)
 		go s.run()
@@ -337,18 +361,18 @@ func (c *Core) retire(s *session) bool {
 		return false
 	}
 	delete(c.sessions, s.ref)
-	c.dir.leave(s)
+	c.dir.Leave(s.claimant)
 	if s.state != nil {
 		c.cache.put(s.ref, s.state)
 	} else if c.ofOldLog(s.doubt.base) {
 		c.cache.put(s.ref, s.doubt.base)
 	}
 	for len(c.sessions) < c.cfg.OpenSessions && !c.stopping {
-		ref, waits := c.lobby.next()
+		ref, waits := c.overflow.next()
 		if !waits {
 			break
 		}
-		for _, d := range c.lobby.take(ref) {
+		for _, d := range c.overflow.take(ref) {
 			c.session(ref).mailbox.put(mailOf(d))
 		}
 	}
@@ -392,7 +416,7 @@ func (c *Core) deadLetter(ctx context.Context, ref subject.Ref, m bus.StoredMsg,
 	}
 }
 
-func (c *Core) agent(a subject.Agent) *decide.Agent { return c.plugins.guides.agent(a) }
+func (c *Core) agent(a subject.Agent) *decide.Agent { return c.plugins.Agent(a) }
 
 func nonce() string {
 	var b [12]byte
@@ -400,18 +424,4 @@ func nonce() string {
 		panic(err) // crypto/rand does not fail
 	}
 	return hex.EncodeToString(b[:])
-}
-
-// every calls f at each tick until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/natsserver"
@@ -254,7 +255,7 @@ func (s *system) listen() func() []string {
 // folds checks that the log can be folded from its first commit.
 func (s *system) folds(ref subject.Ref) {
 	s.t.Helper()
-	if _, err := (&shell.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref); err != nil {
+	if _, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref); err != nil {
 		s.t.Errorf("the log does not fold: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/directory"
 	"skandha.dev/services/internal/executor"
 )
 
@@ -35,7 +36,7 @@ func (s *session) drive() {
 func (s *session) driveOn() {
 	if !s.driving() {
 		s.dropWork()
-		s.c.dir.leave(s)
+		s.c.dir.Leave(s.claimant)
 		return
 	}
 	// The driver's delivery may have arrived after the session was loaded.
@@ -280,7 +281,7 @@ func (s *session) progress() {
 		return
 	}
 	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil && s.commit(d) == committed {
-		s.c.dir.leave(s) // for anything else, it queues up again behind the others
+		s.c.dir.Leave(s.claimant) // for anything else, it queues up again behind the others
 		s.queueUp()
 	}
 }
@@ -288,23 +289,23 @@ func (s *session) progress() {
 // queueUp puts the session into the queue for executors, or removes it, and reports
 // whether this core drives the session.
 func (s *session) queueUp() bool {
-	var needs []need
+	var needs []directory.Need
 	var paused bool
 	if s.driving() {
 		needs, paused = s.needs()
 	}
 	if len(needs) == 0 {
-		s.c.dir.leave(s)
+		s.c.dir.Leave(s.claimant)
 		return s.driving()
 	}
-	s.c.dir.wait(s, needs, paused)
+	s.c.dir.Wait(s.claimant, needs, paused)
 	return true
 }
 
 // needs returns what the turn waits for, including new attempts at what has failed. It
 // is paused if it was just refused and could not take a slot now.
-func (s *session) needs() (out []need, paused bool) {
-	add := func(n need) {
+func (s *session) needs() (out []directory.Need, paused bool) {
+	add := func(n directory.Need) {
 		if !slices.Contains(out, n) {
 			out = append(out, n)
 		}
@@ -328,10 +329,10 @@ func (s *session) needs() (out []need, paused bool) {
 		if a := s.c.agent(s.ref.Agent); a != nil {
 			name = a.Provider
 		}
-		add(need{kind: subject.Provider, name: name})
+		add(directory.Need{Kind: subject.Provider, Name: name})
 	}
 	for _, t := range tools {
-		add(need{subject.Runner, t, s.bound[t]})
+		add(directory.Need{Kind: subject.Runner, Name: t, At: s.claimant.Bound(t)})
 	}
 	return out, !ready
 }

@@ -3,31 +3,32 @@ package shell
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"skandha.dev/pkg/hook"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
+	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/internal/history"
-	"skandha.dev/services/internal/registry"
 )
 
 // env returns the environment of one decision.
 func (s *session) env(delivery uint64) *decide.Env {
 	c := s.c
-	c.dir.unclaim(s) // what the previous decision claimed and did not store
-	at := c.plugins.pin.Load()
-	agent, seen := c.agent(s.ref.Agent), &picks{Directory: c.dir, registry: at.Snapshot, session: s}
+	c.dir.Unclaim(s.claimant) // what the previous decision claimed and did not store
+	at := c.plugins.Current()
+	agent, provider := c.agent(s.ref.Agent), ""
 	if agent != nil {
-		seen.provider = agent.Provider
+		provider = agent.Provider
 	}
+	seen := c.dir.Picks(s.claimant, at.Snapshot, provider)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
-		Hooks: patient{at.hooks, s}, Policy: c.cfg.Policy, Stats: c.views.toolUse,
-		Version: func() string { return c.cfg.Version },
-		Plugins: func() []commands.Plugin { return pluginUse(at.Snapshot) }, HookStats: c.plugins.use, Replay: s.replay,
+		Hooks: patient{at.Hooks, s}, Policy: c.cfg.Policy, Stats: c.views.ToolUse,
+		Version:   func() string { return c.cfg.Version },
+		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
+		HookStats: c.plugins.HookUse, Replay: s.replay,
 	}
 }
 
@@ -56,51 +57,6 @@ func (s *session) replay(q commands.Turns) (string, error) {
 		return "", err
 	}
 	return history.Account(turns), nil
-}
-
-// pluginUse returns what /plugins lists, in the order of execution.
-func pluginUse(s *registry.Snapshot) []commands.Plugin {
-	var out []commands.Plugin
-	for _, p := range s.Plugins() {
-		m := p.Manifest
-		u := commands.Plugin{Name: m.Name, Version: m.Version, State: string(p.State), Reason: p.Reason}
-		for _, h := range m.Hooks {
-			u.Hooks = append(u.Hooks, string(h.Point))
-		}
-		for _, t := range m.Tools {
-			u.Tools = append(u.Tools, t.Name)
-		}
-		for _, i := range m.Providers {
-			u.Other = append(u.Other, "provider "+i.Name)
-		}
-		if m.Storage != nil {
-			u.Other = append(u.Other, "storage")
-		}
-		for _, l := range slices.Concat(m.Listeners, m.Sensors) {
-			u.Other = append(u.Other, "listener "+string(l.Name))
-		}
-		for _, g := range m.Guides {
-			u.Other = append(u.Other, "guide "+g)
-		}
-		out = append(out, u)
-	}
-	return out
-}
-
-// use returns what /metrics shows of the hooks.
-func (p *plugins) use() []commands.HookUse {
-	var out []commands.HookUse
-	for _, point := range p.info().Points {
-		for _, h := range point.Plugins {
-			if h.Asked > 0 {
-				out = append(out, commands.HookUse{
-					Point: string(point.Point), Plugin: string(h.Plugin), Asked: h.Asked, Failed: h.Failed, P50US: h.P50US,
-					P99US: h.P99US,
-				})
-			}
-		}
-	}
-	return out
 }
 
 // patient is a hook table whose calls may take longer than AckWait. The budget of

@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 )
 
 // SetClockSkew sets the assumed clock skew until the test ends.
 func SetClockSkew(t *testing.T, d time.Duration) {
-	before := clockSkew
-	clockSkew = d
-	t.Cleanup(func() { clockSkew = before })
+	before := loader.ClockSkew
+	loader.ClockSkew = d
+	t.Cleanup(func() { loader.ClockSkew = before })
 }
 
 // NewestFold returns the newest fold version that the core has seen in a beacon.
-func NewestFold(c *Core) int { return c.dir.newestFold() }
+func NewestFold(c *Core) int { return c.dir.NewestFold() }
 
 // NoteTrouble lists a session as damaged.
 func NoteTrouble(c *Core, ref subject.Ref) {

@@ -201,7 +201,7 @@ func (s *session) enter(d *decide.Decision, l lane) bool {
 			}
 		case <-tick.C:
 			if mail != nil {
-				s.c.dir.listens(s)
+				s.c.dir.Listens(s.claimant)
 			}
 			s.takeIn()
 			s.extend()

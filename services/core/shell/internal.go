@@ -118,7 +118,7 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 	why := "no runner has a free slot"
 	var not []subject.Instance
 	for range internalTries {
-		inst, free := c.dir.idle(n.Tool, not)
+		inst, free := c.dir.Idle(n.Tool, not)
 		if !free {
 			break
 		}

@@ -2,11 +2,14 @@ package shell
 
 import (
 	"context"
+	"log/slog"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/journal"
@@ -15,9 +18,11 @@ import (
 // livePublisher publishes live copies of the events of stored commits. One goroutine does
 // this for the whole core, in storage order, so that no decision waits for it.
 type livePublisher struct {
-	c    *Core
-	jobs chan stored
-	done sync.WaitGroup
+	bus     *journal.Journal
+	log     *slog.Logger
+	observe func(ref subject.Ref, c event.Commit, s *decide.State)
+	jobs    chan stored
+	done    sync.WaitGroup
 }
 
 // stored is a commit that this core has just stored.
@@ -31,14 +36,16 @@ type stored struct {
 // pendingJobs bounds the goroutine's queue; sessions wait while it is full.
 const pendingJobs = 1024
 
-func newLivePublisher(c *Core) *livePublisher {
-	return &livePublisher{c: c, jobs: make(chan stored, pendingJobs)}
+func newLivePublisher(
+	b *journal.Journal, log *slog.Logger, observe func(ref subject.Ref, c event.Commit, s *decide.State),
+) *livePublisher {
+	return &livePublisher{bus: b, log: log, observe: observe, jobs: make(chan stored, pendingJobs)}
 }
 
 // stored handles a commit that this core has just stored. The view writer observes it
 // first, because a client that sees the events may read the view.
 func (p *livePublisher) stored(j stored) {
-	p.c.views.observe(j)
+	p.observe(j.ref, j.d.Commit, j.state)
 	p.jobs <- j
 }
 
@@ -63,9 +70,18 @@ func (p *livePublisher) publish(j stored) {
 			journal.HeaderCommit: {seq}, journal.HeaderIndex: {strconv.Itoa(i)},
 			journal.HeaderEvents: {count}, journal.HeaderPrev: {prev},
 		}
-		if err := p.c.bus.PublishLive(j.trace, j.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
-			p.c.log.Debug("publishing a live event", "session", j.ref, "type", e.Type, "error", err)
+		if err := p.bus.PublishLive(j.trace, j.ref, e.Live(), h, e.AppendJSON(nil)); err != nil {
+			p.log.Debug("publishing a live event", "session", j.ref, "type", e.Type, "error", err)
 			return
 		}
+	}
+}
+
+// notify sends a message to clients that follow the session now. It is not committed.
+func (s *session) notify(text string) {
+	e := event.New(s.ref, nonce(), event.Source, event.UIMessage{Content: text, Format: event.Text})
+	e.Time = time.Now().UTC().Truncate(time.Millisecond)
+	if err := s.c.bus.PublishLive(s.ctx, s.ref, e.Live(), nil, e.AppendJSON(nil)); err != nil {
+		s.c.log.Debug("publishing a live event", "session", s.ref, "type", e.Type, "error", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/test/natstest"
 )
@@ -87,7 +88,7 @@ func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
 // beginAndDie acts as a core that stores that it begins to decide, and then dies.
 func (s *system) beginAndDie(ref subject.Ref, seq uint64) {
 	s.t.Helper()
-	state, err := (&shell.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref)
+	state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref)
 	if err != nil {
 		s.t.Fatal(err)
 	}

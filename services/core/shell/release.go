@@ -1,18 +1,23 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"sync"
 	"time"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/journal"
 )
 
 // releases informs executors which results they no longer need to keep. Nothing waits
 // for that, so releases are gathered into one message per executor.
 type releases struct {
-	c    *Core
+	ctx  context.Context //nolint:containedctx // releases outlive every call
+	bus  *journal.Journal
+	log  *slog.Logger
 	mu   sync.Mutex
 	of   map[string]*executor.Request // by the executor's subject
 	wake chan struct{}
@@ -23,8 +28,8 @@ const (
 	releaseAtMax = 256 // attempts in one message
 )
 
-func newReleases(c *Core) *releases {
-	return &releases{c: c, of: map[string]*executor.Request{}, wake: make(chan struct{}, 1)}
+func newReleases(ctx context.Context, b *journal.Journal, log *slog.Logger) *releases {
+	return &releases{ctx: ctx, bus: b, log: log, of: map[string]*executor.Request{}, wake: make(chan struct{}, 1)}
 }
 
 // add schedules the release of an attempt.
@@ -84,8 +89,8 @@ func (r *releases) flush() {
 		if err != nil {
 			panic(err) // only ids
 		}
-		if err := r.c.bus.Publish(r.c.ctx, to, nil, body); err != nil {
-			r.c.log.Debug("releasing results", "executor", to, "error", err)
+		if err := r.bus.Publish(r.ctx, to, nil, body); err != nil {
+			r.log.Debug("releasing results", "executor", to, "error", err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
@@ -17,7 +18,7 @@ import (
 // If streams are lost while cores run, the first core that notices creates them again.
 // From then on, nothing that this core holds of the old streams is valid: deliveries,
 // scheduled timers and the ack floor refer to sequences that are used again. A state is
-// compared with the log before it is used, as after a start: see [Loader.Load] and
+// compared with the log before it is used, as after a start: see [loader.Loader.Load] and
 // schemas/adr/0021.
 
 // renewMail informs a session that streams were lost.
@@ -59,12 +60,12 @@ func (c *Core) forgetLog() {
 	c.mu.Lock()
 	c.newLog = time.Now()
 	c.mu.Unlock()
-	c.lobby.clear()
-	c.views.floor.set(0, 0)
+	c.overflow.clear()
+	c.views.ForgetFloor()
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 		defer cancel()
-		if err := c.refill.identify(ctx); err != nil {
+		if err := c.refill.Identify(ctx); err != nil {
 			c.log.Debug("reading the identity of the log", "error", err) // the next comparison reads it
 		}
 	}()
@@ -73,7 +74,7 @@ func (c *Core) forgetLog() {
 // ofOldLog reports whether a state may belong to a log that was lost while this core was
 // running. The caller holds c.mu.
 func (c *Core) ofOldLog(s *decide.State) bool {
-	return s != nil && !c.newLog.IsZero() && !s.Now.After(c.newLog.Add(clockSkew))
+	return s != nil && !c.newLog.IsZero() && !s.Now.After(c.newLog.Add(loader.ClockSkew))
 }
 
 // renew drops what the session holds of streams that were lost. Its deliveries are not
@@ -85,7 +86,7 @@ func (s *session) renew(m renewMail) {
 		return
 	}
 	s.dropWork()
-	s.c.dir.leave(s)
+	s.c.dir.Leave(s.claimant)
 	clear(s.held)
 	s.passed = 0
 	if s.state != nil {
@@ -104,7 +105,7 @@ func (s *session) vanished(seq uint64) (deleted bool) {
 		return false
 	}
 	h := s.held[seq]
-	if h == nil || log.Last >= seq && !log.Created.After(h.Time.Add(clockSkew)) {
+	if h == nil || log.Last >= seq && !log.Created.After(h.Time.Add(loader.ClockSkew)) {
 		return true
 	}
 	s.c.log.Warn("dropping a delivery of a log that was lost", "session", s.ref, "cause", seq, "log_ends", log.Last)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"skandha.dev/pkg/bus"
@@ -14,6 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store"
 )
@@ -32,7 +31,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbStatus:   func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
 		coreapi.VerbRefill:   c.serveRefill,
 		coreapi.VerbCall:     c.serveCall,
-		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.info(), nil },
+		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	var out []*bus.Responder
 	for verb, f := range handlers {
@@ -77,7 +76,7 @@ func decodeQuery(body []byte, into any) error {
 }
 
 func (c *Core) serveTools(q *bus.Request) (any, error) {
-	c.views.catchUp(q.Context())
+	c.views.CatchUp(q.Context())
 	stats, err := c.store.ToolStats(q.Context())
 	if err != nil {
 		return nil, fmt.Errorf("reading tool statistics: %w", err)
@@ -113,7 +112,7 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)
 		}
 	}
-	c.views.catchUp(q.Context())
+	c.views.CatchUp(q.Context())
 	page, next, err := c.store.ListSessions(q.Context(), ask.Agent, ask.Limit, ask.After)
 	switch {
 	case errors.Is(err, store.ErrInvalid):
@@ -124,7 +123,7 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
 	out := coreapi.SessionsPage{Next: next, Sessions: []coreapi.SessionRow{}}
-	if view := c.refill.now(q.Context()); view.State != coreapi.ViewComplete {
+	if view := c.refill.State(q.Context()); view.State != coreapi.ViewComplete {
 		out.View = &view
 	}
 	for _, s := range page {
@@ -153,7 +152,7 @@ func (c *Core) serveSession(q *bus.Request) (any, error) {
 // info loads a session from the log.
 func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
 	s, err := c.loader.Load(ctx, ref, nil)
-	var d *Damage
+	var d *loader.Damage
 	switch {
 	case errors.As(err, &d):
 		return nil, bus.Errorf(bus.CodeConflict, "the log of %s is damaged: %s; its next input locks it; "+
@@ -169,19 +168,6 @@ func (c *Core) info(ctx context.Context, ref subject.Ref) (any, error) {
 	return SessionInfo{s, s.Digest}, nil
 }
 
-// Counters returns this core's counters since it started, and its gauges, by name.
-func (c *Core) Counters() map[string]int64 {
-	return map[string]int64{
-		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
-		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
-		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(),
-		"internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
-		"waiting_sessions": int64(c.lobby.len()), "queued_sessions": int64(c.dir.queued()),
-		"backlog": c.beacon.last.Load(),
-	}
-}
-
 // serveRefill rewrites one session in the view, or schedules that for all sessions.
 func (c *Core) serveRefill(q *bus.Request) (any, error) {
 	var ask coreapi.RefillQuery
@@ -189,7 +175,7 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 		return nil, err
 	}
 	if ask.All {
-		return coreapi.RefillAnswer{}, c.refill.everything(q.Context())
+		return coreapi.RefillAnswer{}, c.refill.Everything(q.Context())
 	}
 	ref, err := subject.ParseRef(string(ask.Agent), string(ask.Session))
 	if err != nil {
@@ -202,7 +188,7 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 
 // rewrite writes a session to the view again.
 func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
-	s, err := c.refill.refold(ctx, ref, false)
+	s, err := c.refill.Refold(ctx, ref, false)
 	if err != nil {
 		return nil, fmt.Errorf("refilling %s: %w", ref, err)
 	}
@@ -210,21 +196,4 @@ func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
 		return nil, &bus.Error{Code: bus.CodeNotFound, Message: fmt.Sprintf("no session %s", ref)}
 	}
 	return coreapi.RefillAnswer{Revision: s.Rev}, nil
-}
-
-// Status returns the state of the system as this core sees it.
-func (c *Core) Status(ctx context.Context) coreapi.Status {
-	st := coreapi.Status{
-		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
-		Counters: c.Counters(),
-		Missing:  c.dir.missing(), Faults: c.faults(), Troubles: c.troubles.list(),
-		View: c.refill.now(ctx), Guides: c.plugins.guides.troubles(),
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
-		st.Agents = append(st.Agents, name)
-		if f := c.providerFault(name); f != nil {
-			st.Faults = append(st.Faults, *f)
-		}
-	}
-	return st
 }

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/directory"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
 )
@@ -39,13 +40,10 @@ type session struct {
 	about    uint64          // the cause that is being decided
 	delivery uint64          // the delivery up to which causes are being decided
 	looked   time.Time
-	doubt    doubt     // whether the log is damaged
-	tried    time.Time // last try to assign waiting work
-	poked    bool      // an executor arrived, left or has a free slot
-	claims   []claim   // of the decision that is being made
-	// bound maps each tool whose call must run at one instance, which had no free slot, to
-	// that instance.
-	bound map[string]subject.Instance
+	doubt    doubt               // whether the log is damaged
+	tried    time.Time           // last try to assign waiting work
+	poked    bool                // an executor arrived, left or has a free slot
+	claimant *directory.Claimant // of slots at executors
 
 	reconnects uint64 // of the bus, when the executors were last checked
 	bouncedAt  time.Time
@@ -98,7 +96,7 @@ func (s *session) run() {
 			s.guard(func() { s.handle(m) })
 		}
 		s.guard(s.drive)
-		s.c.dir.unclaim(s)
+		s.c.dir.Unclaim(s.claimant)
 		s.settle()
 		if stop {
 			s.abandon()
@@ -228,7 +226,7 @@ func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
 	}
-	hooks := s.c.plugins.pin.Load().hooks
+	hooks := s.c.plugins.Current().Hooks
 	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
 		if hooks.Any(p) {
 			return false

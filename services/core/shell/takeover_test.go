@@ -14,7 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
-	"skandha.dev/services/core/shell"
+	"skandha.dev/services/core/loader"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 )
@@ -118,7 +118,7 @@ func TestADriverWithoutEffectIsNoPoison(t *testing.T) {
 		c := s.startCore(core.Config{})
 		natstest.Eventually(t, "it is delivered", func() bool { return c.Counters()["deliveries"] > 0 })
 		natstest.Eventually(t, "it drives", func() bool {
-			state, err := (&shell.Loader{Bus: s.bus, Log: natstest.Logger(t)}).Rebuild(t.Context(), ref)
+			state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(t)}).Rebuild(t.Context(), ref)
 			return err == nil && state.Driver == second
 		})
 		s.stopCore()

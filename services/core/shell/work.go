@@ -64,7 +64,7 @@ func (s *session) current() map[string]*work {
 		if st := &t.Steps[i]; st.Status == decide.Assigned {
 			out[st.Call] = &work{
 				id: st.Call, attempt: st.Attempt, kind: subject.Runner, instance: st.Runner,
-				pool: s.c.dir.poolOf(st.Tool), idempotent: st.Idempotent, startBy: st.StartBy, notAfter: st.NotAfter,
+				pool: s.c.dir.PoolOf(st.Tool), idempotent: st.Idempotent, startBy: st.StartBy, notAfter: st.NotAfter,
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (s *session) follow(ours func(*work) bool) {
 	}
 	for id, w := range want {
 		s.work[id] = w
-		s.c.dir.reserve(s, w.instance, w.pool)
+		s.c.dir.Reserve(s.claimant, w.instance, w.pool)
 		w.heard = time.Now()
 		if ours != nil && ours(w) {
 			s.dispatch(w)
@@ -126,7 +126,7 @@ func assigned(s *decide.State, w *work) bool {
 
 func (s *session) drop(w *work) {
 	if s.forget(w) {
-		s.c.dir.free(w.instance, w.pool)
+		s.c.dir.Free(w.instance, w.pool)
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *session) dispatch(w *work) {
 		if agent != nil {
 			r.Provider = agent.Provider
 		}
-		tools = s.c.dir.described(s.state.Turn.Plan.Tools)
+		tools = s.c.dir.Described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.id)
 		l := s.state.Leases[st.Sticky]
@@ -263,7 +263,7 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	prev := s.state
 	s.state = next
 	s.work[w.id] = w
-	s.c.dir.reserve(s, w.instance, w.pool)
+	s.c.dir.Reserve(s.claimant, w.instance, w.pool)
 	s.dispatch(w)
 	s.state = prev
 	return &early{s, w}
@@ -275,7 +275,7 @@ func (e *early) stop() {
 		return
 	}
 	if e.s.forget(e.w) { // wakes no session, least of all its own
-		e.s.c.dir.giveBack(e.s, []claim{{e.w.instance, e.w.pool}})
+		e.s.c.dir.GiveBack(e.s.claimant, e.w.instance, e.w.pool)
 	}
 	e.s.c.stop(e.w, e.s.ref)
 	e.s.c.release.add(e.w, e.s.ref)
@@ -288,7 +288,7 @@ func (s *session) onAnswer(m answerMail) {
 		return
 	}
 	if m.gone {
-		s.c.dir.lost(w.instance)
+		s.c.dir.Lost(w.instance)
 		s.onGone(w)
 		return
 	}
@@ -296,7 +296,7 @@ func (s *session) onAnswer(m answerMail) {
 	if m.answer.State.Final() && w.final == nil {
 		a := m.answer
 		if a.State == executor.Refused && a.Reason == executor.RefusedFull {
-			s.c.dir.refused(w.instance, w.pool)
+			s.c.dir.Refused(w.instance, w.pool)
 		}
 		if w.endedByOthers(a) {
 			s.note(w, &a)
@@ -323,7 +323,7 @@ func (w *work) endedByOthers(a executor.Answer) bool {
 // note keeps the final answer of an attempt, and frees its slot.
 func (s *session) note(w *work, a *executor.Answer) {
 	if w.final == nil {
-		s.c.dir.free(w.instance, w.pool)
+		s.c.dir.Free(w.instance, w.pool)
 		w.ended = time.Now()
 	}
 	w.final = a

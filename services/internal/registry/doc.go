@@ -6,7 +6,7 @@
 //
 // Consumed: the stream KV_plugins, by a separate consumer for each view, with the keys
 // manifest.<plugin> ([Record]) and lease.<plugin>.<instance> ([LeaseRecord]). Nothing
-// is produced; only cores write (services/core/registry).
+// is produced; only cores write (services/core/registrar).
 //
 // # Guarantee
 //

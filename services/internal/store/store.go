@@ -3,11 +3,18 @@ package store
 import (
 	"context"
 	"time"
+
+	"skandha.dev/pkg/subject"
 )
 
 // Key names one session. Both parts are any non-empty strings and are compared
 // byte by byte.
 type Key struct{ Agent, Session string }
+
+// KeyOf returns the key of a session of the log.
+func KeyOf(ref subject.Ref) Key {
+	return Key{Agent: string(ref.Agent), Session: string(ref.Session)}
+}
 
 // Snapshot is the folded state of one session at a revision of the log.
 type Snapshot struct {

@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 )
@@ -344,8 +344,8 @@ func init() { // its functions fill values, which need it
 				h.OnError = ""
 			}
 		},
-		reflect.TypeFor[registry.PluginInfo](): func(_ *filler, p any) {
-			i := p.(*registry.PluginInfo)
+		reflect.TypeFor[registrar.PluginInfo](): func(_ *filler, p any) {
+			i := p.(*registrar.PluginInfo)
 			for k := range i.Tools {
 				i.Tools[k].Plugin = ""
 			}

@@ -68,7 +68,7 @@ type comparer struct {
 func newComparer(t *testing.T) *comparer {
 	k := &comparer{T: t, c: files(t), enums: map[string][]string{}, seen: map[string]bool{}}
 	for _, pkg := range append([]string{
-		"bus", "subject", "../services/core/registry", "../services/internal/registry", "../services/internal/coreapi",
+		"bus", "subject", "../services/core/registrar", "../services/internal/registry", "../services/internal/coreapi",
 	}, contractPackages...) {
 		for typ, values := range parse(t, pkg).consts {
 			if typ != "" {

@@ -10,7 +10,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -39,15 +39,15 @@ func built() map[string]map[string]string {
 		"Probe":    {subject.Probe("core-1"): "probe"},
 		"Discover": {subject.Discover(subject.Runner): "discover", subject.Discover(subject.Provider): "discover"},
 		"Service": {
-			subject.Service(coreapi.ServiceName, coreapi.VerbTools):    "coreToolsQuery",
-			subject.Service(coreapi.ServiceName, coreapi.VerbSessions): "coreSessionsQuery",
-			subject.Service(coreapi.ServiceName, coreapi.VerbSession):  "coreSessionQuery",
-			subject.Service(coreapi.ServiceName, coreapi.VerbStatus):   "coreStatusQuery",
-			subject.Service(registry.ServiceName, coreapi.VerbPlugins): "corePluginsQuery",
-			subject.Service(registry.ServiceName, coreapi.VerbPlugin):  "corePluginRequest",
-			subject.Service(coreapi.ServiceName, coreapi.VerbHooks):    "coreHooksQuery",
-			subject.Service(coreapi.ServiceName, coreapi.VerbRefill):   "coreRefillRequest",
-			subject.Service(coreapi.ServiceName, coreapi.VerbCall):     "coreCallRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbTools):     "coreToolsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):  "coreSessionsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSession):   "coreSessionQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbStatus):    "coreStatusQuery",
+			subject.Service(registrar.ServiceName, coreapi.VerbPlugins): "corePluginsQuery",
+			subject.Service(registrar.ServiceName, coreapi.VerbPlugin):  "corePluginRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbHooks):     "coreHooksQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbRefill):    "coreRefillRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbCall):      "coreCallRequest",
 		},
 		"Reply": {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":  {},

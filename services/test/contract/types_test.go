@@ -10,7 +10,7 @@ import (
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	ui "skandha.dev/services/uibridge/contract"
@@ -108,9 +108,9 @@ var goTypes = map[string]any{
 	"service/core/refill":         coreapi.RefillAnswer{},
 	"service/core/call_request":   tool.InternalCall{},
 	"service/core/beacon":         bus.Beacon{},
-	"service/core/plugins":        []registry.PluginInfo{},
-	"service/core/plugin":         registry.PluginInfo{},
-	"service/core/plugin_request": registry.PluginRequest{},
+	"service/core/plugins":        []registrar.PluginInfo{},
+	"service/core/plugin":         registrar.PluginInfo{},
+	"service/core/plugin_request": registrar.PluginRequest{},
 	"service/core/hooks":          coreapi.HooksInfo{},
 
 	"ui/about":                  ui.About{},
@@ -140,10 +140,10 @@ var goTypes = map[string]any{
 
 	"ui/results/listSessions":  coreapi.SessionsPage{},
 	"ui/results/listTools":     []coreapi.ToolInfo{},
-	"ui/results/listPlugins":   []registry.PluginInfo{},
+	"ui/results/listPlugins":   []registrar.PluginInfo{},
 	"ui/results/getHooks":      coreapi.HooksInfo{},
 	"ui/results/getStatus":     coreapi.Status{},
-	"ui/results/pluginAction":  registry.PluginInfo{},
+	"ui/results/pluginAction":  registrar.PluginInfo{},
 	"ui/results/listTurns":     inspect.TurnsPage{},
 	"ui/results/getTimeline":   inspect.Timeline{},
 	"ui/results/listArtifacts": []inspect.ArtifactInfo{},

@@ -18,7 +18,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
@@ -47,7 +47,7 @@ const SoonOver = 6 * time.Second
 // Start brings a system up, until the end of the test.
 func Start(t testing.TB) *System {
 	t.Helper()
-	return StartWithLease(t, registry.DefaultLease)
+	return StartWithLease(t, registrar.DefaultLease)
 }
 
 // StartWithLease is Start with another lease of plugins, and with judges at before_act.
@@ -178,9 +178,9 @@ func (s *System) Say(session, text string) (end End) {
 
 // Plugin is what the registry has of a plugin; its state is "gone" if there is
 // nothing of it.
-func (s *System) Plugin(name subject.Plugin) registry.PluginInfo {
+func (s *System) Plugin(name subject.Plugin) registrar.PluginInfo {
 	s.t.Helper()
-	var all []registry.PluginInfo
+	var all []registrar.PluginInfo
 	if err := s.Client.Ask(natstest.Context(s.t), coreapi.VerbPlugins, nil, &all); err != nil {
 		s.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (s *System) Plugin(name subject.Plugin) registry.PluginInfo {
 			return p
 		}
 	}
-	return registry.PluginInfo{Name: name, State: plugin.Gone}
+	return registrar.PluginInfo{Name: name, State: plugin.Gone}
 }
 
 // AwaitPlugin waits until a plugin is in a state.

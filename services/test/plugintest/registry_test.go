@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/core/registry"
+	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	view "skandha.dev/services/internal/registry"
@@ -29,7 +29,7 @@ const lease = 1500 * time.Millisecond
 // coreRig is a rig whose registry is that of core.
 type coreRig struct {
 	*rig
-	registrar *registry.Registrar
+	registrar *registrar.Registrar
 	view      *view.View
 }
 
@@ -60,12 +60,12 @@ func newCoreRig(t *testing.T) *coreRig {
 // begin starts a core's registrar.
 func (r *coreRig) begin(b *journal.Journal) {
 	r.Helper()
-	cfg := registry.Config{Lease: lease}
-	cfg.Owner = func(kind registry.Kind, name string) (string, bool) {
-		return "the tool runner", kind == registry.KindTool && name == "clock:now"
+	cfg := registrar.Config{Lease: lease}
+	cfg.Owner = func(kind registrar.Kind, name string) (string, bool) {
+		return "the tool runner", kind == registrar.KindTool && name == "clock:now"
 	}
 	var err error
-	if r.registrar, err = registry.New(cfg, b, r.view, natstest.Logger(r)); err != nil {
+	if r.registrar, err = registrar.New(cfg, b, r.view, natstest.Logger(r)); err != nil {
 		r.Fatal(err)
 	}
 	if err := r.registrar.Serve(natstest.Context(r)); err != nil {
@@ -77,14 +77,14 @@ func (r *coreRig) begin(b *journal.Journal) {
 	r.Cleanup(r.registrar.Stop)
 }
 
-func (r *coreRig) operate(op registry.Op, name subject.Plugin, reason string) {
+func (r *coreRig) operate(op registrar.Op, name subject.Plugin, reason string) {
 	r.Helper()
-	body, err := json.Marshal(registry.PluginRequest{Op: op, Plugin: name, Reason: reason})
+	body, err := json.Marshal(registrar.PluginRequest{Op: op, Plugin: name, Reason: reason})
 	if err != nil {
 		r.Fatal(err)
 	}
-	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registry.ServiceName, coreapi.VerbPlugin),
-		registry.ServiceName, body); err != nil {
+	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registrar.ServiceName, coreapi.VerbPlugin),
+		registrar.ServiceName, body); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -105,12 +105,12 @@ func TestARealRegistryAdmitsAndReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "its first lease has passed", func() bool { return beats.Load() > 4 }) // three to a lease
-	r.operate(registry.OpSuspend, "policy", "enough")
+	r.operate(registrar.OpSuspend, "policy", "enough")
 	p.await("suspended: suspended by operator: enough")
 	if got := r.view.Snapshot().Get("policy").Instances; len(got) != 1 || got[0].Instance != instance {
 		t.Errorf("the lease was not kept: %+v", got)
 	}
-	r.operate(registry.OpResume, "policy", "")
+	r.operate(registrar.OpResume, "policy", "")
 	p.await("active")
 	if err := p.stop(); err != nil {
 		t.Error(err)
@@ -184,7 +184,7 @@ func TestADependencyIsWaitedFor(t *testing.T) {
 func TestAnOperatorUnloadsAPlugin(t *testing.T) {
 	r := newCoreRig(t)
 	p := r.active(manifest("policy"), plugin.Handlers{deny("no")})
-	r.operate(registry.OpUnload, "policy", "not needed")
+	r.operate(registrar.OpUnload, "policy", "not needed")
 	if err := p.end(); !errors.Is(err, plugin.ErrUnloaded) {
 		t.Error(err)
 	}

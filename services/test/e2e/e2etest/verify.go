@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
@@ -122,7 +123,7 @@ func sameAs(before, again []Entry) (faults []string) {
 
 // rebuild checks promise 4.
 func (s *System) rebuild(log *Log) (faults []string) {
-	l := &shell.Loader{Bus: s.Bus, Log: slog.New(slog.DiscardHandler)}
+	l := &loader.Loader{Bus: s.Bus, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	for name, last := range log.Last {
@@ -199,10 +200,10 @@ func (s *System) Views(t testing.TB) int {
 		if err != nil {
 			t.Fatalf("opening the store of %s: %v", core.Role.Name, err)
 		}
-		l := &shell.Loader{Bus: s.Bus, Store: st, Log: quiet}
+		l := &loader.Loader{Bus: s.Bus, Store: st, Log: quiet}
 		for name, c := range last {
 			ref := refOf(c.Entry)
-			if _, err := st.LoadSnapshot(ctx, store.Key{Agent: string(ref.Agent), Session: string(ref.Session)}); err != nil {
+			if _, err := st.LoadSnapshot(ctx, store.KeyOf(ref)); err != nil {
 				continue // none: it folds everything
 			}
 			found++

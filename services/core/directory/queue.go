@@ -1,0 +1,139 @@
+package directory
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/subject"
+)
+
+// Need is what a session waits for: a slot at an executor that offers Name, a
+// provider (empty: any) or a tool.
+type Need struct {
+	Kind subject.ExecutorKind
+	Name string
+	At   subject.Instance // the only suitable instance, because it keeps the session's data; empty: any
+}
+
+// queue holds the sessions of this core that wait for executors, first come, first
+// served. A free slot goes to the session that has waited longest for it, so that
+// every session is served once before any is served twice. Only as many sessions are
+// woken as there are slots. The directory's lock guards it.
+type queue struct {
+	order *list.List // of *waiter
+	index map[*Claimant]*list.Element
+}
+
+type waiter struct {
+	s      *Claimant
+	needs  []Need
+	tried  time.Time
+	paused bool // keeps its place, but could not take a slot now
+	served bool // has claimed a slot, and its commit is in flight
+}
+
+// counts reports whether the waiter is entitled to a free slot now.
+func (w *waiter) counts(now time.Time) bool {
+	return !w.paused && !w.served && now.Sub(w.tried) < stuck
+}
+
+// stuck is how long after its last try a waiter stops holding up others: its session
+// is busy with something else, and tries again afterwards.
+const stuck = 3 * time.Second
+
+func newQueue() queue { return queue{order: list.New(), index: map[*Claimant]*list.Element{}} }
+
+// wait puts the session at the end, or updates it in place.
+func (q *queue) wait(s *Claimant, needs []Need, paused bool) {
+	if e := q.index[s]; e != nil {
+		*e.Value.(*waiter) = waiter{s: s, needs: needs, tried: time.Now(), paused: paused}
+		return
+	}
+	q.index[s] = q.order.PushBack(&waiter{s: s, needs: needs, tried: time.Now(), paused: paused})
+}
+
+// serve notes that the session has claimed a slot, or has given it back.
+func (q *queue) serve(s *Claimant, served bool) {
+	if e := q.index[s]; e != nil {
+		e.Value.(*waiter).served = served
+	}
+}
+
+// listens notes that the session would take a free slot.
+func (q *queue) listens(s *Claimant) {
+	if e := q.index[s]; e != nil {
+		e.Value.(*waiter).tried = time.Now()
+	}
+}
+
+// leave removes the session and reports whether it was there.
+func (q *queue) leave(s *Claimant) bool {
+	e := q.index[s]
+	if e == nil {
+		return false
+	}
+	q.order.Remove(e)
+	delete(q.index, s)
+	return true
+}
+
+// ahead counts the waiters for n before the session, or all if the session does not wait.
+func (q *queue) ahead(s *Claimant, n Need) int {
+	count, now := 0, time.Now()
+	for e := q.order.Front(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		if w.s == s {
+			break
+		}
+		if w.has(n) && w.counts(now) {
+			count++
+		}
+	}
+	return count
+}
+
+// first lists the sessions to wake: for each need, as many as it has free slots.
+func (q *queue) first(slots func(Need) int) []*Claimant {
+	free, now := map[Need]int{}, time.Now()
+	take := func(n Need) (left int) {
+		left, known := free[n]
+		if !known {
+			left = slots(n)
+		}
+		free[n] = left - 1
+		return left
+	}
+	var out []*Claimant
+	for e := q.order.Front(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		if w.paused || w.served {
+			continue
+		}
+		for _, n := range w.needs {
+			left := take(n)
+			if !w.counts(now) { // it is woken, but holds up no other
+				free[n]++
+			} else if left > 0 && n.At != "" {
+				take(Need{Kind: n.Kind, Name: n.Name}) // the slot is one of those, too
+			}
+			if left > 0 {
+				out = append(out, w.s)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (q *queue) all() []*Claimant {
+	out := make([]*Claimant, 0, q.order.Len())
+	for e := q.order.Front(); e != nil; e = e.Next() {
+		out = append(out, e.Value.(*waiter).s)
+	}
+	return out
+}
+
+func (w *waiter) has(n Need) bool {
+	return slices.Contains(w.needs, n)
+}

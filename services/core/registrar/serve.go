@@ -1,0 +1,139 @@
+package registrar
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/strictjson"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/registry"
+)
+
+func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
+	v, err := f(q)
+	if err == nil {
+		var b []byte
+		if b, err = json.Marshal(v); err == nil {
+			err = q.Reply(b)
+		}
+	}
+	if err != nil {
+		_ = q.ReplyError(err) // if this fails, too, the caller has disconnected
+	}
+}
+
+// decode reads a body strictly.
+func decode(body []byte, what string, v any) error {
+	if err := strictjson.Decode(body, v); err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "%s is invalid: %s", what, err)
+	}
+	return nil
+}
+
+func (r *Registrar) serveRegister(q *bus.Request) (any, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	m, invalid := r.inspect(q.Data, name)
+	if m.Name == "" {
+		return nil, (&refusal{invalid: invalid}).err() // without a name, conflicts cannot be checked
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	l, err := r.register(ctx, m, invalid)
+	if err != nil {
+		r.log.Info("refused to register a plugin", "plugin", name, "error", err)
+		return nil, fmt.Errorf("registering plugin %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func (r *Registrar) serveHeartbeat(q *bus.Request) (any, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	var h plugin.Heartbeat
+	if err := decode(q.Data, "the heartbeat", &h); err != nil {
+		return nil, err
+	}
+	if err := checkInstance(h.Instance); err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	l, err := r.heartbeat(ctx, name, h)
+	return l, err
+}
+
+func (r *Registrar) serveUnregister(q *bus.Request) (any, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	var u plugin.Unregister
+	if err := decode(q.Data, "the request to unregister", &u); err != nil {
+		return nil, err
+	}
+	if err := checkInstance(u.Instance); err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	l, err := r.unregister(ctx, name, u)
+	if err != nil {
+		return nil, fmt.Errorf("unregistering %s of plugin %s: %w", u.Instance, name, err)
+	}
+	return l, nil
+}
+
+// checkInstance keeps invalid ids out of the bucket's keys.
+func checkInstance(i subject.Instance) error {
+	if _, err := subject.Parse[subject.Instance](string(i)); err != nil {
+		return bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	return nil
+}
+
+func (r *Registrar) servePlugins(*bus.Request) (any, error) {
+	return Infos(r.view.Snapshot()), nil
+}
+
+func (r *Registrar) servePlugin(q *bus.Request) (any, error) {
+	var ask PluginRequest
+	if err := decode(q.Data, "the request", &ask); err != nil {
+		return nil, err
+	}
+	if _, err := subject.Parse[subject.Plugin](string(ask.Plugin)); err != nil {
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	ctx, cancel := bounded(q.Context())
+	defer cancel()
+	if err := r.operate(ctx, ask); err != nil {
+		return nil, fmt.Errorf("%s of plugin %s: %w", ask.Op, ask.Plugin, err)
+	}
+	for _, info := range Infos(r.view.Snapshot()) {
+		if info.Name == ask.Plugin {
+			return info, nil
+		}
+	}
+	return nil, unknown(ask.Plugin)
+}
+
+func (r *Registrar) operate(ctx context.Context, ask PluginRequest) (err error) {
+	switch ask.Op {
+	case OpSuspend:
+		_, err = r.Suspend(ctx, ask.Plugin, ask.Reason, registry.ByOperator)
+	case OpResume:
+		_, err = r.Resume(ctx, ask.Plugin)
+	case OpUnload:
+		err = r.Unload(ctx, ask.Plugin, ask.Force, ask.Reason)
+	default:
+		err = bus.Errorf(bus.CodeInvalidArgument, "unknown op %q; want %s, %s or %s", ask.Op, OpSuspend, OpResume, OpUnload)
+	}
+	return err
+}

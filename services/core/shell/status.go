@@ -1,0 +1,77 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
+)
+
+// Status returns the state of the system as this core sees it.
+func (c *Core) Status(ctx context.Context) coreapi.Status {
+	st := coreapi.Status{
+		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
+		Counters: c.Counters(),
+		Missing:  c.dir.Missing(), Faults: c.faults(), Troubles: c.troubles.list(),
+		View: c.refill.State(ctx), Guides: c.plugins.GuideTroubles(),
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
+		st.Agents = append(st.Agents, name)
+		if f := c.providerFault(name); f != nil {
+			st.Faults = append(st.Faults, *f)
+		}
+	}
+	return st
+}
+
+// Counters returns this core's counters since it started, and its gauges, by name.
+func (c *Core) Counters() map[string]int64 {
+	return map[string]int64{
+		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
+		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
+		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
+		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(),
+		"internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
+		"waiting_sessions": int64(c.overflow.len()), "queued_sessions": int64(c.dir.Queued()),
+		"backlog": c.beacon.last.Load(),
+	}
+}
+
+// faults returns the problems outside of sessions, for operators.
+func (c *Core) faults() (out []coreapi.Fault) {
+	if f := c.bus.StorageFault(); f != nil {
+		out = append(out, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
+	}
+	if f := c.view.Fault(); f != nil {
+		out = append(out, *f)
+	}
+	if err := c.bus.Overload(); err != nil {
+		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
+	}
+	return out
+}
+
+// providerGrace is how long providers have to announce themselves before status names
+// a missing one.
+const providerGrace = 3 * time.Second
+
+// providerFault returns the fault of an agent whose provider no service offers, or nil.
+func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
+	wanted := c.cfg.Agents[name].Provider
+	gone := c.dir.WithoutProvider(wanted)
+	if gone < providerGrace {
+		return nil
+	}
+	which, fix := "no provider", "start one (skandha-provider, or a plugin that is one)"
+	if wanted != "" {
+		which, fix = fmt.Sprintf("no provider %q", wanted), fmt.Sprintf("start it, or correct agents.%s.provider", name)
+	}
+	return &coreapi.Fault{
+		What: coreapi.FaultProvider, Agent: name, Since: time.Now().Add(-gone).UTC(),
+		Message: fmt.Sprintf("agent %s has %s: its turns wait, then fail with no_provider; %s", name, which, fix),
+	}
+}
