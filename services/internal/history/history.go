@@ -195,9 +195,10 @@ func (t *Turn) note(e event.Event, at time.Time) {
 				t.Input, t.Began = p, at
 			}
 		},
-		Recorded:   func(p event.Recorded) { t.Recorded, t.Ended = &p, at },
-		TurnFailed: func(p event.TurnFailed) { t.Failed, t.Ended = &p, at },
 	}.Visit(e)
+	if end, _ := turn.EndOf(e); end.Over() {
+		t.End, t.Ended = end, at
+	}
 }
 
 // queued finds the queued input of a turn that began later.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"strconv"
+	"strings"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/follow"
@@ -16,8 +17,22 @@ type End struct {
 	Failed   *event.TurnFailed
 }
 
+// EndOf returns the end that an event is, of the input with the sequence. It is not over if
+// the event ends nothing, or cannot be read.
+func EndOf(e event.Event) (end End, sequence uint64) {
+	_ = event.Visitor{ // what cannot be read ends nothing
+		Recorded:   func(p event.Recorded) { end.Recorded, sequence = &p, p.Sequence },
+		TurnFailed: func(p event.TurnFailed) { end.Failed, sequence = &p, p.Sequence },
+	}.Visit(e)
+	return end, sequence
+}
+
 // Over reports whether the input has ended.
 func (e End) Over() bool { return e.Recorded != nil || e.Failed != nil }
+
+// Has reports whether a plan or a call is one of the turn with the id: their ids begin with
+// it, as in t5-p1-c0.
+func Has(turn, part string) bool { return turn != "" && strings.HasPrefix(part, turn+"-") }
 
 // Input is one input on its way to its end.
 type Input struct {
@@ -34,17 +49,10 @@ func (i *Input) See(e event.Event) {
 				i.Turn = e.Turn
 			}
 		},
-		Recorded: func(p event.Recorded) {
-			if p.Sequence == i.Sequence {
-				i.End.Recorded = &p
-			}
-		},
-		TurnFailed: func(p event.TurnFailed) {
-			if p.Sequence == i.Sequence {
-				i.End.Failed = &p
-			}
-		},
 	}.Visit(e)
+	if end, of := EndOf(e); end.Over() && of == i.Sequence {
+		i.End = end
+	}
 }
 
 // Owns reports whether an event belongs to the input's turn, or was caused by the input.

@@ -76,3 +76,31 @@ func TestFollowingEndsWithAnError(t *testing.T) {
 		t.Errorf("of the items: %v", err)
 	}
 }
+
+func TestAnEventEndsOneInput(t *testing.T) {
+	for _, c := range []struct {
+		e    event.Event
+		over bool
+		of   uint64
+	}{
+		{of("t5", event.Recorded{Sequence: 5}), true, 5},
+		{of("", event.TurnFailed{Sequence: 6}), true, 6},
+		{of("t5", event.Perceived{Sequence: 5}), false, 0},
+		{event.Event{Type: event.TypeRecorded, Data: []byte(`[]`)}, false, 0},
+	} {
+		if end, of := turn.EndOf(c.e); end.Over() != c.over || of != c.of {
+			t.Errorf("%s ends %d: %+v", c.e.Type, of, end)
+		}
+	}
+}
+
+func TestPlansAndCallsAreOfOneTurn(t *testing.T) {
+	for part, want := range map[string]bool{"t5-p1": true, "t5-p1-c0": true, "t55-p1": false, "t5": false, "": false} {
+		if turn.Has("t5", part) != want {
+			t.Errorf("%q is of t5: %t", part, !want)
+		}
+	}
+	if turn.Has("", "-p1") {
+		t.Error("a plan is of no turn")
+	}
+}

@@ -3,7 +3,6 @@ package inspect
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -179,6 +178,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// within reports whether a call belongs to the turn: <turn>-p<round>-c<index>….
-func within(call, turn string) bool { return strings.HasPrefix(call, turn+"-") }

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -31,7 +32,7 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 		return Timeline{}, err
 	}
 	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
-	if err != nil || seq == 0 || q.Turn != turnOf(seq) {
+	if err != nil || seq == 0 || q.Turn != event.TurnID(seq) {
 		return Timeline{}, contract.Invalid("turn", fmt.Sprintf(
 			"is %q; want t<sequence of the input>, such as t17", text.Cut(q.Turn, 40)))
 	}
@@ -52,13 +53,10 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	return tl, nil
 }
 
-// turnOf returns the turn of the input at the sequence.
-func turnOf(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }
-
 // commitsOf reads the commits that concern the turn, from the one that took up its input to
 // the one that ended it.
 func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
-	id, read, size := turnOf(seq), 0, 0
+	id, read, size := event.TurnID(seq), 0, 0
 	for m, err := range i.client.Journal.Commits(ctx, ref, seq-1) {
 		if err != nil {
 			return nil, "", err
@@ -88,14 +86,12 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 // concerns reports whether a commit concerns the turn, and whether it ends it.
 func concerns(c Stored, id string, seq uint64) (about, ends bool) {
 	about = c.Header.Trigger.Sequence == seq
-	v := event.Visitor{
-		Perceived:  func(p event.Perceived) { about = about || p.Sequence == seq },
-		Recorded:   func(p event.Recorded) { ends = ends || p.Sequence == seq },
-		TurnFailed: func(p event.TurnFailed) { ends = ends || p.Sequence == seq },
-	}
+	v := event.Visitor{Perceived: func(p event.Perceived) { about = about || p.Sequence == seq }}
 	for _, e := range c.Events {
 		about = about || e.Turn == id
 		_ = v.Visit(e) // what cannot be read is of no turn
+		end, of := turn.EndOf(e)
+		ends = ends || end.Over() && of == seq
 	}
 	return about || ends, ends
 }

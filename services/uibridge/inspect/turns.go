@@ -167,7 +167,8 @@ func (w *walk) row(seq, commit uint64) *turnRow {
 	}
 	r := w.rows[seq]
 	if r == nil {
-		r = &turnRow{TurnRow: TurnRow{Turn: turnOf(seq), Sequence: seq, Outcome: OutcomeRunning}, counts: true, last: commit}
+		r = &turnRow{counts: true, last: commit}
+		r.Turn, r.Sequence, r.Outcome = event.TurnID(seq), seq, OutcomeRunning
 		w.rows[seq] = r
 	}
 	return r

@@ -25,7 +25,7 @@ const (
 // give the same timeline.
 func Build(seq uint64, commits []Stored, now time.Time) Timeline {
 	b := &builder{
-		id: turnOf(seq), seq: seq,
+		id: event.TurnID(seq), seq: seq,
 		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[string]*span{},
 		clip: clipper{most: maxDetailBytes, budget: maxDetails},
 	}

@@ -9,11 +9,12 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 )
 
 // planRequested begins a round, or another attempt at it.
 func (b *builder) planRequested(p event.PlanRequested) {
-	if !within(p.Plan, b.id) {
+	if !turn.Has(b.id, p.Plan) {
 		return
 	}
 	at := b.m.decided
