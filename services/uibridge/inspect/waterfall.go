@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 )
 
 // The limits of a timeline.
@@ -26,7 +27,7 @@ const (
 func Build(seq uint64, commits []Stored, now time.Time) Timeline {
 	b := &builder{
 		id: event.TurnID(seq), seq: seq,
-		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[string]*span{},
+		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[turn.Part]*span{},
 		clip: clipper{most: maxDetailBytes, budget: maxDetails},
 	}
 	b.line = Timeline{Turn: b.id, Sequence: seq, Outcome: OutcomeRunning}
@@ -81,7 +82,7 @@ type builder struct {
 	sense, queue *span
 	plans        map[string]*plan
 	steps        map[string]*step
-	owned        map[string]*span // what hooks' verdicts are about; see ownersOf
+	owned        map[turn.Part]*span // what hooks' verdicts are about
 
 	// The commit that is being read.
 	c Stored
@@ -118,7 +119,7 @@ func (b *builder) commit(c Stored, m moments) {
 		b.line.Agent, b.line.Session = c.Ref.Agent, c.Ref.Session
 		b.line.Started, b.line.Writer = m.began, trigger.Writer
 		b.sense = b.open("sense", "", LaneSense, KindSense, "sense", m.began)
-		b.owned[senseKey(b.seq)] = b.sense
+		b.owned[turn.Sense(b.seq)] = b.sense
 	}
 	reader := b.reader()
 	for _, e := range c.Events {
@@ -128,18 +129,18 @@ func (b *builder) commit(c Stored, m moments) {
 	}
 	b.hooks()
 	// The input was taken up after its plugins had answered.
-	end := b.asked(senseKey(b.seq))
+	end := b.asked(turn.Sense(b.seq))
 	if end.IsZero() {
 		end = m.first
 	}
 	b.shut(b.sense, end, StatusOK)
 }
 
-// asked returns when the last plugin that was asked about the owner in this commit had
+// asked returns when the last plugin that was asked about the part in this commit had
 // answered; zero: none was asked.
-func (b *builder) asked(owner string) (end time.Time) {
+func (b *builder) asked(part turn.Part) (end time.Time) {
 	for _, a := range b.m.asked {
-		if a.owner == owner {
+		if a.about == part {
 			end = later(end, a.end)
 		}
 	}
@@ -147,13 +148,13 @@ func (b *builder) asked(owner string) (end time.Time) {
 }
 
 // after returns the same, or when core began to decide if that is later.
-func (b *builder) after(owner string) time.Time { return later(b.m.began, b.asked(owner)) }
+func (b *builder) after(part turn.Part) time.Time { return later(b.m.began, b.asked(part)) }
 
-// before returns when the first plugin was asked about the owner in this commit, or else
+// before returns when the first plugin was asked about the part in this commit, or else
 // at.
-func (b *builder) before(owner string, at time.Time) time.Time {
+func (b *builder) before(part turn.Part, at time.Time) time.Time {
 	for _, a := range b.m.asked {
-		if a.owner == owner {
+		if a.about == part {
 			return a.start
 		}
 	}
@@ -163,7 +164,7 @@ func (b *builder) before(owner string, at time.Time) time.Time {
 // hooks adds the commit's verdicts below the spans that they are about.
 func (b *builder) hooks() {
 	for i, a := range b.m.asked {
-		owner := b.owned[a.owner]
+		owner := b.owned[a.about]
 		if owner == nil {
 			continue // belongs to another turn
 		}
