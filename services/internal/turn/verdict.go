@@ -74,7 +74,9 @@ func PartsOf(c event.Commit) []Part {
 		case hook.BeforeReflect, hook.AfterReflect:
 			out[i] = recorded
 		case hook.OnError:
-			out[i] = errs.next(v)
+			if out[i] = Work(v.Step); v.Step == "" { // not about a call that failed
+				out[i] = errs.next(v)
+			}
 		}
 	}
 	return out

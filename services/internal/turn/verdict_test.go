@@ -56,8 +56,12 @@ func TestAVerdictIsAboutOnePart(t *testing.T) {
 		},
 		"a call": {
 			event.Trigger{Call: "t5-p1-c0"},
-			[]hook.Verdict{{Point: hook.BeforeAct, Step: "t5-p1-c1"}, {Point: hook.AfterAct, Step: "t5-p1-c0"}}, nil,
-			[]turn.Part{turn.Work("t5-p1-c1"), turn.Work("t5-p1-c0")},
+			[]hook.Verdict{
+				{Point: hook.BeforeAct, Step: "t5-p1-c1"}, {Point: hook.AfterAct, Step: "t5-p1-c0"},
+				{Point: hook.OnError, Step: "t5-p1-c0"}, {Point: hook.OnError},
+			},
+			[]event.Event{of("t5", event.TurnFailed{Sequence: 5})},
+			[]turn.Part{turn.Work("t5-p1-c1"), turn.Work("t5-p1-c0"), turn.Work("t5-p1-c0"), turn.Ending(5)},
 		},
 		"an input that waited, and a command": {
 			event.Trigger{Sequence: 7, Cause: subject.Cancel}, asked(hook.OnError, hook.AfterReflect),

@@ -247,6 +247,22 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			plan/plan "plan, round 1" 1+49 cancelled
 			reflect/end "failed: interrupted" 50+0 cancelled
 			`},
+		{"a plugin is asked about a call that failed", []Stored{
+			begin,
+			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request")), gives(c0, "http:request", 1)),
+			commit(4, 200, reply(c0), []hook.Verdict{
+				verdict(hook.AfterAct, "a", c0, hook.Continue, 1000), verdict(hook.OnError, "log", c0, hook.Continue, 500),
+			}, "t1", failed(c0, "http:request", tool.CodeFailed), asks("t1", 2, 1)),
+		}, 300, `
+			t1 running 300 ms
+			sense/sense "sense" 0+1 ok
+			plan/plan "plan, round 1" 1+99 ok
+			act/step "http:request" 100+101.5 failed
+			  act/run "attempt 1, runner-1" 101+99 failed
+			  hook/hook "a at after_act" 200+1 ok
+			  hook/hook "log at on_error" 201+0.5 ok
+			plan/plan "plan, round 2" 201.5+98.5 open
+			`},
 		{"still thinking", []Stored{begin}, 70, `
 			t1 running 70 ms
 			sense/sense "sense" 0+1 ok
