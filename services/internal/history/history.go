@@ -48,8 +48,14 @@ type Turn struct {
 type Commit struct {
 	Sequence uint64
 	At       time.Time
-	Hooks    []hook.Verdict
+	Hooks    []Verdict
 	Events   []event.Event
+}
+
+// Verdict is what a hook said about a part of the turn.
+type Verdict struct {
+	hook.Verdict
+	About turn.Part
 }
 
 // Last returns the session's last n turns, oldest first: fewer if there are fewer,
@@ -160,31 +166,19 @@ func (r *reader) take(seq uint64, c event.Commit) {
 		}
 		parts[e.Turn] = append(parts[e.Turn], e)
 	}
-	for i, id := range slices.Backward(ids) {
+	verdicts := map[string][]Verdict{}
+	for i, about := range turn.PartsOf(c) {
+		verdicts[about.Turn] = append(verdicts[about.Turn], Verdict{c.Header.Hooks[i], about})
+	}
+	for _, id := range slices.Backward(ids) {
 		t := r.turn(id)
 		t.Commits = append(t.Commits, Commit{
-			Sequence: seq, At: c.Header.Now, Hooks: verdicts(c.Header.Hooks, i == 0, i == len(ids)-1), Events: parts[id],
+			Sequence: seq, At: c.Header.Now, Hooks: verdicts[id], Events: parts[id],
 		})
 		for _, e := range parts[id] {
 			t.note(e, c.Header.Now)
 		}
 	}
-}
-
-// verdicts returns those of a commit that belong to its first turn, or its last: where
-// one turn ends and the next begins, the point says whose they are.
-func verdicts(all []hook.Verdict, first, last bool) []hook.Verdict {
-	if first && last {
-		return all
-	}
-	var out []hook.Verdict
-	for _, v := range all {
-		begins := v.Point == hook.BeforePlan
-		if begins && last || !begins && first {
-			out = append(out, v)
-		}
-	}
-	return out
 }
 
 // note records how the turn began or ended. What cannot be read says nothing about it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,12 +42,25 @@ func (l log) Message(_ context.Context, seq uint64) (bus.StoredMsg, error) {
 	return bus.StoredMsg{}, bus.ErrNotFound
 }
 
-// add appends a commit, a second after the one before it.
+// add appends a commit, a second after the one before it. Its trigger is the input that it
+// takes up, or the answer of the model.
 func (l *log) add(t *testing.T, hooks []hook.Verdict, events ...event.Event) {
 	t.Helper()
 	c := event.Commit{Ref: ref, Events: events, Header: event.Header{
 		CommitID: "c", Now: began.Add(time.Duration(len(*l)) * time.Second), Hooks: hooks, Digest: "d",
 	}}
+	for _, e := range events {
+		if err := (event.Visitor{
+			Perceived: func(p event.Perceived) {
+				if p.Disposition != event.FromQueue {
+					c.Header.Trigger.Sequence = p.Sequence
+				}
+			},
+			PlanCompleted: func(p event.PlanCompleted) { c.Header.Trigger.Call = p.Plan },
+		}).Visit(e); err != nil {
+			t.Fatal(err)
+		}
+	}
 	seq := uint64(10 + len(*l))
 	if len(*l) > 0 {
 		c.Header.Prev = seq - 1
@@ -148,6 +162,31 @@ func TestAnAccountOfTurns(t *testing.T) {
 	want, err := os.ReadFile("testdata/account.md")
 	if got := history.Account(turns); err != nil || got != string(want) {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
+	}
+}
+
+// A commit that ends one turn and begins another has verdicts of both.
+func TestTheVerdictsOfAnInputThatInterrupts(t *testing.T) {
+	var l log
+	l.add(t, nil, of("t5", event.Perceived{Sequence: 5, Text: "one", Disposition: event.Started}))
+	l.add(t, []hook.Verdict{
+		at(hook.BeforeSense, "continue", ""), at(hook.OnError, "continue", ""), at(hook.BeforePlan, "continue", ""),
+	},
+		of("t5", event.TurnFailed{Sequence: 5, Code: event.FailInterrupted}),
+		of("t6", event.Perceived{Sequence: 6, Text: "two", Disposition: event.Started}),
+		of("t6", event.PlanRequested{Plan: "t6-p1", Round: 1, Attempts: 1}))
+	for id, want := range map[string][]hook.Point{"t5": {hook.OnError}, "t6": {hook.BeforeSense, hook.BeforePlan}} {
+		turn, err := history.Find(t.Context(), l, ref, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []hook.Point
+		for _, v := range turn.Commits[len(turn.Commits)-1].Hooks {
+			got = append(got, v.Point)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the verdicts %v, want %v", id, got, want)
+		}
 	}
 }
 
