@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -26,12 +25,6 @@ var ErrNoTurn = errors.New("no such turn")
 
 // MaxCommits is how many commits are read at most.
 const MaxCommits = 2000
-
-// Log is the part of the bus that this package needs; *journal.Journal implements it.
-type Log interface {
-	LastCommit(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error)
-	Message(ctx context.Context, seq uint64) (bus.StoredMsg, error)
-}
 
 // Turn holds the commits of one turn, oldest first.
 type Turn struct {
@@ -60,7 +53,7 @@ type Verdict struct {
 
 // Last returns the session's last n turns, oldest first: fewer if there are fewer,
 // and [ErrNoTurn] if there is none. A running turn is included.
-func Last(ctx context.Context, log Log, ref subject.Ref, n int) ([]Turn, error) {
+func Last(ctx context.Context, log turn.Log, ref subject.Ref, n int) ([]Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
 		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.whole() })
 	})
@@ -74,7 +67,7 @@ func Last(ctx context.Context, log Log, ref subject.Ref, n int) ([]Turn, error) 
 }
 
 // Find returns one turn by its id, or [ErrNoTurn].
-func Find(ctx context.Context, log Log, ref subject.Ref, id string) (Turn, error) {
+func Find(ctx context.Context, log turn.Log, ref subject.Ref, id string) (Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
 		return slices.ContainsFunc(turns, func(t *Turn) bool { return t.ID == id && t.whole() })
 	})
@@ -94,34 +87,21 @@ func (t *Turn) whole() bool {
 	return t.Input.Sequence != 0 && t.Input.Disposition != event.FromQueue
 }
 
-// back yields the session's commits, the last one first.
-func back(ctx context.Context, log Log, ref subject.Ref) iter.Seq2[uint64, event.Commit] {
-	return func(yield func(uint64, event.Commit) bool) {
-		m, err := log.LastCommit(ctx, ref)
-		for range MaxCommits {
-			if err != nil || m.Subject != ref.Commit() {
-				return
-			}
-			c, bad := event.DecodeCommit(ref, m.Data)
-			if bad != nil || !yield(m.Seq, c) || c.Header.Prev == 0 || c.Header.Prev >= m.Seq {
-				return
-			}
-			m, err = log.Message(ctx, c.Header.Prev)
-		}
-	}
-}
-
 // read collects turns, the last one first, until enough returns true.
-func read(ctx context.Context, log Log, ref subject.Ref, enough func([]*Turn) bool) ([]Turn, error) {
+func read(ctx context.Context, log turn.Log, ref subject.Ref, enough func([]*Turn) bool) ([]Turn, error) {
 	if _, err := log.LastCommit(ctx, ref); errors.Is(err, bus.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the last commit of %s: %w", ref, err)
 	}
 	r := &reader{byID: map[string]*Turn{}}
-	for seq, c := range back(ctx, log, ref) {
-		r.take(seq, c)
-		if enough(r.turns) {
+	n := 0
+	for c, err := range turn.Back(ctx, log, ref, 0) {
+		if err != nil {
+			break
+		}
+		r.take(c)
+		if n++; n == MaxCommits || enough(r.turns) {
 			break
 		}
 	}
@@ -153,7 +133,7 @@ func (r *reader) turn(id string) *Turn {
 }
 
 // take adds a commit to the turns that it is about.
-func (r *reader) take(seq uint64, c event.Commit) {
+func (r *reader) take(c turn.Stored) {
 	var ids []string // in the order of the events
 	parts := map[string][]event.Event{}
 	for _, e := range c.Events {
@@ -167,13 +147,13 @@ func (r *reader) take(seq uint64, c event.Commit) {
 		parts[e.Turn] = append(parts[e.Turn], e)
 	}
 	verdicts := map[string][]Verdict{}
-	for i, about := range turn.PartsOf(c) {
+	for i, about := range turn.PartsOf(c.Commit) {
 		verdicts[about.Turn] = append(verdicts[about.Turn], Verdict{c.Header.Hooks[i], about})
 	}
 	for _, id := range slices.Backward(ids) {
 		t := r.turn(id)
 		t.Commits = append(t.Commits, Commit{
-			Sequence: seq, At: c.Header.Now, Hooks: verdicts[id], Events: parts[id],
+			Sequence: c.Sequence, At: c.Header.Now, Hooks: verdicts[id], Events: parts[id],
 		})
 		for _, e := range parts[id] {
 			t.note(e, c.Header.Now)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/turn"
 )
 
 // A detail lists its shortened fields, also when a value came from another span: from a
@@ -24,7 +25,7 @@ func TestADetailSaysWhatOfItIsCut(t *testing.T) {
 	bare.Args = large // before references were resolved
 	more := gives(c1, "file:write", 1)
 	more.Args = large
-	tl := Build(1, []Stored{
+	tl := Build(1, []turn.Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asked),
 		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, strings.Repeat("x", maxDetailBytes+1), bare, grown, after),
 			gives(c0, "file:write", 1), more),

@@ -34,7 +34,7 @@ type moments struct {
 //
 // The log's times are truncated to milliseconds. What happened after prev, the moments of
 // the previous commit, is not placed before them.
-func momentsOf(c Stored, prev moments, next time.Time) moments {
+func momentsOf(c turn.Stored, prev moments, next time.Time) moments {
 	m := moments{began: c.Header.Now, asked: place(c)}
 	if prev.decided.After(m.began) {
 		m.began = earlier(prev.decided, m.began.Add(time.Millisecond))
@@ -68,7 +68,7 @@ func momentsOf(c Stored, prev moments, next time.Time) moments {
 
 // place assigns times to the verdicts of a commit as if asking had begun at its time: the
 // plugins of a chain one after another, those of a parallel point together.
-func place(c Stored) []asked {
+func place(c turn.Stored) []asked {
 	out := make([]asked, len(c.Header.Hooks))
 	parts := turn.PartsOf(c.Commit)
 	at := c.Header.Now

@@ -55,26 +55,26 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 
 // commitsOf reads the commits that concern the turn, from the one that took up its input to
 // the one that ended it.
-func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
+func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []turn.Stored, cut string, err error) {
 	id, read, size := event.TurnID(seq), 0, 0
 	for m, err := range i.client.Journal.Commits(ctx, ref, seq-1) {
 		if err != nil {
 			return nil, "", err
 		}
-		c, err := stored(ref, m)
+		c, err := turn.Decode(ref, m)
 		if err != nil {
 			return nil, "", err
 		}
-		about, ends := concerns(c.Stored, id, seq)
+		about, ends := concerns(c, id, seq)
 		if about {
-			out = append(out, c.Stored)
+			out = append(out, c)
 		}
 		// Causes are processed in the order of the log: this one was processed, and began no
 		// turn.
 		if ends || len(out) == 0 && c.Header.Cursor >= seq {
 			break
 		}
-		read, size = read+1, size+c.bytes
+		read, size = read+1, size+c.Bytes
 		if read >= scanCommits || size >= scanBytes || len(out) >= turnCommits {
 			return out, fmt.Sprintf(
 				"the turn continues: read %d commits of the session, %d of them of this turn", read, len(out)), nil
@@ -84,7 +84,7 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 }
 
 // concerns reports whether a commit concerns the turn, and whether it ends it.
-func concerns(c Stored, id string, seq uint64) (about, ends bool) {
+func concerns(c turn.Stored, id string, seq uint64) (about, ends bool) {
 	about = c.Header.Trigger.Sequence == seq
 	v := event.Visitor{Perceived: func(p event.Perceived) { about = about || p.Sequence == seq }}
 	for _, e := range c.Events {

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -92,55 +94,24 @@ func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turns
 }
 
 func (i *inspector) backwards(ctx context.Context, ref subject.Ref, at uint64, w *walk) (TurnsPage, error) {
-	m, err := i.commitAt(ctx, ref, at)
-	size := 0
-	for n := 0; ; n++ {
-		if bus.CodeOf(err) == bus.CodeNotFound {
-			return w.page(0, ""), nil // the beginning was reached, or the rest was purged
-		}
-		if err != nil {
+	read, size := 0, 0
+	for c, err := range turn.Back(ctx, i.client.Journal, ref, at) {
+		switch {
+		case bus.CodeOf(err) == bus.CodeNotFound:
+			return w.page(0, ""), nil // the rest was purged
+		case errors.Is(err, turn.ErrOther):
+			return TurnsPage{}, contract.Invalid("before", "invalid cursor; it does not belong to this session")
+		case err != nil:
 			return TurnsPage{}, err
+		case read == walkCommits || size > walkBytes:
+			return w.page(c.Sequence, fmt.Sprintf("only %d commits were read; request the next page", read)), nil
 		}
-		if n == walkCommits || size > walkBytes {
-			return w.page(m.Sequence, fmt.Sprintf("only %d commits were read; request the next page", n)), nil
+		read, size = read+1, size+c.Bytes
+		if w.take(c) {
+			return w.page(c.Header.Prev, ""), nil
 		}
-		size += m.bytes
-		if w.take(m.Stored) || m.Header.Prev == 0 {
-			return w.page(m.Header.Prev, ""), nil
-		}
-		m, err = i.commitAt(ctx, ref, m.Header.Prev)
 	}
-}
-
-type readCommit struct {
-	Stored
-	bytes int
-}
-
-// commitAt reads one commit of the session: that at the sequence or, for 0, the last.
-func (i *inspector) commitAt(ctx context.Context, ref subject.Ref, at uint64) (readCommit, error) {
-	var m bus.StoredMsg
-	var err error
-	if at == 0 {
-		m, err = i.client.Journal.LastCommit(ctx, ref)
-	} else {
-		m, err = i.client.Journal.Message(ctx, at)
-	}
-	if err != nil {
-		return readCommit{}, err
-	}
-	if m.Subject != ref.Commit() {
-		return readCommit{}, contract.Invalid("before", "invalid cursor; it does not belong to this session")
-	}
-	return stored(ref, m)
-}
-
-func stored(ref subject.Ref, m bus.StoredMsg) (readCommit, error) {
-	c, err := event.DecodeCommit(ref, m.Data)
-	if err != nil {
-		return readCommit{}, fmt.Errorf("reading commit %d of %s: %w", m.Seq, ref, err)
-	}
-	return readCommit{Stored{Commit: c, Sequence: m.Seq, At: m.Time}, len(m.Data)}, nil
+	return w.page(0, ""), nil
 }
 
 // walk collects turns from a session's commits, read backwards. Inputs are taken up in the
@@ -175,7 +146,7 @@ func (w *walk) row(seq, commit uint64) *turnRow {
 }
 
 // take processes one commit, and reports whether the page is full.
-func (w *walk) take(c Stored) bool {
+func (w *walk) take(c turn.Stored) bool {
 	for _, e := range slices.Backward(c.Events) {
 		w.event(c, e)
 	}
@@ -195,7 +166,7 @@ func (w *walk) take(c Stored) bool {
 	return len(w.whole) >= w.limit
 }
 
-func (w *walk) event(c Stored, e event.Event) {
+func (w *walk) event(c turn.Stored, e event.Event) {
 	v := event.Visitor{
 		Recorded:   func(p event.Recorded) { w.recorded(c, p) },
 		TurnFailed: func(p event.TurnFailed) { w.failed(c, p) },
@@ -233,7 +204,7 @@ func (w *walk) count(v *event.Visitor, seq, commit uint64) {
 }
 
 // ended notes when the turn of an input ended, and returns its row.
-func (w *walk) ended(c Stored, seq uint64) *turnRow {
+func (w *walk) ended(c turn.Stored, seq uint64) *turnRow {
 	r := w.row(seq, c.Sequence)
 	if r != nil {
 		r.end = c.Header.Now
@@ -244,7 +215,7 @@ func (w *walk) ended(c Stored, seq uint64) *turnRow {
 	return r
 }
 
-func (w *walk) recorded(c Stored, p event.Recorded) {
+func (w *walk) recorded(c turn.Stored, p event.Recorded) {
 	r := w.ended(c, p.Sequence)
 	if r == nil {
 		return
@@ -256,14 +227,14 @@ func (w *walk) recorded(c Stored, p event.Recorded) {
 	}
 }
 
-func (w *walk) failed(c Stored, p event.TurnFailed) {
+func (w *walk) failed(c turn.Stored, p event.TurnFailed) {
 	if r := w.ended(c, p.Sequence); r != nil {
 		r.Outcome, r.Reason = string(p.Code), line(p.Reason, 240)
 		r.Tokens = p.Usage.InputTokens + p.Usage.OutputTokens
 	}
 }
 
-func (w *walk) perceived(c Stored, p event.Perceived) {
+func (w *walk) perceived(c turn.Stored, p event.Perceived) {
 	r := w.row(p.Sequence, c.Sequence)
 	if r == nil {
 		return

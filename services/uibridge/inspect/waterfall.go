@@ -24,7 +24,7 @@ const (
 // order, from the one that took up the input; those that do not concern the turn may be
 // missing. A span that has not ended extends until now. Build is pure: the same arguments
 // give the same timeline.
-func Build(seq uint64, commits []Stored, now time.Time) Timeline {
+func Build(seq uint64, commits []turn.Stored, now time.Time) Timeline {
 	b := &builder{
 		id: event.TurnID(seq), seq: seq,
 		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[turn.Part]*span{},
@@ -85,7 +85,7 @@ type builder struct {
 	owned        map[turn.Part]*span // what hooks' verdicts are about
 
 	// The commit that is being read.
-	c Stored
+	c turn.Stored
 	m moments
 }
 
@@ -112,7 +112,7 @@ func (b *builder) mark(id, parent string, lane Lane, kind Kind, name string, at 
 	return s
 }
 
-func (b *builder) commit(c Stored, m moments) {
+func (b *builder) commit(c turn.Stored, m moments) {
 	b.c, b.m = c, m
 	trigger := c.Header.Trigger
 	if trigger.Sequence == b.seq && b.sense == nil {
