@@ -41,7 +41,7 @@ func Account(turns []Turn) string {
 }
 
 func (t *Turn) account(b *strings.Builder) {
-	fmt.Fprintf(b, "**Turn %s** — %s\n\n", t.ID, t.headline())
+	fmt.Fprintf(b, "**Turn %s** — %s\n\n", t.Turn, t.headline())
 	w := &writer{b: b, turn: t, asked: map[string]time.Time{}, calls: map[string]event.ActRequested{}}
 	lines := w.lines()
 	if t.Partial {
@@ -138,7 +138,7 @@ func (w *writer) lines() event.Visitor {
 }
 
 func (w *writer) perceived() {
-	in := w.turn.Input
+	in := w.turn.Perceived
 	where := ""
 	if in.Source != "" {
 		where = " in " + quote(in.Source)

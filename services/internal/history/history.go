@@ -28,13 +28,9 @@ const MaxCommits = 2000
 
 // Turn holds the commits of one turn, oldest first.
 type Turn struct {
-	ID       string
-	Input    event.Perceived // with its text, where it was found
-	Began    time.Time
-	Commits  []Commit
-	turn.End // neither: it is still running
-	Ended    time.Time
-	Partial  bool // its beginning is too far back
+	turn.Input
+	Commits []Commit
+	Partial bool // its beginning is too far back
 }
 
 // Commit is the part of a commit that is about one turn.
@@ -55,7 +51,7 @@ type Verdict struct {
 // and [ErrNoTurn] if there is none. A running turn is included.
 func Last(ctx context.Context, log turn.Log, ref subject.Ref, n int) ([]Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
-		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.whole() })
+		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.Whole() })
 	})
 	if len(turns) > n {
 		turns = turns[len(turns)-n:]
@@ -69,22 +65,16 @@ func Last(ctx context.Context, log turn.Log, ref subject.Ref, n int) ([]Turn, er
 // Find returns one turn by its id, or [ErrNoTurn].
 func Find(ctx context.Context, log turn.Log, ref subject.Ref, id string) (Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
-		return slices.ContainsFunc(turns, func(t *Turn) bool { return t.ID == id && t.whole() })
+		return slices.ContainsFunc(turns, func(t *Turn) bool { return t.Turn == id && t.Whole() })
 	})
 	if err != nil {
 		return Turn{}, err
 	}
-	i := slices.IndexFunc(turns, func(t Turn) bool { return t.ID == id })
+	i := slices.IndexFunc(turns, func(t Turn) bool { return t.Turn == id })
 	if i < 0 {
 		return Turn{}, ErrNoTurn
 	}
 	return turns[i], nil
-}
-
-// whole reports whether the turn has been read to its beginning, with the text of
-// its input.
-func (t *Turn) whole() bool {
-	return t.Input.Sequence != 0 && t.Input.Disposition != event.FromQueue
 }
 
 // read collects turns, the last one first, until enough returns true.
@@ -111,7 +101,7 @@ func read(ctx context.Context, log turn.Log, ref subject.Ref, enough func([]*Tur
 	out := make([]Turn, 0, len(r.turns))
 	for _, t := range slices.Backward(r.turns) {
 		slices.Reverse(t.Commits)
-		t.Partial = t.Input.Sequence == 0
+		t.Partial = t.Perceived.Sequence == 0
 		out = append(out, *t)
 	}
 	return out, nil
@@ -125,7 +115,7 @@ type reader struct {
 func (r *reader) turn(id string) *Turn {
 	t := r.byID[id]
 	if t == nil {
-		t = &Turn{ID: id}
+		t = &Turn{Input: turn.Input{Sequence: turn.SequenceOf(id), Turn: id}}
 		r.byID[id] = t
 		r.turns = append(r.turns, t)
 	}
@@ -138,7 +128,9 @@ func (r *reader) take(c turn.Stored) {
 	parts := map[string][]event.Event{}
 	for _, e := range c.Events {
 		if e.Turn == "" {
-			r.queued(e)
+			for _, t := range r.turns { // the input of one may have waited
+				t.See(e)
+			}
 			continue
 		}
 		if parts[e.Turn] == nil {
@@ -156,35 +148,7 @@ func (r *reader) take(c turn.Stored) {
 			Sequence: c.Sequence, At: c.Header.Now, Hooks: verdicts[id], Events: parts[id],
 		})
 		for _, e := range parts[id] {
-			t.note(e, c.Header.Now)
+			t.See(e)
 		}
 	}
-}
-
-// note records how the turn began or ended. What cannot be read says nothing about it.
-func (t *Turn) note(e event.Event, at time.Time) {
-	_ = event.Visitor{
-		Perceived: func(p event.Perceived) {
-			if p.Disposition == event.Started || p.Disposition == event.FromQueue {
-				t.Input, t.Began = p, at
-			}
-		},
-	}.Visit(e)
-	if end, _ := turn.EndOf(e); end.Over() {
-		t.End, t.Ended = end, at
-	}
-}
-
-// queued finds the queued input of a turn that began later.
-func (r *reader) queued(e event.Event) {
-	_ = event.Visitor{Perceived: func(p event.Perceived) {
-		if p.Disposition != event.Queued {
-			return
-		}
-		for _, t := range r.turns {
-			if t.Input.Sequence == p.Sequence {
-				t.Input = p
-			}
-		}
-	}}.Visit(e)
 }

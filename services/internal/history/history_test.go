@@ -49,7 +49,8 @@ func (l *log) add(t *testing.T, hooks []hook.Verdict, events ...event.Event) {
 	c := event.Commit{Ref: ref, Events: events, Header: event.Header{
 		CommitID: "c", Now: began.Add(time.Duration(len(*l)) * time.Second), Hooks: hooks, Digest: "d",
 	}}
-	for _, e := range events {
+	for i, e := range events {
+		events[i].Time = c.Header.Now
 		if err := (event.Visitor{
 			Perceived: func(p event.Perceived) {
 				if p.Disposition != event.FromQueue {
@@ -156,7 +157,7 @@ func aSession(t *testing.T) log {
 // The text is what /replay shows.
 func TestAnAccountOfTurns(t *testing.T) {
 	turns, err := history.Last(t.Context(), aSession(t), ref, 3)
-	if err != nil || len(turns) != 2 || turns[1].Input.Text != "later" || turns[0].Recorded == nil || turns[1].Failed == nil {
+	if err != nil || len(turns) != 2 || turns[1].Perceived.Text != "later" || turns[0].Recorded == nil || turns[1].Failed == nil {
 		t.Fatalf("%+v, %v", turns, err)
 	}
 	want, err := os.ReadFile("testdata/account.md")
@@ -192,7 +193,7 @@ func TestTheVerdictsOfAnInputThatInterrupts(t *testing.T) {
 
 func TestATurnIsFoundAsFarAsItIsInTheLog(t *testing.T) {
 	l := aSession(t)
-	if turn, err := history.Find(t.Context(), l, ref, "t5"); err != nil || turn.ID != "t5" || turn.Partial {
+	if turn, err := history.Find(t.Context(), l, ref, "t5"); err != nil || turn.Turn != "t5" || turn.Partial {
 		t.Errorf("%+v, %v", turn, err)
 	}
 	if turn, err := history.Find(t.Context(), l[3:], ref, "t5"); err != nil || !turn.Partial || turn.Recorded == nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/follow"
@@ -30,29 +31,52 @@ func EndOf(e event.Event) (end End, sequence uint64) {
 // Over reports whether the input has ended.
 func (e End) Over() bool { return e.Recorded != nil || e.Failed != nil }
 
+// SequenceOf returns the sequence of the input whose turn has the id; 0 if no turn has it.
+func SequenceOf(id string) uint64 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(id, "t"), 10, 64)
+	if err != nil || id != event.TurnID(n) {
+		return 0
+	}
+	return n
+}
+
 // Has reports whether a plan or a call is one of the turn with the id: their ids begin with
 // it, as in t5-p1-c0.
 func Has(turn, part string) bool { return turn != "" && strings.HasPrefix(part, turn+"-") }
 
-// Input is one input on its way to its end.
+// Input is one input, as far as its session's events have been seen, in whatever order.
 type Input struct {
-	Sequence uint64
-	Turn     string // once its turn has begun, or a command of it was taken up
-	End      End
+	Sequence  uint64
+	Turn      string          // once its turn has begun
+	Perceived event.Perceived // with its text, even if it was queued; zero: not seen
+	Began     time.Time       // its turn; zero: it has not
+	End
 }
 
-// See takes the next event of the session. Others are of no concern to the input.
+// See takes an event of the session. Those of others are of no concern to the input.
 func (i *Input) See(e event.Event) {
-	_ = event.Visitor{ // what cannot be read says nothing about the input
-		Perceived: func(p event.Perceived) {
-			if p.Sequence == i.Sequence {
-				i.Turn = e.Turn
-			}
-		},
-	}.Visit(e)
+	_ = event.Visitor{Perceived: func(p event.Perceived) { i.Perceive(e, p) }}.Visit(e) // or it says nothing
 	if end, of := EndOf(e); end.Over() && of == i.Sequence {
 		i.End = end
 	}
+}
+
+// Perceive takes an event whose payload is decoded.
+func (i *Input) Perceive(e event.Event, p event.Perceived) {
+	if p.Sequence != i.Sequence {
+		return
+	}
+	if p.Disposition == event.Started || p.Disposition == event.FromQueue {
+		i.Turn, i.Began = e.Turn, e.Time
+	}
+	if p.Disposition != event.FromQueue || i.Perceived.Sequence == 0 {
+		i.Perceived = p
+	}
+}
+
+// Whole reports whether the input was seen with its text.
+func (i *Input) Whole() bool {
+	return i.Perceived.Sequence != 0 && i.Perceived.Disposition != event.FromQueue
 }
 
 // Owns reports whether an event belongs to the input's turn, or was caused by the input.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
@@ -25,7 +26,7 @@ func TestAnInputIsFollowedToItsOwnEnd(t *testing.T) {
 	items := make(chan follow.Item, 10)
 	for _, e := range []event.Event{
 		of("t4", event.Recorded{Sequence: 4, Answer: "another one's"}),
-		of("t5", event.Perceived{Sequence: 5}),
+		of("t5", event.Perceived{Sequence: 5, Disposition: event.Started}),
 		{Type: event.TypeRecorded, Turn: "t5", Data: []byte(`[]`)},
 		of("", event.TurnFailed{Sequence: 6}),
 		of("t5", event.Recorded{Sequence: 5, Answer: "yes"}),
@@ -45,6 +46,33 @@ func TestAnInputIsFollowedToItsOwnEnd(t *testing.T) {
 	}
 	if owned != 3 || len(items) != 1 || in.Turn != "t5" {
 		t.Errorf("%d events are its own, %d are left, its turn is %q", owned, len(items), in.Turn)
+	}
+}
+
+func TestAnInputIsSeenInAnyOrder(t *testing.T) {
+	queued := of("", event.Perceived{Sequence: 5, Text: "later", Disposition: event.Queued})
+	begun := of("t5", event.Perceived{Sequence: 5, Disposition: event.FromQueue})
+	begun.Time = time.UnixMilli(7)
+	ended := of("t5", event.TurnFailed{Sequence: 5, Code: event.FailDeadline})
+	for _, events := range [][]event.Event{{queued, begun, ended}, {ended, begun, queued}} {
+		in := turn.Input{Sequence: 5}
+		for i, e := range events {
+			in.See(e)
+			if whole := i == 2 || events[0].Turn == ""; in.Whole() != whole {
+				t.Errorf("after %d events it is whole: %t", i+1, !whole)
+			}
+		}
+		if in.Turn != "t5" || in.Perceived.Text != "later" || !in.Began.Equal(begun.Time) || in.Failed == nil {
+			t.Errorf("%+v", in)
+		}
+	}
+}
+
+func TestTheIDOfATurnNamesItsInput(t *testing.T) {
+	for id, want := range map[string]uint64{"t5": 5, "t0": 0, "5": 0, "t05": 0, "tt5": 0, "t5-p1": 0, "": 0} {
+		if got := turn.SequenceOf(id); got != want {
+			t.Errorf("%q is of the input %d, want %d", id, got, want)
+		}
 	}
 }
 

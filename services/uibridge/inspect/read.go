@@ -3,8 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -31,8 +29,8 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	if err != nil {
 		return Timeline{}, err
 	}
-	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
-	if err != nil || seq == 0 || q.Turn != event.TurnID(seq) {
+	seq := turn.SequenceOf(q.Turn)
+	if seq == 0 {
 		return Timeline{}, contract.Invalid("turn", fmt.Sprintf(
 			"is %q; want t<sequence of the input>, such as t17", text.Cut(q.Turn, 40)))
 	}
