@@ -1,12 +1,11 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -120,15 +119,20 @@ type walk struct {
 	limit int
 	below uint64 // only inputs before this one; 0: all
 	rows  map[uint64]*turnRow
-	whole []*turnRow
+	whole []TurnRow
 }
 
 type turnRow struct {
-	TurnRow
-	last   uint64    // the last commit that mentions it
-	end    time.Time // time of its terminal event; zero: none yet
-	begun  bool      // its turn has begun
-	counts bool      // its figures come from its events, because it has not ended or has failed
+	turn.Input
+	figures
+	last uint64    // the last commit that mentions it
+	end  time.Time // time of its terminal event; zero: none yet
+}
+
+// figures of a turn, from its terminal event or, as far as that has none, from all events.
+type figures struct {
+	calls, rounds int
+	tokens        int64
 }
 
 // row returns the turn's row, or nil if it is outside of the page.
@@ -138,8 +142,7 @@ func (w *walk) row(seq, commit uint64) *turnRow {
 	}
 	r := w.rows[seq]
 	if r == nil {
-		r = &turnRow{counts: true, last: commit}
-		r.Turn, r.Sequence, r.Outcome = event.TurnID(seq), seq, OutcomeRunning
+		r = &turnRow{Input: turn.Input{Sequence: seq}, last: commit}
 		w.rows[seq] = r
 	}
 	return r
@@ -153,26 +156,55 @@ func (w *walk) take(c turn.Stored) bool {
 	t := c.Header.Trigger
 	if r := w.rows[t.Sequence]; r != nil && t.Sequence > 0 &&
 		(t.Kind == event.ByPoison || t.Cause == subject.Input || t.Cause == subject.Command) {
-		r.Started, r.After = c.Header.Now, fmt.Sprintf("%d.h", c.Sequence)
-		if r.Writer == "" {
-			r.Writer = t.Writer
-		}
-		if !r.end.IsZero() {
-			r.DurationMS = max(r.end.Sub(r.Started).Milliseconds(), 0) // the clocks of cores may differ
-		}
-		w.whole = append(w.whole, r)
+		w.whole = append(w.whole, r.listed(c))
 		delete(w.rows, t.Sequence)
 	}
 	return len(w.whole) >= w.limit
 }
 
+// listed returns the row for the page, when the commit that took up the input was read.
+func (r *turnRow) listed(c turn.Stored) TurnRow {
+	out := TurnRow{
+		Turn: event.TurnID(r.Sequence), Sequence: r.Sequence, After: fmt.Sprintf("%d.h", c.Sequence),
+		Writer: cmp.Or(r.Perceived.Writer, c.Header.Trigger.Writer), Started: c.Header.Now,
+		Calls: r.calls, Rounds: r.rounds, Tokens: r.tokens,
+	}
+	var text, reason string
+	out.Outcome, text, reason = outcomeOf(&r.Input)
+	out.Text, out.Reason = line(text, 240), line(reason, 240)
+	if !r.end.IsZero() {
+		out.DurationMS = max(r.end.Sub(out.Started).Milliseconds(), 0) // the clocks of cores may differ
+	}
+	return out
+}
+
+// outcomeOf returns the outcome of an input, its text, and why it failed.
+func outcomeOf(in *turn.Input) (outcome, text, reason string) {
+	text = in.Perceived.Text
+	switch {
+	case in.Failed != nil:
+		return string(in.Failed.Code), text, in.Failed.Reason
+	case in.Recorded != nil && in.Recorded.Command != "":
+		return OutcomeCommand, "/" + in.Recorded.Command, ""
+	case in.Recorded != nil:
+		return OutcomeAnswered, cmp.Or(text, in.Recorded.Input), ""
+	case in.Began.IsZero() && in.Perceived.Disposition == event.Queued:
+		return OutcomeQueued, text, ""
+	}
+	return OutcomeRunning, text, ""
+}
+
 func (w *walk) event(c turn.Stored, e event.Event) {
 	v := event.Visitor{
-		Recorded:   func(p event.Recorded) { w.recorded(c, p) },
-		TurnFailed: func(p event.TurnFailed) { w.failed(c, p) },
-		Perceived:  func(p event.Perceived) { w.perceived(c, p) },
+		Recorded:   func(p event.Recorded) { w.ended(c, p.Sequence, turn.End{Recorded: &p}) },
+		TurnFailed: func(p event.TurnFailed) { w.ended(c, p.Sequence, turn.End{Failed: &p}) },
+		Perceived: func(p event.Perceived) {
+			if r := w.row(p.Sequence, c.Sequence); r != nil {
+				r.Perceive(e, p)
+			}
+		},
 	}
-	if seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64); err == nil && w.counts(seq) {
+	if seq := turn.SequenceOf(e.Turn); seq != 0 && w.counts(seq) {
 		w.count(&v, seq, c.Sequence)
 	}
 	_ = v.Visit(e) // a row lacks what cannot be read
@@ -182,7 +214,7 @@ func (w *walk) event(c turn.Stored, e event.Event) {
 // terminal event has them, the large payloads of the others need not be decoded.
 func (w *walk) counts(seq uint64) bool {
 	r := w.rows[seq]
-	return r == nil || r.counts
+	return r == nil || r.Recorded == nil
 }
 
 // count makes the visitor add the figures of a turn's events.
@@ -192,75 +224,41 @@ func (w *walk) count(v *event.Visitor, seq, commit uint64) {
 			f(r)
 		}
 	}
-	v.PlanRequested = func(p event.PlanRequested) { add(func(r *turnRow) { r.Rounds = max(r.Rounds, p.Round) }) }
+	v.PlanRequested = func(p event.PlanRequested) { add(func(r *turnRow) { r.rounds = max(r.rounds, p.Round) }) }
 	v.PlanCompleted = func(p event.PlanCompleted) {
 		add(func(r *turnRow) {
 			if r.end.IsZero() && p.Response != nil {
-				r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
+				r.tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
 			}
 		})
 	}
-	v.ActCompleted = func(event.ActCompleted) { add(func(r *turnRow) { r.Calls++ }) }
+	v.ActCompleted = func(event.ActCompleted) { add(func(r *turnRow) { r.calls++ }) }
 }
 
-// ended notes when the turn of an input ended, and returns its row.
-func (w *walk) ended(c turn.Stored, seq uint64) *turnRow {
+// ended notes how and when the turn of an input ended.
+func (w *walk) ended(c turn.Stored, seq uint64, end turn.End) {
 	r := w.row(seq, c.Sequence)
-	if r != nil {
-		r.end = c.Header.Now
-		if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
-			r.end = c.At // it ended in the commit that took it up
-		}
-	}
-	return r
-}
-
-func (w *walk) recorded(c turn.Stored, p event.Recorded) {
-	r := w.ended(c, p.Sequence)
 	if r == nil {
 		return
 	}
-	r.Outcome, r.Text, r.counts = OutcomeAnswered, line(p.Input, 240), false
-	r.Calls, r.Rounds, r.Tokens = len(p.Actions), p.Rounds, p.Usage.InputTokens+p.Usage.OutputTokens
-	if p.Command != "" {
-		r.Outcome, r.Text = OutcomeCommand, line("/"+p.Command, 240)
+	r.End, r.end = end, c.Header.Now
+	if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
+		r.end = c.At // it ended in the commit that took it up
 	}
-}
-
-func (w *walk) failed(c turn.Stored, p event.TurnFailed) {
-	if r := w.ended(c, p.Sequence); r != nil {
-		r.Outcome, r.Reason = string(p.Code), line(p.Reason, 240)
-		r.Tokens = p.Usage.InputTokens + p.Usage.OutputTokens
-	}
-}
-
-func (w *walk) perceived(c turn.Stored, p event.Perceived) {
-	r := w.row(p.Sequence, c.Sequence)
-	if r == nil {
-		return
-	}
-	r.Writer = p.Writer
-	if p.Text != "" {
-		r.Text = line(p.Text, 240)
-	}
-	switch p.Disposition {
-	case event.Started, event.FromQueue:
-		r.begun = true
-	case event.Queued:
-		if !r.begun && r.end.IsZero() {
-			r.Outcome = OutcomeQueued
-		}
+	if p := end.Recorded; p != nil {
+		r.figures = figures{len(p.Actions), p.Rounds, p.Usage.InputTokens + p.Usage.OutputTokens}
+	} else {
+		r.tokens = end.Failed.Usage.InputTokens + end.Failed.Usage.OutputTokens
 	}
 }
 
 // page returns the turns that were found, and a cursor if the log continues before at: from
 // the last commit that mentions an incomplete turn.
 func (w *walk) page(at uint64, cut string) TurnsPage {
-	out := TurnsPage{Turns: make([]TurnRow, len(w.whole)), Cut: cut}
+	out := TurnsPage{Turns: append([]TurnRow{}, w.whole...), Cut: cut}
 	below := w.below
-	for i, r := range w.whole {
-		out.Turns[i] = r.TurnRow
-		below = r.Sequence
+	if n := len(w.whole); n > 0 {
+		below = w.whole[n-1].Sequence
 	}
 	if at == 0 {
 		return out
