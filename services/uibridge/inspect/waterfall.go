@@ -26,14 +26,14 @@ const (
 // give the same timeline.
 func Build(seq uint64, commits []turn.Stored, now time.Time) Timeline {
 	b := &builder{
-		id: event.TurnID(seq), seq: seq,
+		id: event.TurnID(seq), in: turn.Input{Sequence: seq},
 		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[turn.Part]*span{},
 		clip: clipper{most: maxDetailBytes, budget: maxDetails},
 	}
-	b.line = Timeline{Turn: b.id, Sequence: seq, Outcome: OutcomeRunning}
+	b.line = Timeline{Turn: b.id, Sequence: seq}
 	var m moments
 	for i, c := range commits {
-		if b.over {
+		if b.in.Over() {
 			break
 		}
 		var next time.Time
@@ -73,11 +73,10 @@ type step struct {
 
 type builder struct {
 	id   string
-	seq  uint64
+	in   turn.Input
 	line Timeline
 	all  []*span
 	clip clipper
-	over bool // the terminal event was read
 
 	sense, queue *span
 	plans        map[string]*plan
@@ -115,21 +114,22 @@ func (b *builder) mark(id, parent string, lane Lane, kind Kind, name string, at 
 func (b *builder) commit(c turn.Stored, m moments) {
 	b.c, b.m = c, m
 	trigger := c.Header.Trigger
-	if trigger.Sequence == b.seq && b.sense == nil {
+	if trigger.Sequence == b.in.Sequence && b.sense == nil {
 		b.line.Agent, b.line.Session = c.Ref.Agent, c.Ref.Session
 		b.line.Started, b.line.Writer = m.began, trigger.Writer
 		b.sense = b.open("sense", "", LaneSense, KindSense, "sense", m.began)
-		b.owned[turn.Sense(b.seq)] = b.sense
+		b.owned[turn.Sense(b.in.Sequence)] = b.sense
 	}
 	reader := b.reader()
 	for _, e := range c.Events {
+		b.in.See(e)
 		if e.Type != event.TypeAudited || e.Turn == b.id {
 			_ = reader.Visit(e)
 		}
 	}
 	b.hooks()
 	// The input was taken up after its plugins had answered.
-	end := b.asked(turn.Sense(b.seq))
+	end := b.asked(turn.Sense(b.in.Sequence))
 	if end.IsZero() {
 		end = m.first
 	}
@@ -207,12 +207,11 @@ func (b *builder) reader() event.Visitor {
 }
 
 func (b *builder) perceived(p event.Perceived) {
-	if p.Sequence != b.seq {
+	if p.Sequence != b.in.Sequence {
 		return
 	}
 	if p.Disposition == event.FromQueue {
 		b.shut(b.queue, b.m.began, StatusOK)
-		b.line.Outcome = OutcomeRunning
 		return
 	}
 	if b.sense == nil {
@@ -223,7 +222,6 @@ func (b *builder) perceived(p event.Perceived) {
 	d := &b.sense.Detail
 	d.By, d.Source, d.Notes = p.Writer, p.Source, b.list(p.Annotations, d)
 	if p.Disposition == event.Queued {
-		b.line.Outcome = OutcomeQueued
 		b.queue = b.open("queue", "", LaneSense, KindQueue, "waits for the previous turn", b.m.decided)
 	}
 }
@@ -249,7 +247,7 @@ func (b *builder) done(now time.Time) Timeline {
 	for _, s := range b.all {
 		end = later(end, later(s.start, s.end))
 	}
-	if !b.over {
+	if !b.in.Over() {
 		end = later(end, now)
 	}
 	for _, s := range b.all {
@@ -258,6 +256,8 @@ func (b *builder) done(now time.Time) Timeline {
 		}
 	}
 	b.cover()
+	outcome, _, reason := outcomeOf(&b.in)
+	b.line.Outcome, b.line.Reason = outcome, text.Cut(reason, 1000)
 	b.line.DurationMS = end.Sub(b.line.Started).Milliseconds()
 	b.line.Spans = b.tree(b.bound())
 	return b.line

@@ -261,24 +261,22 @@ func (b *builder) children(of *step) (out []*step) {
 
 // recorded ends a turn that succeeded.
 func (b *builder) recorded(p event.Recorded) {
-	if p.Sequence != b.seq {
+	if p.Sequence != b.in.Sequence {
 		return
 	}
-	b.over = true
 	b.shut(b.sense, b.m.decided, StatusOK)
-	b.line.Outcome = OutcomeAnswered
 	at, name := b.m.stored, "answered"
 	if p.Command != "" {
-		b.line.Outcome, name = OutcomeCommand, "/"+p.Command
+		name = "/" + p.Command
 		b.line.Text = name
 	} else {
 		began := b.m.began
 		for _, pl := range b.plans {
 			began = later(began, pl.end)
 		}
-		r := b.open("reflect", "", LaneReflect, KindReflect, "reflect", b.before(turn.Ending(b.seq), began))
-		b.owned[turn.Ending(b.seq)] = r
-		at = later(at, b.asked(turn.Ending(b.seq)))
+		r := b.open("reflect", "", LaneReflect, KindReflect, "reflect", b.before(turn.Ending(b.in.Sequence), began))
+		b.owned[turn.Ending(b.in.Sequence)] = r
+		at = later(at, b.asked(turn.Ending(b.in.Sequence)))
 		b.shut(r, at, StatusOK)
 		d := &r.Detail
 		d.Notes = b.list(p.Notes, d)
@@ -297,19 +295,17 @@ func (b *builder) recorded(p event.Recorded) {
 
 // turnFailed ends a turn without an answer.
 func (b *builder) turnFailed(p event.TurnFailed) {
-	if p.Sequence != b.seq {
+	if p.Sequence != b.in.Sequence {
 		return
 	}
-	b.over = true
 	st := endOf(p.Code)
-	b.line.Outcome, b.line.Reason = string(p.Code), text.Cut(p.Reason, 1000)
-	at := b.after(turn.Ending(b.seq))
+	at := b.after(turn.Ending(b.in.Sequence))
 	if b.sense != nil && !b.sense.closed {
-		b.shut(b.sense, later(b.asked(turn.Sense(b.seq)), b.m.began), st)
+		b.shut(b.sense, later(b.asked(turn.Sense(b.in.Sequence)), b.m.began), st)
 		at = later(at, b.m.decided)
 	}
 	end := b.mark("end", "", LaneReflect, KindEnd, "failed: "+string(p.Code), at, st)
-	b.owned[turn.Ending(b.seq)] = end
+	b.owned[turn.Ending(b.in.Sequence)] = end
 	d := &end.Detail
 	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), text.Cut(p.Reason,
 		1000), len(p.Actions), usage(p.Usage), p.DurationMS
