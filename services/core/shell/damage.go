@@ -148,9 +148,7 @@ func note(open map[uint64]bool, e event.Event) {
 			}
 		},
 	}.Visit(e)
-	if end, of := turn.EndOf(e); end.Over() {
-		delete(open, of)
-	}
+	delete(open, turn.EndOf(e).Sequence())
 }
 
 // doubt tracks suspected damage of a session's log. The log is read again before it

@@ -18,14 +18,25 @@ type End struct {
 	Failed   *event.TurnFailed
 }
 
-// EndOf returns the end that an event is, of the input with the sequence. It is not over if
-// the event ends nothing, or cannot be read.
-func EndOf(e event.Event) (end End, sequence uint64) {
-	_ = event.Visitor{ // what cannot be read ends nothing
-		Recorded:   func(p event.Recorded) { end.Recorded, sequence = &p, p.Sequence },
-		TurnFailed: func(p event.TurnFailed) { end.Failed, sequence = &p, p.Sequence },
+// EndOf returns the end that an event is. It is not over if the event ends nothing, or
+// cannot be read.
+func EndOf(e event.Event) (end End) {
+	_ = event.Visitor{
+		Recorded:   func(p event.Recorded) { end.Recorded = &p },
+		TurnFailed: func(p event.TurnFailed) { end.Failed = &p },
 	}.Visit(e)
-	return end, sequence
+	return end
+}
+
+// Sequence returns that of the input that has ended; 0 if none has.
+func (e End) Sequence() uint64 {
+	switch {
+	case e.Recorded != nil:
+		return e.Recorded.Sequence
+	case e.Failed != nil:
+		return e.Failed.Sequence
+	}
+	return 0
 }
 
 // Over reports whether the input has ended.
@@ -56,7 +67,7 @@ type Input struct {
 // See takes an event of the session. Those of others are of no concern to the input.
 func (i *Input) See(e event.Event) {
 	_ = event.Visitor{Perceived: func(p event.Perceived) { i.Perceive(e, p) }}.Visit(e) // or it says nothing
-	if end, of := EndOf(e); end.Over() && of == i.Sequence {
+	if end := EndOf(e); end.Over() && end.Sequence() == i.Sequence {
 		i.End = end
 	}
 }

@@ -116,8 +116,8 @@ func TestAnEventEndsOneInput(t *testing.T) {
 		{of("t5", event.Perceived{Sequence: 5}), false, 0},
 		{event.Event{Type: event.TypeRecorded, Data: []byte(`[]`)}, false, 0},
 	} {
-		if end, of := turn.EndOf(c.e); end.Over() != c.over || of != c.of {
-			t.Errorf("%s ends %d: %+v", c.e.Type, of, end)
+		if end := turn.EndOf(c.e); end.Over() != c.over || end.Sequence() != c.of {
+			t.Errorf("%s ends %d: %+v", c.e.Type, end.Sequence(), end)
 		}
 	}
 }

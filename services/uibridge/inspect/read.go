@@ -88,8 +88,7 @@ func concerns(c turn.Stored, id string, seq uint64) (about, ends bool) {
 	for _, e := range c.Events {
 		about = about || e.Turn == id
 		_ = v.Visit(e) // what cannot be read is of no turn
-		end, of := turn.EndOf(e)
-		ends = ends || end.Over() && of == seq
+		ends = ends || turn.EndOf(e).Sequence() == seq
 	}
 	return about || ends, ends
 }
