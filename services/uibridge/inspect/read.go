@@ -54,7 +54,7 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 // commitsOf reads the commits that concern the turn, from the one that took up its input to
 // the one that ended it.
 func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []turn.Stored, cut string, err error) {
-	id, read, size := event.TurnID(seq), 0, 0
+	read, size := 0, 0
 	for m, err := range i.client.Journal.Commits(ctx, ref, seq-1) {
 		if err != nil {
 			return nil, "", err
@@ -63,7 +63,7 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 		if err != nil {
 			return nil, "", err
 		}
-		about, ends := concerns(c, id, seq)
+		about, ends := concerns(c, seq)
 		if about {
 			out = append(out, c)
 		}
@@ -81,14 +81,13 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 	return out, "", nil
 }
 
-// concerns reports whether a commit concerns the turn, and whether it ends it.
-func concerns(c turn.Stored, id string, seq uint64) (about, ends bool) {
+// concerns reports whether a commit concerns the turn of the input, and whether it ends it.
+func concerns(c turn.Stored, seq uint64) (about, ends bool) {
+	in, id := turn.Input{Sequence: seq}, event.TurnID(seq)
 	about = c.Header.Trigger.Sequence == seq
-	v := event.Visitor{Perceived: func(p event.Perceived) { about = about || p.Sequence == seq }}
 	for _, e := range c.Events {
+		in.See(e)
 		about = about || e.Turn == id
-		_ = v.Visit(e) // what cannot be read is of no turn
-		ends = ends || turn.EndOf(e).Sequence() == seq
 	}
-	return about || ends, ends
+	return about || in.Perceived.Sequence != 0 || in.Over(), in.Over()
 }
