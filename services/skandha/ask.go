@@ -258,7 +258,7 @@ func (w *waiter) planned(p event.PlanRequested) {
 // delta prints text as it is generated, on a terminal. A new attempt starts the text
 // over.
 func (w *waiter) delta(i follow.Item) {
-	if w.json || !w.interactive || w.in.Turn == "" || !strings.HasPrefix(i.Delta.Plan, w.in.Turn+"-") {
+	if w.json || !w.interactive || !turn.Has(w.in.Turn, i.Delta.Plan) {
 		return
 	}
 	if i.Delta.Plan != w.plan {
@@ -278,7 +278,7 @@ func (w *waiter) delta(i follow.Item) {
 
 // output prints the output of a running tool of our turn, on a terminal.
 func (w *waiter) output(o *tool.Output) {
-	if w.json || !w.interactive || w.in.Turn == "" || !strings.HasPrefix(o.Call, w.in.Turn+"-") {
+	if w.json || !w.interactive || !turn.Has(w.in.Turn, o.Call) {
 		return
 	}
 	s := stylesFor(w.err)

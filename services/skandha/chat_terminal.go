@@ -121,7 +121,7 @@ func earlier(
 				ended = ended || e.Type.Terminal()
 			}
 		}
-		switch p := (terminal.Past{Writer: t.Input.Writer, Source: t.Input.Source, Text: t.Input.Text}); {
+		switch p := (terminal.Past{Writer: t.Perceived.Writer, Source: t.Perceived.Source, Text: t.Perceived.Text}); {
 		case !ended:
 			open = items
 		case t.Recorded != nil:
@@ -142,7 +142,7 @@ func withText(e event.Event, t history.Turn) event.Event {
 		if p.Text != "" {
 			return
 		}
-		p.Text, p.Source = t.Input.Text, t.Input.Source
+		p.Text, p.Source = t.Perceived.Text, t.Perceived.Source
 		again := event.New(e.Ref(), e.ID, e.Source, p)
 		again.Time, again.Cause, again.Turn = e.Time, e.Cause, e.Turn
 		e = again

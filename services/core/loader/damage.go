@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/turn"
 )
 
 // Damage reports that a session's log cannot be folded to its end, or lacks commits
@@ -147,7 +148,6 @@ func note(open map[uint64]bool, e event.Event) {
 				open[p.Sequence] = true
 			}
 		},
-		Recorded:   func(p event.Recorded) { delete(open, p.Sequence) },
-		TurnFailed: func(p event.TurnFailed) { delete(open, p.Sequence) },
 	}.Visit(e)
+	delete(open, turn.EndOf(e).Sequence())
 }

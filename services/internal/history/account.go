@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 )
 
 // Bounds of an account, in bytes.
@@ -40,7 +41,7 @@ func Account(turns []Turn) string {
 }
 
 func (t *Turn) account(b *strings.Builder) {
-	fmt.Fprintf(b, "**Turn %s** — %s\n\n", t.ID, t.headline())
+	fmt.Fprintf(b, "**Turn %s** — %s\n\n", t.Turn, t.headline())
 	w := &writer{b: b, turn: t, asked: map[string]time.Time{}, calls: map[string]event.ActRequested{}}
 	lines := w.lines()
 	if t.Partial {
@@ -54,41 +55,38 @@ func (t *Turn) account(b *strings.Builder) {
 		w.at = c.At
 		verdicts := slices.Clone(c.Hooks)
 		for _, e := range c.Events {
-			points, call := causesOf(e)
-			verdicts = slices.DeleteFunc(verdicts, func(v hook.Verdict) bool {
-				before := slices.Contains(points, v.Point) && (!acts(v.Point) || call == v.Step)
+			about, points := causesOf(e)
+			verdicts = slices.DeleteFunc(verdicts, func(v Verdict) bool {
+				before := v.About == about && slices.Contains(points, v.Point)
 				if before {
-					w.verdict(v)
+					w.verdict(v.Verdict)
 				}
 				return before
 			})
 			_ = lines.Visit(e) // what cannot be read has no line
 		}
 		for _, v := range verdicts {
-			w.verdict(v)
+			w.verdict(v.Verdict)
 		}
 	}
 }
 
-// acts reports whether the verdicts of a point are about one call each.
-func acts(p hook.Point) bool { return p == hook.BeforeAct || p == hook.AfterAct }
-
-// causesOf returns the points whose verdicts an event follows from, and the call that those
-// of an act are about.
-func causesOf(e event.Event) (points []hook.Point, call string) {
-	of := func(step string, at ...hook.Point) { points, call = at, step }
+// causesOf returns what an event is about, and the points whose verdicts about it the event
+// follows from.
+func causesOf(e event.Event) (about turn.Part, points []hook.Point) {
+	of := func(part turn.Part, at ...hook.Point) { about, points = part, at }
 	_ = event.Visitor{ // what cannot be read follows from nothing
-		Perceived:       func(event.Perceived) { of("", hook.BeforeSense, hook.AfterSense) },
-		PlanRequested:   func(event.PlanRequested) { of("", hook.BeforePlan) },
-		PlanCompleted:   func(event.PlanCompleted) { of("", hook.AfterPlan) },
-		Audited:         func(p event.Audited) { of(p.Call, hook.BeforeAct) },
-		ToolCallRequest: func(p event.ToolCallRequest) { of(p.ConfirmationID, hook.BeforeAct) },
-		ActRequested:    func(p event.ActRequested) { of(p.Call, hook.BeforeAct) },
-		ActCompleted:    func(p event.ActCompleted) { of(p.Call, hook.BeforeAct, hook.AfterAct) },
-		Recorded:        func(event.Recorded) { of("", hook.BeforeReflect, hook.AfterReflect, hook.OnError) },
-		TurnFailed:      func(event.TurnFailed) { of("", hook.BeforeReflect, hook.AfterReflect, hook.OnError) },
+		Perceived:       func(p event.Perceived) { of(turn.Sense(p.Sequence), hook.BeforeSense, hook.AfterSense) },
+		PlanRequested:   func(p event.PlanRequested) { of(turn.Work(p.Plan), hook.BeforePlan) },
+		PlanCompleted:   func(p event.PlanCompleted) { of(turn.Work(p.Plan), hook.AfterPlan) },
+		Audited:         func(p event.Audited) { of(turn.Work(p.Call), hook.BeforeAct) },
+		ToolCallRequest: func(p event.ToolCallRequest) { of(turn.Work(p.ConfirmationID), hook.BeforeAct) },
+		ActRequested:    func(p event.ActRequested) { of(turn.Work(p.Call), hook.BeforeAct) },
+		ActCompleted:    func(p event.ActCompleted) { of(turn.Work(p.Call), hook.BeforeAct, hook.AfterAct) },
+		Recorded:        func(p event.Recorded) { of(turn.Ending(p.Sequence), hook.BeforeReflect, hook.AfterReflect) },
+		TurnFailed:      func(p event.TurnFailed) { of(turn.Ending(p.Sequence), hook.OnError) },
 	}.Visit(e)
-	return points, call
+	return about, points
 }
 
 func (t *Turn) headline() string {
@@ -140,7 +138,7 @@ func (w *writer) lines() event.Visitor {
 }
 
 func (w *writer) perceived() {
-	in := w.turn.Input
+	in := w.turn.Perceived
 	where := ""
 	if in.Source != "" {
 		where = " in " + quote(in.Source)

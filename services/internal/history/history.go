@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -27,36 +26,32 @@ var ErrNoTurn = errors.New("no such turn")
 // MaxCommits is how many commits are read at most.
 const MaxCommits = 2000
 
-// Log is the part of the bus that this package needs; *journal.Journal implements it.
-type Log interface {
-	LastCommit(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error)
-	Message(ctx context.Context, seq uint64) (bus.StoredMsg, error)
-}
-
 // Turn holds the commits of one turn, oldest first.
 type Turn struct {
-	ID       string
-	Input    event.Perceived // with its text, where it was found
-	Began    time.Time
-	Commits  []Commit
-	turn.End // neither: it is still running
-	Ended    time.Time
-	Partial  bool // its beginning is too far back
+	turn.Input
+	Commits []Commit
+	Partial bool // its beginning is too far back
 }
 
 // Commit is the part of a commit that is about one turn.
 type Commit struct {
 	Sequence uint64
 	At       time.Time
-	Hooks    []hook.Verdict
+	Hooks    []Verdict
 	Events   []event.Event
+}
+
+// Verdict is what a hook said about a part of the turn.
+type Verdict struct {
+	hook.Verdict
+	About turn.Part
 }
 
 // Last returns the session's last n turns, oldest first: fewer if there are fewer,
 // and [ErrNoTurn] if there is none. A running turn is included.
-func Last(ctx context.Context, log Log, ref subject.Ref, n int) ([]Turn, error) {
+func Last(ctx context.Context, log turn.Log, ref subject.Ref, n int) ([]Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
-		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.whole() })
+		return len(turns) >= n && !slices.ContainsFunc(turns[:n], func(t *Turn) bool { return !t.Whole() })
 	})
 	if len(turns) > n {
 		turns = turns[len(turns)-n:]
@@ -68,54 +63,35 @@ func Last(ctx context.Context, log Log, ref subject.Ref, n int) ([]Turn, error) 
 }
 
 // Find returns one turn by its id, or [ErrNoTurn].
-func Find(ctx context.Context, log Log, ref subject.Ref, id string) (Turn, error) {
+func Find(ctx context.Context, log turn.Log, ref subject.Ref, id string) (Turn, error) {
 	turns, err := read(ctx, log, ref, func(turns []*Turn) bool {
-		return slices.ContainsFunc(turns, func(t *Turn) bool { return t.ID == id && t.whole() })
+		return slices.ContainsFunc(turns, func(t *Turn) bool { return t.Turn == id && t.Whole() })
 	})
 	if err != nil {
 		return Turn{}, err
 	}
-	i := slices.IndexFunc(turns, func(t Turn) bool { return t.ID == id })
+	i := slices.IndexFunc(turns, func(t Turn) bool { return t.Turn == id })
 	if i < 0 {
 		return Turn{}, ErrNoTurn
 	}
 	return turns[i], nil
 }
 
-// whole reports whether the turn has been read to its beginning, with the text of
-// its input.
-func (t *Turn) whole() bool {
-	return t.Input.Sequence != 0 && t.Input.Disposition != event.FromQueue
-}
-
-// back yields the session's commits, the last one first.
-func back(ctx context.Context, log Log, ref subject.Ref) iter.Seq2[uint64, event.Commit] {
-	return func(yield func(uint64, event.Commit) bool) {
-		m, err := log.LastCommit(ctx, ref)
-		for range MaxCommits {
-			if err != nil || m.Subject != ref.Commit() {
-				return
-			}
-			c, bad := event.DecodeCommit(ref, m.Data)
-			if bad != nil || !yield(m.Seq, c) || c.Header.Prev == 0 || c.Header.Prev >= m.Seq {
-				return
-			}
-			m, err = log.Message(ctx, c.Header.Prev)
-		}
-	}
-}
-
 // read collects turns, the last one first, until enough returns true.
-func read(ctx context.Context, log Log, ref subject.Ref, enough func([]*Turn) bool) ([]Turn, error) {
+func read(ctx context.Context, log turn.Log, ref subject.Ref, enough func([]*Turn) bool) ([]Turn, error) {
 	if _, err := log.LastCommit(ctx, ref); errors.Is(err, bus.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the last commit of %s: %w", ref, err)
 	}
 	r := &reader{byID: map[string]*Turn{}}
-	for seq, c := range back(ctx, log, ref) {
-		r.take(seq, c)
-		if enough(r.turns) {
+	n := 0
+	for c, err := range turn.Back(ctx, log, ref, 0) {
+		if err != nil {
+			break
+		}
+		r.take(c)
+		if n++; n == MaxCommits || enough(r.turns) {
 			break
 		}
 	}
@@ -125,7 +101,7 @@ func read(ctx context.Context, log Log, ref subject.Ref, enough func([]*Turn) bo
 	out := make([]Turn, 0, len(r.turns))
 	for _, t := range slices.Backward(r.turns) {
 		slices.Reverse(t.Commits)
-		t.Partial = t.Input.Sequence == 0
+		t.Partial = t.Perceived.Sequence == 0
 		out = append(out, *t)
 	}
 	return out, nil
@@ -139,7 +115,7 @@ type reader struct {
 func (r *reader) turn(id string) *Turn {
 	t := r.byID[id]
 	if t == nil {
-		t = &Turn{ID: id}
+		t = &Turn{Input: turn.Input{Sequence: turn.SequenceOf(id), Turn: id}}
 		r.byID[id] = t
 		r.turns = append(r.turns, t)
 	}
@@ -147,12 +123,14 @@ func (r *reader) turn(id string) *Turn {
 }
 
 // take adds a commit to the turns that it is about.
-func (r *reader) take(seq uint64, c event.Commit) {
+func (r *reader) take(c turn.Stored) {
 	var ids []string // in the order of the events
 	parts := map[string][]event.Event{}
 	for _, e := range c.Events {
 		if e.Turn == "" {
-			r.queued(e)
+			for _, t := range r.turns { // the input of one may have waited
+				t.See(e)
+			}
 			continue
 		}
 		if parts[e.Turn] == nil {
@@ -160,56 +138,17 @@ func (r *reader) take(seq uint64, c event.Commit) {
 		}
 		parts[e.Turn] = append(parts[e.Turn], e)
 	}
-	for i, id := range slices.Backward(ids) {
+	verdicts := map[string][]Verdict{}
+	for i, about := range turn.PartsOf(c.Commit) {
+		verdicts[about.Turn] = append(verdicts[about.Turn], Verdict{c.Header.Hooks[i], about})
+	}
+	for _, id := range slices.Backward(ids) {
 		t := r.turn(id)
 		t.Commits = append(t.Commits, Commit{
-			Sequence: seq, At: c.Header.Now, Hooks: verdicts(c.Header.Hooks, i == 0, i == len(ids)-1), Events: parts[id],
+			Sequence: c.Sequence, At: c.Header.Now, Hooks: verdicts[id], Events: parts[id],
 		})
 		for _, e := range parts[id] {
-			t.note(e, c.Header.Now)
+			t.See(e)
 		}
 	}
-}
-
-// verdicts returns those of a commit that belong to its first turn, or its last: where
-// one turn ends and the next begins, the point says whose they are.
-func verdicts(all []hook.Verdict, first, last bool) []hook.Verdict {
-	if first && last {
-		return all
-	}
-	var out []hook.Verdict
-	for _, v := range all {
-		begins := v.Point == hook.BeforePlan
-		if begins && last || !begins && first {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// note records how the turn began or ended. What cannot be read says nothing about it.
-func (t *Turn) note(e event.Event, at time.Time) {
-	_ = event.Visitor{
-		Perceived: func(p event.Perceived) {
-			if p.Disposition == event.Started || p.Disposition == event.FromQueue {
-				t.Input, t.Began = p, at
-			}
-		},
-		Recorded:   func(p event.Recorded) { t.Recorded, t.Ended = &p, at },
-		TurnFailed: func(p event.TurnFailed) { t.Failed, t.Ended = &p, at },
-	}.Visit(e)
-}
-
-// queued finds the queued input of a turn that began later.
-func (r *reader) queued(e event.Event) {
-	_ = event.Visitor{Perceived: func(p event.Perceived) {
-		if p.Disposition != event.Queued {
-			return
-		}
-		for _, t := range r.turns {
-			if t.Input.Sequence == p.Sequence {
-				t.Input = p
-			}
-		}
-	}}.Visit(e)
 }

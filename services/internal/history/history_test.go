@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,12 +42,26 @@ func (l log) Message(_ context.Context, seq uint64) (bus.StoredMsg, error) {
 	return bus.StoredMsg{}, bus.ErrNotFound
 }
 
-// add appends a commit, a second after the one before it.
+// add appends a commit, a second after the one before it. Its trigger is the input that it
+// takes up, or the answer of the model.
 func (l *log) add(t *testing.T, hooks []hook.Verdict, events ...event.Event) {
 	t.Helper()
 	c := event.Commit{Ref: ref, Events: events, Header: event.Header{
 		CommitID: "c", Now: began.Add(time.Duration(len(*l)) * time.Second), Hooks: hooks, Digest: "d",
 	}}
+	for i, e := range events {
+		events[i].Time = c.Header.Now
+		if err := (event.Visitor{
+			Perceived: func(p event.Perceived) {
+				if p.Disposition != event.FromQueue {
+					c.Header.Trigger.Sequence = p.Sequence
+				}
+			},
+			PlanCompleted: func(p event.PlanCompleted) { c.Header.Trigger.Call = p.Plan },
+		}).Visit(e); err != nil {
+			t.Fatal(err)
+		}
+	}
 	seq := uint64(10 + len(*l))
 	if len(*l) > 0 {
 		c.Header.Prev = seq - 1
@@ -142,7 +157,7 @@ func aSession(t *testing.T) log {
 // The text is what /replay shows.
 func TestAnAccountOfTurns(t *testing.T) {
 	turns, err := history.Last(t.Context(), aSession(t), ref, 3)
-	if err != nil || len(turns) != 2 || turns[1].Input.Text != "later" || turns[0].Recorded == nil || turns[1].Failed == nil {
+	if err != nil || len(turns) != 2 || turns[1].Perceived.Text != "later" || turns[0].Recorded == nil || turns[1].Failed == nil {
 		t.Fatalf("%+v, %v", turns, err)
 	}
 	want, err := os.ReadFile("testdata/account.md")
@@ -151,9 +166,34 @@ func TestAnAccountOfTurns(t *testing.T) {
 	}
 }
 
+// A commit that ends one turn and begins another has verdicts of both.
+func TestTheVerdictsOfAnInputThatInterrupts(t *testing.T) {
+	var l log
+	l.add(t, nil, of("t5", event.Perceived{Sequence: 5, Text: "one", Disposition: event.Started}))
+	l.add(t, []hook.Verdict{
+		at(hook.BeforeSense, "continue", ""), at(hook.OnError, "continue", ""), at(hook.BeforePlan, "continue", ""),
+	},
+		of("t5", event.TurnFailed{Sequence: 5, Code: event.FailInterrupted}),
+		of("t6", event.Perceived{Sequence: 6, Text: "two", Disposition: event.Started}),
+		of("t6", event.PlanRequested{Plan: "t6-p1", Round: 1, Attempts: 1}))
+	for id, want := range map[string][]hook.Point{"t5": {hook.OnError}, "t6": {hook.BeforeSense, hook.BeforePlan}} {
+		turn, err := history.Find(t.Context(), l, ref, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []hook.Point
+		for _, v := range turn.Commits[len(turn.Commits)-1].Hooks {
+			got = append(got, v.Point)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the verdicts %v, want %v", id, got, want)
+		}
+	}
+}
+
 func TestATurnIsFoundAsFarAsItIsInTheLog(t *testing.T) {
 	l := aSession(t)
-	if turn, err := history.Find(t.Context(), l, ref, "t5"); err != nil || turn.ID != "t5" || turn.Partial {
+	if turn, err := history.Find(t.Context(), l, ref, "t5"); err != nil || turn.Turn != "t5" || turn.Partial {
 		t.Errorf("%+v, %v", turn, err)
 	}
 	if turn, err := history.Find(t.Context(), l[3:], ref, "t5"); err != nil || !turn.Partial || turn.Recorded == nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"strconv"
+	"strings"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/follow"
@@ -16,35 +18,76 @@ type End struct {
 	Failed   *event.TurnFailed
 }
 
+// EndOf returns the end that an event is. It is not over if the event ends nothing, or
+// cannot be read.
+func EndOf(e event.Event) (end End) {
+	_ = event.Visitor{
+		Recorded:   func(p event.Recorded) { end.Recorded = &p },
+		TurnFailed: func(p event.TurnFailed) { end.Failed = &p },
+	}.Visit(e)
+	return end
+}
+
+// Sequence returns that of the input that has ended; 0 if none has.
+func (e End) Sequence() uint64 {
+	switch {
+	case e.Recorded != nil:
+		return e.Recorded.Sequence
+	case e.Failed != nil:
+		return e.Failed.Sequence
+	}
+	return 0
+}
+
 // Over reports whether the input has ended.
 func (e End) Over() bool { return e.Recorded != nil || e.Failed != nil }
 
-// Input is one input on its way to its end.
-type Input struct {
-	Sequence uint64
-	Turn     string // once its turn has begun, or a command of it was taken up
-	End      End
+// SequenceOf returns the sequence of the input whose turn has the id; 0 if no turn has it.
+func SequenceOf(id string) uint64 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(id, "t"), 10, 64)
+	if err != nil || id != event.TurnID(n) {
+		return 0
+	}
+	return n
 }
 
-// See takes the next event of the session. Others are of no concern to the input.
+// Has reports whether a plan or a call is one of the turn with the id: their ids begin with
+// it, as in t5-p1-c0.
+func Has(turn, part string) bool { return turn != "" && strings.HasPrefix(part, turn+"-") }
+
+// Input is one input, as far as its session's events have been seen, in whatever order.
+type Input struct {
+	Sequence  uint64
+	Turn      string          // once its turn has begun
+	Perceived event.Perceived // with its text, even if it was queued; zero: not seen
+	Began     time.Time       // its turn; zero: it has not
+	End
+}
+
+// See takes an event of the session. Those of others are of no concern to the input.
 func (i *Input) See(e event.Event) {
-	_ = event.Visitor{ // what cannot be read says nothing about the input
-		Perceived: func(p event.Perceived) {
-			if p.Sequence == i.Sequence {
-				i.Turn = e.Turn
-			}
-		},
-		Recorded: func(p event.Recorded) {
-			if p.Sequence == i.Sequence {
-				i.End.Recorded = &p
-			}
-		},
-		TurnFailed: func(p event.TurnFailed) {
-			if p.Sequence == i.Sequence {
-				i.End.Failed = &p
-			}
-		},
-	}.Visit(e)
+	_ = event.Visitor{Perceived: func(p event.Perceived) { i.Perceive(e, p) }}.Visit(e) // or it says nothing
+	if end := EndOf(e); end.Over() && end.Sequence() == i.Sequence {
+		i.End = end
+	}
+}
+
+// Perceive takes an event whose payload is decoded.
+func (i *Input) Perceive(e event.Event, p event.Perceived) {
+	if p.Sequence != i.Sequence {
+		return
+	}
+	if p.Disposition == event.Started || p.Disposition == event.FromQueue {
+		i.Turn, i.Began = e.Turn, e.Time
+	}
+	if p.Disposition != event.FromQueue || i.Perceived.Sequence == 0 {
+		i.Perceived = p
+	}
+}
+
+// Whole reports whether the input was seen with its text.
+func (i *Input) Whole() bool {
+	return i.Perceived.Sequence != 0 && i.Perceived.Disposition != event.FromQueue
 }
 
 // Owns reports whether an event belongs to the input's turn, or was caused by the input.

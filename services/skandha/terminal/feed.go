@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/skandha/safetext"
 )
 
@@ -21,7 +22,7 @@ import (
 func (m *model) item(i follow.Item) {
 	switch {
 	case i.Delta != nil:
-		if m.turn != nil && strings.HasPrefix(i.Delta.Plan, m.turn.id+"-") {
+		if m.turn != nil && turn.Has(m.turn.Turn, i.Delta.Plan) {
 			m.stream.delta(*i.Delta, m.room())
 		}
 		return
@@ -85,7 +86,7 @@ func (m *model) perceived(p event.Perceived) {
 			s = q.input
 		}
 		m.print(s.block)
-		m.turn = &turn{id: fmt.Sprint("t", p.Sequence), seq: p.Sequence, began: m.now}
+		m.turn = &running{turn.Input{Sequence: p.Sequence, Turn: event.TurnID(p.Sequence)}, m.now}
 		m.cancelling = false
 	}
 }
@@ -169,7 +170,7 @@ func capital(s string) string {
 
 // end closes the turn of an input, if that is the running one.
 func (m *model) end(seq uint64) {
-	if m.turn == nil || m.turn.seq != seq {
+	if m.turn == nil || m.turn.Sequence != seq {
 		return
 	}
 	m.turn, m.calls, m.prompts, m.cancelling, m.typing = nil, nil, nil, false, false
@@ -198,7 +199,7 @@ func (m *model) audited(p event.Audited) {
 // cancel requests that the turn be cancelled.
 func (m *model) cancel() {
 	m.cancelling = true
-	seq := m.turn.seq
+	seq := m.turn.Sequence
 	m.send(func(ctx context.Context) tea.Msg { return cancelled{m.cfg.Client.Cancel(ctx, seq)} })
 }
 

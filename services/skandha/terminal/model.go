@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/turn"
 )
 
 // model is the state of the conversation. Only [model.Update] changes it, and it has
@@ -34,7 +35,7 @@ type model struct {
 	cmds    []tea.Cmd // what this update returns
 	reach   func(f func(ctx context.Context) tea.Msg) tea.Cmd
 
-	turn        *turn
+	turn        *running
 	state       event.AgentState
 	lockedUntil time.Time // zero if until /reset
 	last        string    // statistics of the last turn
@@ -61,10 +62,9 @@ type model struct {
 	interval time.Duration
 }
 
-// turn is the running turn.
-type turn struct {
-	id    string
-	seq   uint64
+// running is the running turn.
+type running struct {
+	turn.Input
 	began time.Time
 }
 

@@ -1,20 +1,18 @@
 package inspect
 
 import (
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/turn"
 )
 
 // asked is one verdict, and the time when its plugin was asked.
 type asked struct {
 	hook.Verdict
-	owner      string // what the verdict is about: see ownersOf
+	about      turn.Part
 	start, end time.Time
 }
 
@@ -36,7 +34,7 @@ type moments struct {
 //
 // The log's times are truncated to milliseconds. What happened after prev, the moments of
 // the previous commit, is not placed before them.
-func momentsOf(c Stored, prev moments, next time.Time) moments {
+func momentsOf(c turn.Stored, prev moments, next time.Time) moments {
 	m := moments{began: c.Header.Now, asked: place(c)}
 	if prev.decided.After(m.began) {
 		m.began = earlier(prev.decided, m.began.Add(time.Millisecond))
@@ -70,9 +68,9 @@ func momentsOf(c Stored, prev moments, next time.Time) moments {
 
 // place assigns times to the verdicts of a commit as if asking had begun at its time: the
 // plugins of a chain one after another, those of a parallel point together.
-func place(c Stored) []asked {
+func place(c turn.Stored) []asked {
 	out := make([]asked, len(c.Header.Hooks))
-	owners := ownersOf(c)
+	parts := turn.PartsOf(c.Commit)
 	at := c.Header.Now
 	end := at
 	for i, v := range c.Header.Hooks {
@@ -82,88 +80,10 @@ func place(c Stored) []asked {
 			at = end
 		}
 		stop := at.Add(time.Duration(max(v.LatencyUS, 0)) * time.Microsecond)
-		out[i] = asked{Verdict: v, owner: owners[i], start: at, end: stop}
+		out[i] = asked{Verdict: v, about: parts[i], start: at, end: stop}
 		end = later(end, stop)
 	}
 	return out
-}
-
-// ownersOf returns what each verdict of a commit was about: "sense:<sequence>" an input,
-// "plan:<id>" a model call, "call:<id>" a step, "end:<sequence>" the end of a turn. The log
-// only names the step. A commit may end one turn and begin another, and then the verdicts
-// of one point are in the order of the events.
-func ownersOf(c Stored) []string {
-	out := make([]string, len(c.Header.Hooks))
-	var begun, failed []string
-	recorded := ""
-	planDenied := slices.ContainsFunc(c.Header.Hooks, func(v hook.Verdict) bool {
-		return v.Point == hook.AfterPlan && v.Verb == hook.DenyVerb
-	})
-	for _, e := range c.Events {
-		_ = event.Visitor{ // no verdict is about what cannot be read
-			PlanRequested: func(p event.PlanRequested) {
-				if p.Attempts <= 1 {
-					begun = append(begun, "plan:"+p.Plan)
-				}
-			},
-			TurnFailed: func(p event.TurnFailed) {
-				if e.Turn == "" && p.Sequence != c.Header.Trigger.Sequence {
-					return // of an input that waited: no plugin is asked
-				}
-				failed = append(failed, endKey(p.Sequence))
-				if p.Code == event.FailDenied && e.Turn != "" && !planDenied {
-					begun = append(begun, endKey(p.Sequence))
-				}
-			},
-			Recorded: func(p event.Recorded) {
-				if p.Command == "" {
-					recorded = endKey(p.Sequence)
-				}
-			},
-		}.Visit(e)
-	}
-	plans, errs := rounds{of: begun}, rounds{of: failed}
-	for i, v := range c.Header.Hooks {
-		switch v.Point {
-		case hook.BeforeSense, hook.AfterSense:
-			out[i] = senseKey(c.Header.Trigger.Sequence)
-		case hook.BeforePlan:
-			out[i] = plans.next(v)
-		case hook.AfterPlan:
-			out[i] = "plan:" + c.Header.Trigger.Call
-		case hook.BeforeAct, hook.AfterAct:
-			out[i] = "call:" + v.Step
-		case hook.BeforeReflect, hook.AfterReflect:
-			out[i] = recorded
-		case hook.OnError:
-			out[i] = errs.next(v)
-		}
-	}
-	return out
-}
-
-func senseKey(seq uint64) string { return "sense:" + strconv.FormatUint(seq, 10) }
-func endKey(seq uint64) string   { return "end:" + strconv.FormatUint(seq, 10) }
-
-// rounds assigns owners to verdicts of one point, moving on to the next owner when a plugin
-// is asked again.
-type rounds struct {
-	of   []string
-	seen map[string]bool
-}
-
-func (r *rounds) next(v hook.Verdict) string {
-	if r.seen[string(v.Plugin)] && len(r.of) > 1 {
-		r.of, r.seen = r.of[1:], nil
-	}
-	if r.seen == nil {
-		r.seen = map[string]bool{}
-	}
-	r.seen[string(v.Plugin)] = true
-	if len(r.of) == 0 {
-		return ""
-	}
-	return r.of[0]
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -179,6 +99,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// within reports whether a call belongs to the turn: <turn>-p<round>-c<index>….
-func within(call, turn string) bool { return strings.HasPrefix(call, turn+"-") }

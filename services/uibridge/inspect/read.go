@@ -3,13 +3,12 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -30,8 +29,8 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	if err != nil {
 		return Timeline{}, err
 	}
-	seq, err := strconv.ParseUint(strings.TrimPrefix(q.Turn, "t"), 10, 64)
-	if err != nil || seq == 0 || q.Turn != turnOf(seq) {
+	seq := turn.SequenceOf(q.Turn)
+	if seq == 0 {
 		return Timeline{}, contract.Invalid("turn", fmt.Sprintf(
 			"is %q; want t<sequence of the input>, such as t17", text.Cut(q.Turn, 40)))
 	}
@@ -52,31 +51,28 @@ func (i *inspector) getTimeline(ctx context.Context, p contract.Principal, q tim
 	return tl, nil
 }
 
-// turnOf returns the turn of the input at the sequence.
-func turnOf(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }
-
 // commitsOf reads the commits that concern the turn, from the one that took up its input to
 // the one that ended it.
-func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []Stored, cut string, err error) {
-	id, read, size := turnOf(seq), 0, 0
+func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) (out []turn.Stored, cut string, err error) {
+	read, size := 0, 0
 	for m, err := range i.client.Journal.Commits(ctx, ref, seq-1) {
 		if err != nil {
 			return nil, "", err
 		}
-		c, err := stored(ref, m)
+		c, err := turn.Decode(ref, m)
 		if err != nil {
 			return nil, "", err
 		}
-		about, ends := concerns(c.Stored, id, seq)
+		about, ends := concerns(c, seq)
 		if about {
-			out = append(out, c.Stored)
+			out = append(out, c)
 		}
 		// Causes are processed in the order of the log: this one was processed, and began no
 		// turn.
 		if ends || len(out) == 0 && c.Header.Cursor >= seq {
 			break
 		}
-		read, size = read+1, size+c.bytes
+		read, size = read+1, size+c.Bytes
 		if read >= scanCommits || size >= scanBytes || len(out) >= turnCommits {
 			return out, fmt.Sprintf(
 				"the turn continues: read %d commits of the session, %d of them of this turn", read, len(out)), nil
@@ -85,17 +81,13 @@ func (i *inspector) commitsOf(ctx context.Context, ref subject.Ref, seq uint64) 
 	return out, "", nil
 }
 
-// concerns reports whether a commit concerns the turn, and whether it ends it.
-func concerns(c Stored, id string, seq uint64) (about, ends bool) {
+// concerns reports whether a commit concerns the turn of the input, and whether it ends it.
+func concerns(c turn.Stored, seq uint64) (about, ends bool) {
+	in, id := turn.Input{Sequence: seq}, event.TurnID(seq)
 	about = c.Header.Trigger.Sequence == seq
-	v := event.Visitor{
-		Perceived:  func(p event.Perceived) { about = about || p.Sequence == seq },
-		Recorded:   func(p event.Recorded) { ends = ends || p.Sequence == seq },
-		TurnFailed: func(p event.TurnFailed) { ends = ends || p.Sequence == seq },
-	}
 	for _, e := range c.Events {
+		in.See(e)
 		about = about || e.Turn == id
-		_ = v.Visit(e) // what cannot be read is of no turn
 	}
-	return about || ends, ends
+	return about || in.Perceived.Sequence != 0 || in.Over(), in.Over()
 }

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/turn"
 )
 
 // A session is written down as its commits, and a timeline is read as lines of text.
@@ -24,14 +25,14 @@ var (
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
 // commit is decided at ms, and stored a millisecond later.
-func commit(seq uint64, ms int, t event.Trigger, hooks []hook.Verdict, turn string, payloads ...event.Payload) Stored {
+func commit(seq uint64, ms int, t event.Trigger, hooks []hook.Verdict, of string, payloads ...event.Payload) turn.Stored {
 	c := event.Commit{
 		Ref:    here,
 		Header: event.Header{CommitID: fmt.Sprintf("c%d", seq), Trigger: t, Cursor: t.Sequence, Now: at(ms), Hooks: hooks},
 	}
 	for i, p := range payloads {
 		e := event.New(here, fmt.Sprintf("c%d.%d", seq, i+1), event.Source, p)
-		e.Turn, e.Time = turn, at(ms)
+		e.Turn, e.Time = of, at(ms)
 		switch p := p.(type) {
 		case event.Perceived:
 			if e.Turn = ""; p.Disposition == event.Started || p.Disposition == event.FromQueue {
@@ -42,7 +43,7 @@ func commit(seq uint64, ms int, t event.Trigger, hooks []hook.Verdict, turn stri
 		}
 		c.Events = append(c.Events, e)
 	}
-	return Stored{Commit: c, Sequence: seq, At: at(ms + 1)}
+	return turn.Stored{Commit: c, Sequence: seq, At: at(ms + 1)}
 }
 
 func said(seq uint64) event.Trigger {

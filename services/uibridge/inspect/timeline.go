@@ -141,13 +141,6 @@ type Detail struct {
 	Cut []string `json:"cut,omitempty"` // fields that were shortened
 }
 
-// Stored is a commit with its metadata from the log.
-type Stored struct {
-	event.Commit
-	Sequence uint64
-	At       time.Time // when the log stored it, by the bus's clock; may be zero
-}
-
 // statusOf returns how a call with this result ended.
 func statusOf(r tool.Result) Status {
 	if r.Success {

@@ -1,16 +1,17 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -92,55 +93,24 @@ func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turns
 }
 
 func (i *inspector) backwards(ctx context.Context, ref subject.Ref, at uint64, w *walk) (TurnsPage, error) {
-	m, err := i.commitAt(ctx, ref, at)
-	size := 0
-	for n := 0; ; n++ {
-		if bus.CodeOf(err) == bus.CodeNotFound {
-			return w.page(0, ""), nil // the beginning was reached, or the rest was purged
-		}
-		if err != nil {
+	read, size := 0, 0
+	for c, err := range turn.Back(ctx, i.client.Journal, ref, at) {
+		switch {
+		case bus.CodeOf(err) == bus.CodeNotFound:
+			return w.page(0, ""), nil // the rest was purged
+		case errors.Is(err, turn.ErrOther):
+			return TurnsPage{}, contract.Invalid("before", "invalid cursor; it does not belong to this session")
+		case err != nil:
 			return TurnsPage{}, err
+		case read == walkCommits || size > walkBytes:
+			return w.page(c.Sequence, fmt.Sprintf("only %d commits were read; request the next page", read)), nil
 		}
-		if n == walkCommits || size > walkBytes {
-			return w.page(m.Sequence, fmt.Sprintf("only %d commits were read; request the next page", n)), nil
+		read, size = read+1, size+c.Bytes
+		if w.take(c) {
+			return w.page(c.Header.Prev, ""), nil
 		}
-		size += m.bytes
-		if w.take(m.Stored) || m.Header.Prev == 0 {
-			return w.page(m.Header.Prev, ""), nil
-		}
-		m, err = i.commitAt(ctx, ref, m.Header.Prev)
 	}
-}
-
-type readCommit struct {
-	Stored
-	bytes int
-}
-
-// commitAt reads one commit of the session: that at the sequence or, for 0, the last.
-func (i *inspector) commitAt(ctx context.Context, ref subject.Ref, at uint64) (readCommit, error) {
-	var m bus.StoredMsg
-	var err error
-	if at == 0 {
-		m, err = i.client.Journal.LastCommit(ctx, ref)
-	} else {
-		m, err = i.client.Journal.Message(ctx, at)
-	}
-	if err != nil {
-		return readCommit{}, err
-	}
-	if m.Subject != ref.Commit() {
-		return readCommit{}, contract.Invalid("before", "invalid cursor; it does not belong to this session")
-	}
-	return stored(ref, m)
-}
-
-func stored(ref subject.Ref, m bus.StoredMsg) (readCommit, error) {
-	c, err := event.DecodeCommit(ref, m.Data)
-	if err != nil {
-		return readCommit{}, fmt.Errorf("reading commit %d of %s: %w", m.Seq, ref, err)
-	}
-	return readCommit{Stored{Commit: c, Sequence: m.Seq, At: m.Time}, len(m.Data)}, nil
+	return w.page(0, ""), nil
 }
 
 // walk collects turns from a session's commits, read backwards. Inputs are taken up in the
@@ -149,15 +119,20 @@ type walk struct {
 	limit int
 	below uint64 // only inputs before this one; 0: all
 	rows  map[uint64]*turnRow
-	whole []*turnRow
+	whole []TurnRow
 }
 
 type turnRow struct {
-	TurnRow
-	last   uint64    // the last commit that mentions it
-	end    time.Time // time of its terminal event; zero: none yet
-	begun  bool      // its turn has begun
-	counts bool      // its figures come from its events, because it has not ended or has failed
+	turn.Input
+	figures
+	last uint64    // the last commit that mentions it
+	end  time.Time // time of its terminal event; zero: none yet
+}
+
+// figures of a turn, from its terminal event or, as far as that has none, from all events.
+type figures struct {
+	calls, rounds int
+	tokens        int64
 }
 
 // row returns the turn's row, or nil if it is outside of the page.
@@ -167,40 +142,69 @@ func (w *walk) row(seq, commit uint64) *turnRow {
 	}
 	r := w.rows[seq]
 	if r == nil {
-		r = &turnRow{TurnRow: TurnRow{Turn: turnOf(seq), Sequence: seq, Outcome: OutcomeRunning}, counts: true, last: commit}
+		r = &turnRow{Input: turn.Input{Sequence: seq}, last: commit}
 		w.rows[seq] = r
 	}
 	return r
 }
 
 // take processes one commit, and reports whether the page is full.
-func (w *walk) take(c Stored) bool {
+func (w *walk) take(c turn.Stored) bool {
 	for _, e := range slices.Backward(c.Events) {
 		w.event(c, e)
 	}
 	t := c.Header.Trigger
 	if r := w.rows[t.Sequence]; r != nil && t.Sequence > 0 &&
 		(t.Kind == event.ByPoison || t.Cause == subject.Input || t.Cause == subject.Command) {
-		r.Started, r.After = c.Header.Now, fmt.Sprintf("%d.h", c.Sequence)
-		if r.Writer == "" {
-			r.Writer = t.Writer
-		}
-		if !r.end.IsZero() {
-			r.DurationMS = max(r.end.Sub(r.Started).Milliseconds(), 0) // the clocks of cores may differ
-		}
-		w.whole = append(w.whole, r)
+		w.whole = append(w.whole, r.listed(c))
 		delete(w.rows, t.Sequence)
 	}
 	return len(w.whole) >= w.limit
 }
 
-func (w *walk) event(c Stored, e event.Event) {
-	v := event.Visitor{
-		Recorded:   func(p event.Recorded) { w.recorded(c, p) },
-		TurnFailed: func(p event.TurnFailed) { w.failed(c, p) },
-		Perceived:  func(p event.Perceived) { w.perceived(c, p) },
+// listed returns the row for the page, when the commit that took up the input was read.
+func (r *turnRow) listed(c turn.Stored) TurnRow {
+	out := TurnRow{
+		Turn: event.TurnID(r.Sequence), Sequence: r.Sequence, After: fmt.Sprintf("%d.h", c.Sequence),
+		Writer: cmp.Or(r.Perceived.Writer, c.Header.Trigger.Writer), Started: c.Header.Now,
+		Calls: r.calls, Rounds: r.rounds, Tokens: r.tokens,
 	}
-	if seq, err := strconv.ParseUint(strings.TrimPrefix(e.Turn, "t"), 10, 64); err == nil && w.counts(seq) {
+	var text, reason string
+	out.Outcome, text, reason = outcomeOf(&r.Input)
+	out.Text, out.Reason = line(text, 240), line(reason, 240)
+	if !r.end.IsZero() {
+		out.DurationMS = max(r.end.Sub(out.Started).Milliseconds(), 0) // the clocks of cores may differ
+	}
+	return out
+}
+
+// outcomeOf returns the outcome of an input, its text, and why it failed.
+func outcomeOf(in *turn.Input) (outcome, text, reason string) {
+	text = in.Perceived.Text
+	switch {
+	case in.Failed != nil:
+		return string(in.Failed.Code), text, in.Failed.Reason
+	case in.Recorded != nil && in.Recorded.Command != "":
+		return OutcomeCommand, "/" + in.Recorded.Command, ""
+	case in.Recorded != nil:
+		return OutcomeAnswered, cmp.Or(text, in.Recorded.Input), ""
+	case in.Began.IsZero() && in.Perceived.Disposition == event.Queued:
+		return OutcomeQueued, text, ""
+	}
+	return OutcomeRunning, text, ""
+}
+
+func (w *walk) event(c turn.Stored, e event.Event) {
+	v := event.Visitor{
+		Recorded:   func(p event.Recorded) { w.ended(c, p.Sequence, turn.End{Recorded: &p}) },
+		TurnFailed: func(p event.TurnFailed) { w.ended(c, p.Sequence, turn.End{Failed: &p}) },
+		Perceived: func(p event.Perceived) {
+			if r := w.row(p.Sequence, c.Sequence); r != nil {
+				r.Perceive(e, p)
+			}
+		},
+	}
+	if seq := turn.SequenceOf(e.Turn); seq != 0 && w.counts(seq) {
 		w.count(&v, seq, c.Sequence)
 	}
 	_ = v.Visit(e) // a row lacks what cannot be read
@@ -210,7 +214,7 @@ func (w *walk) event(c Stored, e event.Event) {
 // terminal event has them, the large payloads of the others need not be decoded.
 func (w *walk) counts(seq uint64) bool {
 	r := w.rows[seq]
-	return r == nil || r.counts
+	return r == nil || r.Recorded == nil
 }
 
 // count makes the visitor add the figures of a turn's events.
@@ -220,75 +224,41 @@ func (w *walk) count(v *event.Visitor, seq, commit uint64) {
 			f(r)
 		}
 	}
-	v.PlanRequested = func(p event.PlanRequested) { add(func(r *turnRow) { r.Rounds = max(r.Rounds, p.Round) }) }
+	v.PlanRequested = func(p event.PlanRequested) { add(func(r *turnRow) { r.rounds = max(r.rounds, p.Round) }) }
 	v.PlanCompleted = func(p event.PlanCompleted) {
 		add(func(r *turnRow) {
 			if r.end.IsZero() && p.Response != nil {
-				r.Tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
+				r.tokens += p.Response.Usage.InputTokens + p.Response.Usage.OutputTokens
 			}
 		})
 	}
-	v.ActCompleted = func(event.ActCompleted) { add(func(r *turnRow) { r.Calls++ }) }
+	v.ActCompleted = func(event.ActCompleted) { add(func(r *turnRow) { r.calls++ }) }
 }
 
-// ended notes when the turn of an input ended, and returns its row.
-func (w *walk) ended(c Stored, seq uint64) *turnRow {
+// ended notes how and when the turn of an input ended.
+func (w *walk) ended(c turn.Stored, seq uint64, end turn.End) {
 	r := w.row(seq, c.Sequence)
-	if r != nil {
-		r.end = c.Header.Now
-		if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
-			r.end = c.At // it ended in the commit that took it up
-		}
-	}
-	return r
-}
-
-func (w *walk) recorded(c Stored, p event.Recorded) {
-	r := w.ended(c, p.Sequence)
 	if r == nil {
 		return
 	}
-	r.Outcome, r.Text, r.counts = OutcomeAnswered, line(p.Input, 240), false
-	r.Calls, r.Rounds, r.Tokens = len(p.Actions), p.Rounds, p.Usage.InputTokens+p.Usage.OutputTokens
-	if p.Command != "" {
-		r.Outcome, r.Text = OutcomeCommand, line("/"+p.Command, 240)
+	r.End, r.end = end, c.Header.Now
+	if !c.At.IsZero() && c.Header.Trigger.Sequence == seq {
+		r.end = c.At // it ended in the commit that took it up
 	}
-}
-
-func (w *walk) failed(c Stored, p event.TurnFailed) {
-	if r := w.ended(c, p.Sequence); r != nil {
-		r.Outcome, r.Reason = string(p.Code), line(p.Reason, 240)
-		r.Tokens = p.Usage.InputTokens + p.Usage.OutputTokens
-	}
-}
-
-func (w *walk) perceived(c Stored, p event.Perceived) {
-	r := w.row(p.Sequence, c.Sequence)
-	if r == nil {
-		return
-	}
-	r.Writer = p.Writer
-	if p.Text != "" {
-		r.Text = line(p.Text, 240)
-	}
-	switch p.Disposition {
-	case event.Started, event.FromQueue:
-		r.begun = true
-	case event.Queued:
-		if !r.begun && r.end.IsZero() {
-			r.Outcome = OutcomeQueued
-		}
+	if p := end.Recorded; p != nil {
+		r.figures = figures{len(p.Actions), p.Rounds, p.Usage.InputTokens + p.Usage.OutputTokens}
+	} else {
+		r.tokens = end.Failed.Usage.InputTokens + end.Failed.Usage.OutputTokens
 	}
 }
 
 // page returns the turns that were found, and a cursor if the log continues before at: from
 // the last commit that mentions an incomplete turn.
 func (w *walk) page(at uint64, cut string) TurnsPage {
-	out := TurnsPage{Turns: make([]TurnRow, len(w.whole)), Cut: cut}
+	out := TurnsPage{Turns: append([]TurnRow{}, w.whole...), Cut: cut}
 	below := w.below
-	for i, r := range w.whole {
-		out.Turns[i] = r.TurnRow
-		below = r.Sequence
+	if n := len(w.whole); n > 0 {
+		below = w.whole[n-1].Sequence
 	}
 	if at == 0 {
 		return out

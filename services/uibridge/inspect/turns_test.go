@@ -10,11 +10,12 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 )
 
 // pages reads the turns of a session page by page, as listTurns does, and returns them one
 // line each.
-func pages(t *testing.T, commits []Stored, limit int) (lines []string) {
+func pages(t *testing.T, commits []turn.Stored, limit int) (lines []string) {
 	t.Helper()
 	at, below := commits[len(commits)-1].Sequence, uint64(0)
 	for range 100 {
@@ -56,7 +57,7 @@ func pages(t *testing.T, commits []Stored, limit int) (lines []string) {
 // with the figures of all its commits.
 func TestTurnsAreListedBackwards(t *testing.T) {
 	const c0 = "t11-p1-c0"
-	commits := []Stored{
+	commits := []turn.Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
 		// waits for t1
 		commit(4, 10, said(3), nil, "t1", heard(3, event.Queued)),
@@ -99,7 +100,7 @@ func TestATurnThatFailedHasItsFigures(t *testing.T) {
 	const c0 = "t1-p1-c0"
 	end := broken(1, event.FailLimitTokens)
 	end.Usage = provider.Usage{InputTokens: 100, OutputTokens: 20}
-	got := pages(t, []Stored{
+	got := pages(t, []turn.Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
 		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "", wants(c0, "clock:now")),
 			failed(c0, "clock:now", tool.CodeDenied), asks("t1", 2, 1)),

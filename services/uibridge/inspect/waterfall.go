@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 )
 
 // The limits of a timeline.
@@ -23,16 +24,16 @@ const (
 // order, from the one that took up the input; those that do not concern the turn may be
 // missing. A span that has not ended extends until now. Build is pure: the same arguments
 // give the same timeline.
-func Build(seq uint64, commits []Stored, now time.Time) Timeline {
+func Build(seq uint64, commits []turn.Stored, now time.Time) Timeline {
 	b := &builder{
-		id: turnOf(seq), seq: seq,
-		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[string]*span{},
+		id: event.TurnID(seq), in: turn.Input{Sequence: seq},
+		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[turn.Part]*span{},
 		clip: clipper{most: maxDetailBytes, budget: maxDetails},
 	}
-	b.line = Timeline{Turn: b.id, Sequence: seq, Outcome: OutcomeRunning}
+	b.line = Timeline{Turn: b.id, Sequence: seq}
 	var m moments
 	for i, c := range commits {
-		if b.over {
+		if b.in.Over() {
 			break
 		}
 		var next time.Time
@@ -72,19 +73,18 @@ type step struct {
 
 type builder struct {
 	id   string
-	seq  uint64
+	in   turn.Input
 	line Timeline
 	all  []*span
 	clip clipper
-	over bool // the terminal event was read
 
 	sense, queue *span
 	plans        map[string]*plan
 	steps        map[string]*step
-	owned        map[string]*span // what hooks' verdicts are about; see ownersOf
+	owned        map[turn.Part]*span // what hooks' verdicts are about
 
 	// The commit that is being read.
-	c Stored
+	c turn.Stored
 	m moments
 }
 
@@ -111,35 +111,36 @@ func (b *builder) mark(id, parent string, lane Lane, kind Kind, name string, at 
 	return s
 }
 
-func (b *builder) commit(c Stored, m moments) {
+func (b *builder) commit(c turn.Stored, m moments) {
 	b.c, b.m = c, m
 	trigger := c.Header.Trigger
-	if trigger.Sequence == b.seq && b.sense == nil {
+	if trigger.Sequence == b.in.Sequence && b.sense == nil {
 		b.line.Agent, b.line.Session = c.Ref.Agent, c.Ref.Session
 		b.line.Started, b.line.Writer = m.began, trigger.Writer
 		b.sense = b.open("sense", "", LaneSense, KindSense, "sense", m.began)
-		b.owned[senseKey(b.seq)] = b.sense
+		b.owned[turn.Sense(b.in.Sequence)] = b.sense
 	}
 	reader := b.reader()
 	for _, e := range c.Events {
+		b.in.See(e)
 		if e.Type != event.TypeAudited || e.Turn == b.id {
 			_ = reader.Visit(e)
 		}
 	}
 	b.hooks()
 	// The input was taken up after its plugins had answered.
-	end := b.asked(senseKey(b.seq))
+	end := b.asked(turn.Sense(b.in.Sequence))
 	if end.IsZero() {
 		end = m.first
 	}
 	b.shut(b.sense, end, StatusOK)
 }
 
-// asked returns when the last plugin that was asked about the owner in this commit had
+// asked returns when the last plugin that was asked about the part in this commit had
 // answered; zero: none was asked.
-func (b *builder) asked(owner string) (end time.Time) {
+func (b *builder) asked(part turn.Part) (end time.Time) {
 	for _, a := range b.m.asked {
-		if a.owner == owner {
+		if a.about == part {
 			end = later(end, a.end)
 		}
 	}
@@ -147,13 +148,13 @@ func (b *builder) asked(owner string) (end time.Time) {
 }
 
 // after returns the same, or when core began to decide if that is later.
-func (b *builder) after(owner string) time.Time { return later(b.m.began, b.asked(owner)) }
+func (b *builder) after(part turn.Part) time.Time { return later(b.m.began, b.asked(part)) }
 
-// before returns when the first plugin was asked about the owner in this commit, or else
+// before returns when the first plugin was asked about the part in this commit, or else
 // at.
-func (b *builder) before(owner string, at time.Time) time.Time {
+func (b *builder) before(part turn.Part, at time.Time) time.Time {
 	for _, a := range b.m.asked {
-		if a.owner == owner {
+		if a.about == part {
 			return a.start
 		}
 	}
@@ -163,7 +164,7 @@ func (b *builder) before(owner string, at time.Time) time.Time {
 // hooks adds the commit's verdicts below the spans that they are about.
 func (b *builder) hooks() {
 	for i, a := range b.m.asked {
-		owner := b.owned[a.owner]
+		owner := b.owned[a.about]
 		if owner == nil {
 			continue // belongs to another turn
 		}
@@ -206,12 +207,11 @@ func (b *builder) reader() event.Visitor {
 }
 
 func (b *builder) perceived(p event.Perceived) {
-	if p.Sequence != b.seq {
+	if p.Sequence != b.in.Sequence {
 		return
 	}
 	if p.Disposition == event.FromQueue {
 		b.shut(b.queue, b.m.began, StatusOK)
-		b.line.Outcome = OutcomeRunning
 		return
 	}
 	if b.sense == nil {
@@ -222,7 +222,6 @@ func (b *builder) perceived(p event.Perceived) {
 	d := &b.sense.Detail
 	d.By, d.Source, d.Notes = p.Writer, p.Source, b.list(p.Annotations, d)
 	if p.Disposition == event.Queued {
-		b.line.Outcome = OutcomeQueued
 		b.queue = b.open("queue", "", LaneSense, KindQueue, "waits for the previous turn", b.m.decided)
 	}
 }
@@ -248,7 +247,7 @@ func (b *builder) done(now time.Time) Timeline {
 	for _, s := range b.all {
 		end = later(end, later(s.start, s.end))
 	}
-	if !b.over {
+	if !b.in.Over() {
 		end = later(end, now)
 	}
 	for _, s := range b.all {
@@ -257,6 +256,8 @@ func (b *builder) done(now time.Time) Timeline {
 		}
 	}
 	b.cover()
+	outcome, _, reason := outcomeOf(&b.in)
+	b.line.Outcome, b.line.Reason = outcome, text.Cut(reason, 1000)
 	b.line.DurationMS = end.Sub(b.line.Started).Milliseconds()
 	b.line.Spans = b.tree(b.bound())
 	return b.line

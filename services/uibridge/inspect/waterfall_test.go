@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/turn"
 )
 
 // Every course that a turn can take, and its timeline.
@@ -32,18 +32,18 @@ func TestATurnAsAWaterfall(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		commits []Stored
+		commits []turn.Stored
 		now     int
 		want    string
 	}{
-		{"an answer", []Stored{begin, commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "hi"), ended(1))}, 0, `
+		{"an answer", []turn.Stored{begin, commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "hi"), ended(1))}, 0, `
 			t1 answered 101 ms
 			sense/sense "sense" 0+1 ok
 			plan/plan "plan, round 1" 1+99 ok
 			reflect/reflect "reflect" 100+1 ok
 			reflect/end "answered" 101+0 ok
 			`},
-		{"plugins are asked everywhere", []Stored{
+		{"plugins are asked everywhere", []turn.Stored{
 			commit(2, 0, said(1), []hook.Verdict{
 				verdict(hook.BeforeSense, "a", "", hook.Continue, 200), verdict(hook.AfterSense, "a", "", hook.Continue, 100),
 				verdict(hook.AfterSense, "b", "", hook.Replace, 300),
@@ -87,7 +87,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			  hook/hook "b at after_reflect" 1202+0.9 ok
 			reflect/end "answered" 1202.9+0 ok
 			`},
-		{"a person refuses", []Stored{
+		{"a person refuses", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request")), audit(event.EffectConfirm), asking),
 			commit(5, 2000, because(4, subject.Confirmation, "ui-ada"), nil, "t1",
@@ -105,7 +105,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/reflect "reflect" 2100+1 ok
 			reflect/end "answered" 2101+0 ok
 			`},
-		{"nobody answers, after an answer that did not fit", []Stored{
+		{"nobody answers, after an answer that did not fit", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request")), asking),
 			commit(5, 500, because(4, subject.Confirmation, "ui-eve"), nil, "t1",
@@ -125,7 +125,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			    confirm/policy "policy: deny" 500+0 denied
 			plan/plan "plan, round 2" 9001+499 open
 			`},
-		{"a hook denies", []Stored{
+		{"a hook denies", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"),
 				[]hook.Verdict{
@@ -146,7 +146,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/reflect "reflect" 200+1 ok
 			reflect/end "answered" 201+0 ok
 			`},
-		{"steps side by side, one after another, and one that is skipped", []Stored{
+		{"steps side by side, one after another, and one that is skipped", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1",
 				calls(wants(c0, "clock:now"), wants(c1, "file:read"), wants("t1-p1-c2", "file:write", c0),
@@ -172,7 +172,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/reflect "reflect" 200+1 ok
 			reflect/end "answered" 201+0 ok
 			`},
-		{"a plan with its own steps", []Stored{
+		{"a plan with its own steps", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "plan:execute"),
 				event.Step{Call: c0 + "-s0", CallID: "a", Parent: c0, Tool: "clock:now", Args: json.RawMessage(`{}`)},
@@ -194,7 +194,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			    act/run "attempt 1, runner-1" 151+49 ok
 			plan/plan "plan, round 2" 200+50 open
 			`},
-		{"attempts that came to nothing, at both", []Stored{
+		{"attempts that came to nothing, at both", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", asks("t1", 1, 2)),
 			commit(4, 300, reply("t1-p1"), nil, "t1", calls(wants(c0, "clock:now")), gives(c0, "clock:now", 1)),
@@ -216,7 +216,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			plan/plan "plan, round 2" 5400+100 failed
 			reflect/end "failed: provider_failed" 5500+0 failed
 			`},
-		{"cancelled while a tool runs and another waits for a person", []Stored{
+		{"cancelled while a tool runs and another waits for a person", []turn.Stored{
 			begin,
 			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request"), wants(c1, "shell:run")), asking,
 				gives(c1, "shell:run", 1)),
@@ -234,7 +234,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			hook/hook "log at on_error" 400.7+0.3 ok
 			reflect/end "failed: cancelled" 401+0 cancelled
 			`},
-		{"interrupted while the model thinks, by an input whose turn begins in the same commit", []Stored{
+		{"interrupted while the model thinks, by an input whose turn begins in the same commit", []turn.Stored{
 			begin,
 			commit(4, 50, said(3),
 				[]hook.Verdict{
@@ -247,12 +247,28 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			plan/plan "plan, round 1" 1+49 cancelled
 			reflect/end "failed: interrupted" 50+0 cancelled
 			`},
-		{"still thinking", []Stored{begin}, 70, `
+		{"a plugin is asked about a call that failed", []turn.Stored{
+			begin,
+			commit(3, 100, reply("t1-p1"), nil, "t1", calls(wants(c0, "http:request")), gives(c0, "http:request", 1)),
+			commit(4, 200, reply(c0), []hook.Verdict{
+				verdict(hook.AfterAct, "a", c0, hook.Continue, 1000), verdict(hook.OnError, "log", c0, hook.Continue, 500),
+			}, "t1", failed(c0, "http:request", tool.CodeFailed), asks("t1", 2, 1)),
+		}, 300, `
+			t1 running 300 ms
+			sense/sense "sense" 0+1 ok
+			plan/plan "plan, round 1" 1+99 ok
+			act/step "http:request" 100+101.5 failed
+			  act/run "attempt 1, runner-1" 101+99 failed
+			  hook/hook "a at after_act" 200+1 ok
+			  hook/hook "log at on_error" 201+0.5 ok
+			plan/plan "plan, round 2" 201.5+98.5 open
+			`},
+		{"still thinking", []turn.Stored{begin}, 70, `
 			t1 running 70 ms
 			sense/sense "sense" 0+1 ok
 			plan/plan "plan, round 1" 1+69 open
 			`},
-		{"dropped by a hook", []Stored{
+		{"dropped by a hook", []turn.Stored{
 			commit(2, 0, said(1),
 				[]hook.Verdict{
 					verdict(hook.BeforeSense, "spam", "", hook.DenyVerb, 500), verdict(hook.OnError, "log", "", hook.Continue, 100),
@@ -264,7 +280,7 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			hook/hook "log at on_error" 0.9+0.1 ok
 			reflect/end "failed: denied" 1+0 denied
 			`},
-		{"a slash command", []Stored{
+		{"a slash command", []turn.Stored{
 			commit(2, 0, because(1, subject.Command, "ui-ada"), nil, "", heard(1, event.EndedAtOnce),
 				event.Recorded{Sequence: 1, Command: "help", Answer: "…"}),
 		}, 0, `
@@ -308,7 +324,7 @@ func checkShape(t *testing.T, tl Timeline) {
 // An input that waits is sensed at once and has its turn later; meanwhile the previous turn
 // continues, and is left out.
 func TestAnInputThatWaitsForTheTurnBefore(t *testing.T) {
-	commits := []Stored{
+	commits := []turn.Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
 		commit(4, 50, said(3), []hook.Verdict{verdict(hook.AfterSense, "a", "", hook.Continue, 400)}, "t1",
 			heard(3, event.Queued)),
@@ -357,7 +373,7 @@ func TestWithinAMillisecondTheOrderStays(t *testing.T) {
 	second.At = start.Add(1900 * time.Microsecond)
 	third := commit(4, 1, reply("t1-p1-c0"), nil, "t1", done("t1-p1-c0", "clock:now"), asks("t1", 2, 1))
 	third.At = start.Add(2500 * time.Microsecond)
-	got, want := draw(Build(1, []Stored{first, second, third}, at(3))), unindent(`
+	got, want := draw(Build(1, []turn.Stored{first, second, third}, at(3))), unindent(`
 		t1 running 3 ms
 		sense/sense "sense" 0+1.3 ok
 		plan/plan "plan, round 1" 1.3+0 ok
@@ -371,7 +387,7 @@ func TestWithinAMillisecondTheOrderStays(t *testing.T) {
 
 func TestADetailSaysWhatIsKnown(t *testing.T) {
 	const call = "t1-p1-c0"
-	tl := Build(1, []Stored{
+	tl := Build(1, []turn.Stored{
 		commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
 		commit(3, 100, reply("t1-p1"), nil, "t1", answers("t1", 1, "let me see", wants(call, "http:request")),
 			event.Audited{
@@ -427,56 +443,6 @@ func TestADetailSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-// The timeline of a turn of a thousand rounds, with large arguments and many plugins, stays
-// small enough to be sent, and lists what is left out.
-func TestALongTurnIsCut(t *testing.T) {
-	large, err := json.Marshal(strings.Repeat("é", 20_000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	commits := []Stored{commit(2, 0, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1))}
-	for i := 1; i <= 1000; i++ {
-		call := fmt.Sprintf("t1-p%d-c0", i)
-		step := wants(call, "file:write")
-		step.Args = large
-		result := done(call, "file:write")
-		result.Result.Data = large
-		given := gives(call, "file:write", 1)
-		given.Args = large
-		commits = append(commits,
-			commit(uint64(4*i), 10*i, reply(fmt.Sprintf("t1-p%d", i)),
-				[]hook.Verdict{
-					verdict(hook.BeforeAct, "a", call, hook.Continue, 10), verdict(hook.BeforeAct, "b", call, hook.Continue, 10),
-				}, "t1",
-				answers("t1", i, "", step), given),
-			commit(uint64(4*i+1), 10*i+5, reply(call), nil, "t1", result, asks("t1", i+1, 1)))
-	}
-	commits = append(commits, commit(9000, 20_000, reply("t1-p1001"), nil, "t1", answers("t1", 1001, "ok"), ended(1)))
-	tl := Build(1, commits, start)
-	checkShape(t, tl)
-	b, err := json.Marshal(tl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(tl.Spans); n != maxSpans {
-		t.Errorf("%d spans", n)
-	}
-	if last := tl.Spans[len(tl.Spans)-1]; last.Kind != KindEnd || tl.Outcome != OutcomeAnswered {
-		t.Errorf("its end is lost: %+v", last)
-	}
-	if !strings.Contains(strings.Join(tl.Cut, "; "), "(hook) are left out") {
-		t.Errorf("it does not say what is left out: %q", tl.Cut)
-	}
-	if i := slices.IndexFunc(tl.Spans,
-		func(s Span) bool { return s.Kind == KindStep }); !slices.Contains(tl.Spans[i].Detail.Cut, "args") ||
-		!slices.Contains(tl.Spans[i].Detail.Cut, "result") {
-		t.Errorf("it does not say what is cut: %+v", tl.Spans[i].Detail.Cut)
-	}
-	if len(b) > 3<<20 {
-		t.Errorf("%d bytes", len(b))
-	}
-}
-
 // The same commits give the same timeline, and unreadable events are skipped.
 func TestBuildIsPureAndDoesNotFallOver(t *testing.T) {
 	c := commit(2, 0, said(1), []hook.Verdict{verdict(hook.BeforeAct, "a", "nobody", hook.Continue, -5)}, "t1",
@@ -487,9 +453,9 @@ func TestBuildIsPureAndDoesNotFallOver(t *testing.T) {
 		one := c
 		one.Events = slices.Clone(c.Events)
 		one.Events[i].Data = json.RawMessage(`"garbage"`)
-		tl := Build(1, []Stored{one}, at(5))
+		tl := Build(1, []turn.Stored{one}, at(5))
 		checkShape(t, tl)
-		if again := Build(1, []Stored{one}, at(5)); draw(again) != draw(tl) {
+		if again := Build(1, []turn.Stored{one}, at(5)); draw(again) != draw(tl) {
 			t.Errorf("once\n%sand then\n%s", draw(tl), draw(again))
 		}
 	}

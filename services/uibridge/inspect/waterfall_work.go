@@ -9,17 +9,18 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/text"
+	"skandha.dev/services/internal/turn"
 )
 
 // planRequested begins a round, or another attempt at it.
 func (b *builder) planRequested(p event.PlanRequested) {
-	if !within(p.Plan, b.id) {
+	if !turn.Has(b.id, p.Plan) {
 		return
 	}
 	at := b.m.decided
 	pl := b.plans[p.Plan]
 	if pl == nil {
-		key := "plan:" + p.Plan
+		key := turn.Work(p.Plan)
 		if end := b.asked(key); !end.IsZero() {
 			at = end
 		}
@@ -54,7 +55,7 @@ func (b *builder) planCompleted(p event.PlanCompleted) {
 	if pl == nil {
 		return
 	}
-	st, at := StatusOK, b.after("plan:"+p.Plan)
+	st, at := StatusOK, b.after(turn.Work(p.Plan))
 	d := &pl.attempt.Detail
 	d.WorkedMS = p.DurationMS
 	switch {
@@ -89,7 +90,7 @@ func (b *builder) planned(s event.Step, plan string, at time.Time) {
 	d.DependsOn = s.DependsOn[:min(len(s.DependsOn), maxListed)]
 	d.whole("depends_on", len(s.DependsOn) <= maxListed)
 	b.args(d, s.Args)
-	b.steps[s.Call], b.owned["call:"+s.Call] = st, st.span
+	b.steps[s.Call], b.owned[turn.Work(s.Call)] = st, st.span
 }
 
 func (b *builder) args(d *Detail, args []byte) {
@@ -116,7 +117,7 @@ func (d *Detail) whole(field string, is bool) {
 
 // moved ends a step's waiting, because it is being decided about now.
 func (b *builder) moved(s *step, why string) {
-	at := b.before("call:"+s.ID, b.m.began)
+	at := b.before(turn.Work(s.ID), b.m.began)
 	if !s.ready.IsZero() && s.readyIn != b.c.Sequence && at.After(s.ready) {
 		w := b.open(fmt.Sprintf("%s/w%d", s.ID, len(b.all)), s.ID, LaneAct, KindWait, why, s.ready)
 		w.Detail.Call, w.Detail.DependsOn = s.ID, s.Detail.DependsOn
@@ -137,7 +138,7 @@ func waitsFor(s *step) string {
 func (b *builder) audited(p event.Audited) {
 	parent, at := "", b.m.began
 	if s := b.steps[p.Call]; s != nil {
-		parent, at = s.ID, b.after("call:"+p.Call)
+		parent, at = s.ID, b.after(turn.Work(p.Call))
 		if s.confirm != nil && !s.confirm.closed {
 			parent = s.confirm.ID
 		} else {
@@ -245,7 +246,7 @@ func (b *builder) actCompleted(p event.ActCompleted) {
 	var cut bool
 	d.Result, cut = b.clip.json(p.Result.Data)
 	d.whole("result", !cut)
-	b.shut(s.span, b.after("call:"+p.Call), st)
+	b.shut(s.span, b.after(turn.Work(p.Call)), st)
 }
 
 // children returns the steps of a plan:execute call.
@@ -260,24 +261,22 @@ func (b *builder) children(of *step) (out []*step) {
 
 // recorded ends a turn that succeeded.
 func (b *builder) recorded(p event.Recorded) {
-	if p.Sequence != b.seq {
+	if p.Sequence != b.in.Sequence {
 		return
 	}
-	b.over = true
 	b.shut(b.sense, b.m.decided, StatusOK)
-	b.line.Outcome = OutcomeAnswered
 	at, name := b.m.stored, "answered"
 	if p.Command != "" {
-		b.line.Outcome, name = OutcomeCommand, "/"+p.Command
+		name = "/" + p.Command
 		b.line.Text = name
 	} else {
 		began := b.m.began
 		for _, pl := range b.plans {
 			began = later(began, pl.end)
 		}
-		r := b.open("reflect", "", LaneReflect, KindReflect, "reflect", b.before(endKey(b.seq), began))
-		b.owned[endKey(b.seq)] = r
-		at = later(at, b.asked(endKey(b.seq)))
+		r := b.open("reflect", "", LaneReflect, KindReflect, "reflect", b.before(turn.Ending(b.in.Sequence), began))
+		b.owned[turn.Ending(b.in.Sequence)] = r
+		at = later(at, b.asked(turn.Ending(b.in.Sequence)))
 		b.shut(r, at, StatusOK)
 		d := &r.Detail
 		d.Notes = b.list(p.Notes, d)
@@ -296,19 +295,17 @@ func (b *builder) recorded(p event.Recorded) {
 
 // turnFailed ends a turn without an answer.
 func (b *builder) turnFailed(p event.TurnFailed) {
-	if p.Sequence != b.seq {
+	if p.Sequence != b.in.Sequence {
 		return
 	}
-	b.over = true
 	st := endOf(p.Code)
-	b.line.Outcome, b.line.Reason = string(p.Code), text.Cut(p.Reason, 1000)
-	at := b.after(endKey(b.seq))
+	at := b.after(turn.Ending(b.in.Sequence))
 	if b.sense != nil && !b.sense.closed {
-		b.shut(b.sense, later(b.asked(senseKey(b.seq)), b.m.began), st)
+		b.shut(b.sense, later(b.asked(turn.Sense(b.in.Sequence)), b.m.began), st)
 		at = later(at, b.m.decided)
 	}
 	end := b.mark("end", "", LaneReflect, KindEnd, "failed: "+string(p.Code), at, st)
-	b.owned[endKey(b.seq)] = end
+	b.owned[turn.Ending(b.in.Sequence)] = end
 	d := &end.Detail
 	d.Code, d.Reason, d.Calls, d.Usage, d.WorkedMS = string(p.Code), text.Cut(p.Reason,
 		1000), len(p.Actions), usage(p.Usage), p.DurationMS

@@ -20,6 +20,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	input "skandha.dev/services/internal/turn"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -235,13 +236,7 @@ func (t *Turn) found(v any) bool {
 }
 
 func sequenceOf(v *contract.TurnEnd) uint64 {
-	if v.Recorded != nil {
-		return v.Recorded.Sequence
-	}
-	if v.Failed != nil {
-		return v.Failed.Sequence
-	}
-	return 0
+	return input.End{Recorded: v.Recorded, Failed: v.Failed}.Sequence()
 }
 
 // Each calls each with every notification, and with the id of its place in the log if it
