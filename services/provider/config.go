@@ -10,8 +10,8 @@ import (
 
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/offline"
-	"skandha.dev/services/provider/openai"
 	"skandha.dev/services/provider/retry"
 )
 
@@ -49,8 +49,8 @@ type Config struct {
 	// time limit of the local server's answer
 	ProbeTimeout time.Duration `default:"300ms" min:"0"`
 
-	Prices openai.Prices // US dollars per million tokens; zero: no cost is computed
-	Stall  time.Duration `min:"0"` // silence after which an answer is abandoned; default 3 min
+	Prices httpapi.Prices // US dollars per million tokens; zero: no cost is computed
+	Stall  time.Duration  `min:"0"` // silence after which an answer is abandoned; default 3 min
 	Retry  retry.Config
 	Limits Limits
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/provider/openai"
 )
@@ -136,7 +137,7 @@ func (s *selector) base() openai.Config {
 
 func (s *selector) openai(ctx context.Context) (Adapter, error) {
 	c := s.base()
-	c.APIKey = openai.Key(s.env("OPENAI_API_KEY"))
+	c.APIKey = httpapi.Key(s.env("OPENAI_API_KEY"))
 	c.Organization, c.Project = s.env("OPENAI_ORG_ID"), s.env("OPENAI_PROJECT_ID")
 	if c.BaseURL = s.cfg.BaseURL; c.BaseURL == "" {
 		c.BaseURL = s.env("OPENAI_BASE_URL")
@@ -187,7 +188,7 @@ func pickModel(models []string) string {
 const maxModels = 1 << 20
 
 // models asks a server for its models, with a short timeout.
-func (s *selector) models(ctx context.Context, base string, key openai.Key) ([]string, error) {
+func (s *selector) models(ctx context.Context, base string, key httpapi.Key) ([]string, error) {
 	host := hostOf(base)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeTimeout)
 	defer cancel()
