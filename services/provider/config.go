@@ -10,8 +10,8 @@ import (
 
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/offline"
-	"skandha.dev/services/provider/openai"
 	"skandha.dev/services/provider/retry"
 )
 
@@ -28,19 +28,23 @@ const NoLocal = "none"
 const (
 	NameOffline = offline.Name
 	NameOpenAI  = "openai"
+	NameGemini  = "gemini"
 	NameLocal   = "local"
 )
 
-func names() []string { return []string{NameOffline, NameOpenAI, NameLocal} }
+func names() []string { return []string{NameOffline, NameOpenAI, NameGemini, NameLocal} }
 
 // Config of the service. With the zero value, [Select] finds a provider by itself.
 type Config struct {
-	// Provider names the providers to use: offline, openai or local (a server on this
-	// machine); several are separated by commas, in order of preference. Empty:
+	// Provider names the providers to use: offline, openai, gemini or local (a server on
+	// this machine); several are separated by commas, in order of preference. Empty:
 	// SKANDHA_PROVIDER, or what Select finds.
 	Provider string
-	Model    string // default: OPENAI_MODEL, or the server's
-	BaseURL  string // of an OpenAI-compatible API; default: OPENAI_BASE_URL, or OpenAI
+	// Model and BaseURL are for the OpenAI-compatible API, and for Gemini's if it is the
+	// only provider that is named. By default the environment's count: OPENAI_MODEL and
+	// OPENAI_BASE_URL, or GEMINI_MODEL and GOOGLE_GEMINI_BASE_URL.
+	Model   string
+	BaseURL string
 
 	OfflineRules string // a rule file for the offline provider; default: the built-in rules
 
@@ -49,8 +53,8 @@ type Config struct {
 	// time limit of the local server's answer
 	ProbeTimeout time.Duration `default:"300ms" min:"0"`
 
-	Prices openai.Prices // US dollars per million tokens; zero: no cost is computed
-	Stall  time.Duration `min:"0"` // silence after which an answer is abandoned; default 3 min
+	Prices httpapi.Prices // US dollars per million tokens; zero: no cost is computed
+	Stall  time.Duration  `min:"0"` // silence after which an answer is abandoned; default 3 min
 	Retry  retry.Config
 	Limits Limits
 

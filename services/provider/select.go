@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,13 +12,15 @@ import (
 	"slices"
 	"strings"
 
+	"skandha.dev/services/provider/gemini"
+	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/provider/openai"
 )
 
 // Select chooses the adapters, in order of preference, and returns one line with the
 // choice and the reason. The configuration comes first; then keys and addresses in
-// the environment (OPENAI_API_KEY, OPENAI_BASE_URL), then a local server that
+// the environment (OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY), then a local server that
 // speaks the OpenAI API, such as Ollama; otherwise the offline rules, which always work.
 // Getenv is [os.Getenv] outside of tests.
 func Select(ctx context.Context, cfg Config, getenv func(string) string) ([]Adapter, string, error) {
@@ -84,17 +87,20 @@ func (s *selector) named() (providers []string, why string, err error) {
 
 // find chooses when nothing is configured.
 func (s *selector) find(ctx context.Context) (Adapter, string, error) {
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"} {
-		if s.env(name) == "" {
+	for _, v := range []struct{ name, provider string }{
+		{"OPENAI_API_KEY", NameOpenAI}, {"OPENAI_BASE_URL", NameOpenAI},
+		{"GEMINI_API_KEY", NameGemini}, {"GOOGLE_API_KEY", NameGemini},
+	} {
+		if s.env(v.name) == "" {
 			continue
 		}
-		a, err := s.make(ctx, NameOpenAI)
+		a, err := s.make(ctx, v.provider)
 		if err != nil {
-			return nil, "", fmt.Errorf("provider openai, because %s is set: %w", name, err)
+			return nil, "", fmt.Errorf("provider %s, because %s is set: %w", v.provider, v.name, err)
 		}
-		return a, describe(a) + ": " + name + " is set", nil
+		return a, describe(a) + ": " + v.name + " is set", nil
 	}
-	absent := "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"
+	absent := "none of OPENAI_API_KEY, OPENAI_BASE_URL and GEMINI_API_KEY is set"
 	if s.cfg.LocalURL != NoLocal {
 		a, err := s.make(ctx, NameLocal)
 		if err == nil {
@@ -118,6 +124,8 @@ func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
 		return offline.New(nil)
 	case NameLocal:
 		return s.local(ctx)
+	case NameGemini:
+		return s.gemini()
 	default:
 		return s.openai(ctx)
 	}
@@ -136,7 +144,7 @@ func (s *selector) base() openai.Config {
 
 func (s *selector) openai(ctx context.Context) (Adapter, error) {
 	c := s.base()
-	c.APIKey = openai.Key(s.env("OPENAI_API_KEY"))
+	c.APIKey = httpapi.Key(s.env("OPENAI_API_KEY"))
 	c.Organization, c.Project = s.env("OPENAI_ORG_ID"), s.env("OPENAI_PROJECT_ID")
 	if c.BaseURL = s.cfg.BaseURL; c.BaseURL == "" {
 		c.BaseURL = s.env("OPENAI_BASE_URL")
@@ -152,6 +160,18 @@ func (s *selector) openai(ctx context.Context) (Adapter, error) {
 		}
 	}
 	return openai.New(c)
+}
+
+func (s *selector) gemini() (Adapter, error) {
+	c := gemini.Config{
+		APIKey: httpapi.Key(cmp.Or(s.env("GEMINI_API_KEY"), s.env("GOOGLE_API_KEY"))),
+		Model:  s.env("GEMINI_MODEL"), BaseURL: s.env("GOOGLE_GEMINI_BASE_URL"),
+		Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
+	}
+	if named, _, err := s.named(); err == nil && slices.Equal(named, []string{NameGemini}) {
+		c.Model, c.BaseURL = cmp.Or(s.cfg.Model, c.Model), cmp.Or(s.cfg.BaseURL, c.BaseURL)
+	}
+	return gemini.New(c)
 }
 
 func (s *selector) local(ctx context.Context) (Adapter, error) {
@@ -187,7 +207,7 @@ func pickModel(models []string) string {
 const maxModels = 1 << 20
 
 // models asks a server for its models, with a short timeout.
-func (s *selector) models(ctx context.Context, base string, key openai.Key) ([]string, error) {
+func (s *selector) models(ctx context.Context, base string, key httpapi.Key) ([]string, error) {
 	host := hostOf(base)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeTimeout)
 	defer cancel()

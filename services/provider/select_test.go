@@ -49,7 +49,7 @@ func TestSelect(t *testing.T) {
 		want   string // name/model of each adapter
 		reason string
 	}{
-		{"nothing there", provider.Config{}, env(), "offline/rules", "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"},
+		{"nothing there", provider.Config{}, env(), "offline/rules", "none of OPENAI_API_KEY, OPENAI_BASE_URL and GEMINI_API_KEY is set"},
 		{"a key", provider.Config{}, env(key, "sk-1"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key with a line break", provider.Config{}, env(key, " sk-1\n"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key and a model", provider.Config{}, env(key, "sk-1", "OPENAI_MODEL", "m1"), "openai/m1", "api.openai.com"},
@@ -58,6 +58,20 @@ func TestSelect(t *testing.T) {
 			provider.Config{Model: "m2"},
 			env(key, "sk-1", "OPENAI_MODEL", "m1"),
 			"openai/m2", "",
+		},
+		{"a key for Gemini", provider.Config{}, env("GEMINI_API_KEY", "k"), "gemini/gemini-flash-latest", "GEMINI_API_KEY is set"},
+		{
+			"a key for Gemini under its other name, and a model", provider.Config{},
+			env("GOOGLE_API_KEY", "k", "GEMINI_MODEL", "m"), "gemini/m", "GOOGLE_API_KEY is set",
+		},
+		{
+			"Gemini elsewhere", provider.Config{Provider: "gemini", BaseURL: "http://h:1", Model: "m2"},
+			env("GEMINI_API_KEY", "k", "GEMINI_MODEL", "m"), "gemini/m2", "h:1",
+		},
+		{
+			"Gemini beside another", provider.Config{Provider: "gemini,openai", BaseURL: "http://h:1/v1", Model: "m2"},
+			env("GEMINI_API_KEY", "k", "GOOGLE_GEMINI_BASE_URL", "http://g:2"),
+			"gemini/gemini-flash-latest openai/m2", "g:2",
 		},
 		{"an address", provider.Config{}, env(base, server, "OPENAI_MODEL", "m"), "openai/m", "OPENAI_BASE_URL is set"},
 		{
@@ -152,7 +166,7 @@ func TestSelectRefuses(t *testing.T) {
 			"an unknown provider",
 			provider.Config{Provider: "openia"},
 			env(),
-			`"openia" is unknown, want one of offline, openai, local`,
+			`"openia" is unknown, want one of offline, openai, gemini, local`,
 		},
 		{"an unknown provider in the environment", provider.Config{}, env("SKANDHA_PROVIDER", "gpt"), "SKANDHA_PROVIDER"},
 		{"one twice", provider.Config{Provider: "offline,offline"}, env(), "twice"},

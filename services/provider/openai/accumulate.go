@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
 
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/pkg/subject"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
 )
 
 // accumulator joins the chunks of one answer. The SDK has one too, but
@@ -163,7 +162,7 @@ func (a *accumulator) finish() (contract.Response, error) {
 		}
 		ids[c.id] = true
 		resp.ToolCalls = append(resp.ToolCalls,
-			contract.ToolCall{ID: c.id, Tool: toolName(c.name), Args: readArgs(c.args.String())})
+			contract.ToolCall{ID: c.id, Tool: httpapi.ToolName(c.name), Args: httpapi.ReadArgs(c.args.String())})
 	}
 	if len(resp.ToolCalls) > 0 && a.keep {
 		resp.ProviderState = writeState(a.thoughts.String())
@@ -205,29 +204,4 @@ func (a *accumulator) nothing() *contract.Error {
 		return adapter.Errorf(contract.ErrBadRequest, "the API's content filter withheld the answer")
 	}
 	return adapter.Errorf(contract.ErrGarbage, "the answer holds neither text nor tool calls")
-}
-
-// toolName decodes a name that the model wrote. A name that is not encoded stays as
-// it is: either it is the real name, or core reports that there is no such tool.
-func toolName(wire string) string {
-	if name, err := subject.Decode(wire); err == nil && utf8.ValidString(name) {
-		return name
-	}
-	return wire
-}
-
-// readArgs keeps arguments as they were written; anything that is not JSON becomes a string.
-func readArgs(written string) json.RawMessage {
-	trimmed := strings.TrimSpace(written)
-	if trimmed == "" {
-		return json.RawMessage("{}")
-	}
-	if json.Valid([]byte(trimmed)) {
-		return json.RawMessage(trimmed)
-	}
-	b, err := json.Marshal(written)
-	if err != nil {
-		return json.RawMessage("{}")
-	}
-	return b
 }

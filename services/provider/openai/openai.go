@@ -2,14 +2,17 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/retry"
 )
 
@@ -18,7 +21,7 @@ type Adapter struct {
 	cfg    Config
 	chat   sdk.ChatCompletionService
 	policy *retry.Policy
-	redact redactor
+	api    httpapi.API
 }
 
 var _ adapter.Adapter = (*Adapter)(nil)
@@ -29,13 +32,8 @@ func New(cfg Config) (*Adapter, error) {
 		return nil, fmt.Errorf("configuring the openai provider: %w", err)
 	}
 	cfg = cfg.WithDefaults()
-	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = defaultClient()
-	}
-	client := *cfg.HTTPClient
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	opts := []option.RequestOption{
-		option.WithHTTPClient(&client), option.WithBaseURL(cfg.BaseURL), option.WithMaxRetries(0),
+		option.WithHTTPClient(httpapi.Client(cfg.HTTPClient)), option.WithBaseURL(cfg.BaseURL), option.WithMaxRetries(0),
 	}
 	if cfg.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(string(cfg.APIKey)))
@@ -52,13 +50,13 @@ func New(cfg Config) (*Adapter, error) {
 		// environment to whatever base URL is configured.
 		chat:   sdk.NewChatCompletionService(opts...),
 		policy: retry.New(cfg.Retry),
-		redact: newRedactor(cfg.APIKey),
+		api:    httpapi.NewAPI(cfg.BaseURL, cfg.Stall, cfg.APIKey, ", usually /v1"),
 	}, nil
 }
 
 // Info implements adapter.Adapter.
 func (a *Adapter) Info() contract.Info {
-	return contract.Info{Name: a.cfg.Name, Model: a.cfg.Model, Note: "chat completions at " + hostOf(a.cfg.BaseURL)}
+	return contract.Info{Name: a.cfg.Name, Model: a.cfg.Model, Note: "chat completions at " + httpapi.Host(a.cfg.BaseURL)}
 }
 
 // Generate implements adapter.Adapter.
@@ -85,8 +83,8 @@ func (a *Adapter) Generate(
 func (a *Adapter) try(
 	ctx context.Context, params sdk.ChatCompletionNewParams, delta func(text, reasoning string),
 ) (contract.Response, bool, error) {
-	ctx, w := watch(ctx, a.cfg.Stall)
-	defer w.stop()
+	ctx, w := httpapi.Watch(ctx, a.cfg.Stall)
+	defer w.Stop()
 	stream := a.chat.NewStreaming(ctx, params, option.WithMiddleware(a.intercept(w)))
 	defer func() { _ = stream.Close() }() // it was read completely, or abandoned
 
@@ -106,20 +104,34 @@ func (a *Adapter) try(
 	if err != nil {
 		return contract.Response{}, acc.begun, err
 	}
-	resp.Usage.CostMicroUSD = a.cfg.Prices.cost(acc.usage)
+	resp.Usage.CostMicroUSD = a.cfg.Prices.Cost(acc.usage.PromptTokens, acc.usage.PromptTokensDetails.CachedTokens,
+		acc.usage.CompletionTokens)
 	if resp.Model == "" {
 		resp.Model = params.Model
 	}
 	return resp, acc.begun, nil
 }
 
-// cost returns millionths of a dollar: a price per million tokens, times tokens.
-func (p Prices) cost(u sdk.CompletionUsage) int64 {
-	cached := min(u.PromptTokensDetails.CachedTokens, u.PromptTokens)
-	cachedPrice := p.CachedInput
-	if cachedPrice == 0 {
-		cachedPrice = p.Input
+// intercept handles every response before the SDK does: it reads errors of any shape.
+func (a *Adapter) intercept(w *httpapi.Watchdog) option.Middleware {
+	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		resp, err := next(req)
+		if err != nil {
+			return resp, err
+		}
+		return w.Receive(resp, a.api)
 	}
-	return int64(float64(u.PromptTokens-cached)*p.Input + float64(cached)*cachedPrice +
-		float64(u.CompletionTokens)*p.Output + 0.5)
+}
+
+// explain maps an error of the SDK or of the connection.
+func (a *Adapter) explain(ctx context.Context, err error) error {
+	var inStream *ssestream.StreamError
+	if ctx.Err() == nil && errors.As(err, &inStream) {
+		f := httpapi.ParseFault(inStream.Event.Data)
+		if !f.Known() {
+			f.Message = "an error without a description"
+		}
+		return a.api.InStream(f)
+	}
+	return a.api.Explain(ctx, err)
 }

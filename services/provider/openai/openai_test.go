@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/openai"
 	"skandha.dev/services/test/openaitest"
 )
@@ -270,7 +271,7 @@ func TestCost(t *testing.T) {
 	s := openaitest.New(t)
 	s.Next(raw("text/event-stream", `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],`+
 		`"usage":{"prompt_tokens":1000,"completion_tokens":500,"prompt_tokens_details":{"cached_tokens":400}}}`+"\n\n"))
-	a := client(t, s, func(c *openai.Config) { c.Prices = openai.Prices{Input: 2, CachedInput: 0.5, Output: 8} })
+	a := client(t, s, func(c *openai.Config) { c.Prices = httpapi.Prices{Input: 2, CachedInput: 0.5, Output: 8} })
 	resp, _, err := generate(t, a, "hello")
 	// 600 × 2 + 400 × 0.5 + 500 × 8 millionths of a dollar
 	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CostMicroUSD: 5400}); err != nil ||

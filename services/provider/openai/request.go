@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,15 +11,12 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/pkg/subject"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
 )
 
-// What the API accepts.
-const (
-	maxFunctionName = 64
-	maxCallID       = 40
-)
+// maxCallID is the longest id of a call that the API accepts.
+const maxCallID = 40
 
 // params turns a request of the contract into the API's.
 func (a *Adapter) params(req contract.Request) (sdk.ChatCompletionNewParams, error) {
@@ -54,7 +50,7 @@ func (a *Adapter) params(req contract.Request) (sdk.ChatCompletionNewParams, err
 	}
 	if req.MaxTokens > 0 {
 		// Other servers know only the older name, which OpenAI's newer models refuse.
-		if strings.HasSuffix(hostOf(a.cfg.BaseURL), "openai.com") {
+		if strings.HasSuffix(httpapi.Host(a.cfg.BaseURL), "openai.com") {
 			p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
 		} else {
 			p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
@@ -97,7 +93,7 @@ func assistant(m contract.Message, open bool) sdk.ChatCompletionMessageParamUnio
 			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
 				ID: wireCallID(c.ID),
 				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: wireName(c.Tool), Arguments: wireArgs(c.Args),
+					Name: httpapi.WireName(c.Tool), Arguments: string(httpapi.WireArgs(c.Args)),
 				},
 			},
 		})
@@ -111,7 +107,7 @@ func assistant(m contract.Message, open bool) sdk.ChatCompletionMessageParamUnio
 }
 
 func function(t contract.ToolSpec) sdk.ChatCompletionToolUnionParam {
-	f := shared.FunctionDefinitionParam{Name: wireName(t.Name)}
+	f := shared.FunctionDefinitionParam{Name: httpapi.WireName(t.Name)}
 	if t.Description != "" {
 		f.Description = param.NewOpt(t.Description)
 	}
@@ -122,19 +118,6 @@ func function(t contract.ToolSpec) sdk.ChatCompletionToolUnionParam {
 	return sdk.ChatCompletionFunctionTool(f)
 }
 
-// wireName returns a tool's name as the API accepts it. A name that a model invented
-// may still be too long; it is cut, otherwise every later request would be refused.
-func wireName(tool string) string {
-	name := subject.Encode(tool)
-	if len(name) > maxFunctionName {
-		name = name[:maxFunctionName]
-	}
-	if name == "" {
-		name = "_"
-	}
-	return name
-}
-
 // wireCallID shortens the id of a call that another provider made.
 func wireCallID(id string) string {
 	if len(id) <= maxCallID {
@@ -142,27 +125,6 @@ func wireCallID(id string) string {
 	}
 	sum := sha256.Sum256([]byte(id))
 	return "call_" + hex.EncodeToString(sum[:16])
-}
-
-// wireArgs writes arguments into the history as a JSON object: OpenAI accepts any
-// text there, but other servers refuse the whole conversation for anything else.
-func wireArgs(args json.RawMessage) string {
-	trimmed := bytes.TrimSpace(args)
-	if len(trimmed) == 0 {
-		return "{}"
-	}
-	if trimmed[0] == '{' && json.Valid(trimmed) {
-		return string(trimmed)
-	}
-	var written string
-	if json.Unmarshal(trimmed, &written) != nil {
-		written = string(trimmed)
-	}
-	b, err := json.Marshal(map[string]string{"invalid_arguments": written})
-	if err != nil {
-		return "{}"
-	}
-	return string(b)
 }
 
 // reasoningField is where servers put a model's reasoning, and expect it back.

@@ -60,6 +60,7 @@ var (
 		"github.com/openai/openai-go":        services + "/provider/openai",
 		"github.com/redis/go-redis":          internal + "/store/redis",
 		"github.com/robfig/cron":             services + "/listener/cron",
+		"google.golang.org/genai":            services + "/provider/gemini",
 		"github.com/yuin/goldmark":           services + "/uibridge/markdown",
 		"modernc.org/sqlite":                 internal + "/store/sqlite",
 	}
@@ -77,6 +78,7 @@ var (
 		services + "/provider": {
 			"adapter": "the interface that they implement",
 			"cmd":     "the main",
+			"httpapi": "what adapters of HTTP APIs have in common",
 			"retry":   "what adapters have in common",
 			"tail":    "the end of a conversation, for models that are programs",
 		},

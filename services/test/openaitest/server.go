@@ -133,7 +133,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q contract.Request) {
 	out := NewStream(w)
 	resp, err := s.model.Generate(ctx, q, func(text, _ string) {
-		for _, piece := range pieces(text) {
+		for _, piece := range scripted.Pieces(text) {
 			out.Text(piece)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/test/scripted"
 )
 
 // Stream writes an answer chunk by chunk, exactly as the API does: a first chunk
@@ -83,7 +84,7 @@ func (s *Stream) Call(index int, c contract.ToolCall) {
 		head = `{"role":"assistant","content":null,"refusal":null,` + head[1:]
 	}
 	s.Delta(head)
-	for _, piece := range pieces(args) {
+	for _, piece := range scripted.Pieces(args) {
 		s.Delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, index, quote(piece)))
 	}
 }
@@ -126,21 +127,4 @@ func quote(s string) string {
 		panic(err) // text always encodes
 	}
 	return string(b)
-}
-
-// pieces cuts text into pieces of up to seven runes, as a tokenizer might, and long
-// texts into larger ones: each is a write, and a busy machine may need long for many.
-func pieces(s string) []string {
-	runes := []rune(s)
-	size, long := 7, 500
-	if len(runes) > long {
-		size = long
-	}
-	var out []string
-	for len(runes) > 0 {
-		n := min(size, len(runes))
-		out = append(out, string(runes[:n]))
-		runes = runes[n:]
-	}
-	return out
 }

@@ -169,3 +169,20 @@ func paragraphs(t *tail.Tail, phrase func(tail.Result) string) string {
 	}
 	return strings.Join(lines, "\n\n")
 }
+
+// Pieces cuts text into pieces of up to seven runes, as a tokenizer might, and long
+// texts into larger ones: each is a write, and a busy machine may need long for many.
+func Pieces(s string) []string {
+	runes := []rune(s)
+	size, long := 7, 500
+	if len(runes) > long {
+		size = long
+	}
+	var out []string
+	for len(runes) > 0 {
+		n := min(size, len(runes))
+		out = append(out, string(runes[:n]))
+		runes = runes[n:]
+	}
+	return out
+}

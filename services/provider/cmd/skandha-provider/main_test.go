@@ -140,7 +140,7 @@ func ask(t *testing.T, b *journal.Journal, to subject.Instance, text string) con
 func TestWrongUseIsExplained(t *testing.T) {
 	srv := natstest.Start(t, natstest.WithTCP())
 	for want, args := range map[string][]string{
-		`"openia" is unknown, want one of offline, openai, local`: {"--provider", "openia"},
+		`"openia" is unknown, want one of offline, openai, gemini, local`: {"--provider", "openia"},
 		"OPENAI_API_KEY is not set":                               {"--provider", "openai"},
 		"slots is -1":                                             {"--slots=-1"},
 		"http: listen tcp: address nonsense": {

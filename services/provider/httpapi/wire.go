@@ -1,4 +1,4 @@
-package openai
+package httpapi
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/openai/openai-go/v3/option"
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
@@ -26,23 +24,25 @@ var (
 	errWireFull = errors.New("the stream does not end")
 )
 
-// watchdog cancels a request whose server is silent for too long.
-type watchdog struct {
+// Watchdog cancels a request whose server is silent for too long.
+type Watchdog struct {
 	stall  time.Duration
 	mu     sync.Mutex
 	timer  *time.Timer // nil once stopped
 	cancel context.CancelCauseFunc
 }
 
-func watch(ctx context.Context, stall time.Duration) (context.Context, *watchdog) {
+// Watch returns a context that ends when the server is silent for as long as stall.
+// [Watchdog.Stop] must follow.
+func Watch(ctx context.Context, stall time.Duration) (context.Context, *Watchdog) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watchdog{stall: stall, cancel: cancel}
+	w := &Watchdog{stall: stall, cancel: cancel}
 	w.timer = time.AfterFunc(stall, func() { cancel(errStalled) })
 	return ctx, w
 }
 
 // alive records that a byte has arrived.
-func (w *watchdog) alive() {
+func (w *Watchdog) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer != nil {
@@ -50,7 +50,8 @@ func (w *watchdog) alive() {
 	}
 }
 
-func (w *watchdog) stop() {
+// Stop ends the request.
+func (w *Watchdog) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer.Stop()
@@ -58,42 +59,30 @@ func (w *watchdog) stop() {
 	w.cancel(nil)
 }
 
-// intercept handles every response before the SDK does: it reads errors of any shape,
-// within a limit, and watches the body of an answer.
-func (a *Adapter) intercept(w *watchdog) option.Middleware {
-	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		resp, err := next(req)
-		if err != nil {
-			return resp, err
-		}
-		w.alive()
-		if resp.StatusCode >= 300 {
-			return nil, a.refusal(resp)
-		}
-		media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		if err == nil && (media == "application/json" || media == "text/html") {
-			return nil, a.noStream(resp, media)
-		}
-		resp.Body = &watchedBody{ReadCloser: resp.Body, watchdog: w, left: maxWireBytes}
-		return resp, nil
+// Receive watches the body of an answer, within a limit. An error response, and one that is
+// not a stream, is the error that says so.
+func (w *Watchdog) Receive(resp *http.Response, api API) (*http.Response, error) {
+	w.alive()
+	if resp.StatusCode >= 300 {
+		return nil, api.Status(resp.StatusCode, resp.Header, ParseFault(readSome(resp)), time.Now())
 	}
-}
-
-// refusal reads an error response.
-func (a *Adapter) refusal(resp *http.Response) error {
-	body := readSome(resp)
-	return a.statusError(resp.StatusCode, resp.Header, parseFault(body), time.Now())
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err == nil && (media == "application/json" || media == "text/html") {
+		return nil, api.noStream(resp, media)
+	}
+	resp.Body = &watchedBody{ReadCloser: resp.Body, watchdog: w, left: maxWireBytes}
+	return resp, nil
 }
 
 // noStream explains a response that is not an event stream: an error that came
 // with status 200, or the page of a proxy.
-func (a *Adapter) noStream(resp *http.Response, media string) error {
-	if f := parseFault(readSome(resp)); f.known() {
-		return a.faultError(f)
+func (a API) noStream(resp *http.Response, media string) error {
+	if f := ParseFault(readSome(resp)); f.Known() {
+		return a.InStream(f)
 	}
 	return adapter.Errorf(contract.ErrGarbage,
-		"the server answered with %s instead of text/event-stream: does base_url end where the API begins (usually /v1)?",
-		media)
+		"the server answered with %s instead of text/event-stream: does base_url end where the API begins%s?",
+		media, a.Hint)
 }
 
 func readSome(resp *http.Response) []byte {
@@ -105,7 +94,7 @@ func readSome(resp *http.Response) []byte {
 
 type watchedBody struct {
 	io.ReadCloser
-	watchdog *watchdog
+	watchdog *Watchdog
 	left     int64
 }
 

@@ -1,7 +1,8 @@
-package openai
+package httpapi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -17,47 +18,83 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
 )
 
-// fault is an error as reported by an API. Servers differ: code may be a number,
+// API is an HTTP API, as its errors describe it.
+type API struct {
+	Hint  string // how base URLs usually end: ", usually /v1"; may be empty
+	host  string
+	stall time.Duration
+	key   Key
+}
+
+// NewAPI describes the API at a base URL. The key appears in no error.
+func NewAPI(base string, stall time.Duration, key Key, hint string) API {
+	return API{hint, Host(base), stall, key}
+}
+
+// Fault is an error as reported by an API. Servers differ: code may be a number,
 // error a plain text, and message may be at the top level.
-type fault struct {
+type Fault struct {
 	Message string
 	Type    string
 	Code    string
+	Reason  string        // more specific than Code, from Google's details
+	Retry   time.Duration // the pause that the body asks for
 }
 
-func (f fault) known() bool { return f.Message != "" || f.Type != "" || f.Code != "" }
+// Known reports whether the API said anything.
+func (f Fault) Known() bool { return f.Message != "" || f.Type != "" || f.Code != "" }
 
-func parseFault(body []byte) fault {
+// ParseFault reads the body of an error response; a zero Fault if it says nothing.
+func ParseFault(body []byte) Fault {
 	var top struct {
 		Error   json.RawMessage `json:"error"`
 		Message json.RawMessage `json:"message"`
 		Detail  json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &top) != nil {
-		return fault{}
+		return Fault{}
 	}
 	var inner struct {
 		Message json.RawMessage `json:"message"`
 		Type    json.RawMessage `json:"type"`
 		Code    json.RawMessage `json:"code"`
+		Status  json.RawMessage `json:"status"` // Google's type
+		Details []detail        `json:"details"`
 	}
 	if json.Unmarshal(top.Error, &inner) == nil {
-		if f := (fault{scalar(inner.Message), scalar(inner.Type), scalar(inner.Code)}); f.known() {
+		f := Fault{
+			Message: scalar(inner.Message), Type: cmp.Or(scalar(inner.Type), scalar(inner.Status)), Code: scalar(inner.Code),
+		}
+		for _, d := range inner.Details {
+			d.addTo(&f)
+		}
+		if f.Known() {
 			return f
 		}
 	}
 	for _, m := range []json.RawMessage{top.Error, top.Message, top.Detail} {
 		if s := scalar(m); s != "" {
-			return fault{Message: s}
+			return Fault{Message: s}
 		}
 	}
-	return fault{}
+	return Fault{}
+}
+
+// detail is an entry of the details in Google's errors.
+type detail struct {
+	Reason     string `json:"reason"`
+	RetryDelay string `json:"retryDelay"`
+}
+
+func (d detail) addTo(f *Fault) {
+	f.Reason = cmp.Or(f.Reason, d.Reason)
+	if pause, err := time.ParseDuration(d.RetryDelay); err == nil && pause > 0 {
+		f.Retry = min(pause, longestPause)
+	}
 }
 
 // scalar reads a JSON string or number as text.
@@ -75,15 +112,15 @@ func scalar(raw json.RawMessage) string {
 
 var contextFull = regexp.MustCompile(`(?i)context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|exceed.{0,30}\btokens\b`)
 
-// statusError maps an HTTP status and the fault in the body to a failure.
-func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time) *contract.Error {
+// Status maps an HTTP status and the fault in the body to a failure.
+func (a API) Status(status int, h http.Header, f Fault, now time.Time) *contract.Error {
 	message := f.Message
 	if message == "" {
 		message = http.StatusText(status)
 	}
 	e := adapter.Errorf(statusCode(status, f), "%s",
-		a.redact.clean(fmt.Sprintf("%s answered %d: %s", hostOf(a.cfg.BaseURL), status, message)))
-	if wish := retryAfter(h, now); wish > 0 && e.Retryable {
+		a.clean(fmt.Sprintf("%s answered %d: %s", a.host, status, message)))
+	if wish := cmp.Or(retryAfter(h, now), f.Retry); wish > 0 && e.Retryable {
 		e.RetryInMS = wish.Milliseconds()
 	}
 	switch {
@@ -91,16 +128,17 @@ func (a *Adapter) statusError(status int, h http.Header, f fault, now time.Time)
 		e.Retryable = false // waiting does not top up an account
 	case status >= 300 && status < 400:
 		e.Message = fmt.Sprintf("%s answered %d: redirects are not followed; set base_url to the final address",
-			hostOf(a.cfg.BaseURL), status)
+			a.host, status)
 	case status == http.StatusNotFound:
-		e.Message += " (is the model right, and does base_url end where the API begins, usually /v1?)"
+		e.Message += " (is the model right, and does base_url end where the API begins" + a.Hint + "?)"
 	}
 	return e
 }
 
-func statusCode(status int, f fault) contract.ErrorCode {
+func statusCode(status int, f Fault) contract.ErrorCode {
 	switch {
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusPaymentRequired:
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusPaymentRequired ||
+		f.Reason == "API_KEY_INVALID":
 		return contract.ErrAuth
 	case status == http.StatusTooManyRequests:
 		return contract.ErrRateLimited
@@ -114,18 +152,18 @@ func statusCode(status int, f fault) contract.ErrorCode {
 	return contract.ErrBadRequest
 }
 
-func (f fault) contextIsFull() bool {
+func (f Fault) contextIsFull() bool {
 	return f.Code == "context_length_exceeded" || contextFull.MatchString(f.Message)
 }
 
-func (f fault) exhausted() bool {
+func (f Fault) exhausted() bool {
 	return f.Code == "insufficient_quota" || f.Type == "insufficient_quota"
 }
 
-// faultError maps an error inside a stream, where there is no status.
-func (a *Adapter) faultError(f fault) *contract.Error {
+// InStream maps an error inside a stream, where there is no status.
+func (a API) InStream(f Fault) *contract.Error {
 	if status, err := strconv.Atoi(f.Code); err == nil && status >= 400 && status < 600 {
-		return a.statusError(status, nil, f, time.Now())
+		return a.Status(status, nil, f, time.Now())
 	}
 	code := contract.ErrUnavailable
 	kind := f.Type + " " + f.Code
@@ -140,57 +178,52 @@ func (a *Adapter) faultError(f fault) *contract.Error {
 	case strings.Contains(kind, "invalid_request"):
 		code = contract.ErrBadRequest
 	}
-	e := adapter.Errorf(code, "%s", a.redact.clean("the API reports: "+strings.TrimSpace(f.Message+" "+f.Type+" "+f.Code)))
+	e := adapter.Errorf(code, "%s", a.clean("the API reports: "+strings.TrimSpace(f.Message+" "+f.Type+" "+f.Code)))
 	e.Retryable = e.Retryable && !f.exhausted()
 	return e
 }
 
+// longestPause bounds what an API may ask for.
+const longestPause = 24 * time.Hour
+
 // retryAfter reads the pause that the API asks for from Retry-After-Ms or Retry-After (seconds or a date).
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	const most = 24 * time.Hour
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return time.Duration(min(ms, float64(most.Milliseconds())) * float64(time.Millisecond))
+		return time.Duration(min(ms, float64(longestPause.Milliseconds())) * float64(time.Millisecond))
 	}
 	v := h.Get("Retry-After")
 	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
-		return time.Duration(min(s, most.Seconds()) * float64(time.Second))
+		return time.Duration(min(s, longestPause.Seconds()) * float64(time.Second))
 	}
 	if t, err := http.ParseTime(v); err == nil && t.After(now) {
-		return min(t.Sub(now), most)
+		return min(t.Sub(now), longestPause)
 	}
 	return 0
 }
 
-// explain maps an error of the SDK or of the connection.
-func (a *Adapter) explain(ctx context.Context, err error) error {
+// Explain maps an error of the SDK or of the connection.
+func (a API) Explain(ctx context.Context, err error) error {
 	var known *contract.Error
 	if errors.As(err, &known) {
 		return known
 	}
 	if errors.Is(context.Cause(ctx), errStalled) {
-		return adapter.Errorf(contract.ErrTimeout, "the server sent nothing for %s", a.cfg.Stall)
+		return adapter.Errorf(contract.ErrTimeout, "the server sent nothing for %s", a.stall)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var inStream *ssestream.StreamError
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
 	var certificate *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &inStream):
-		f := parseFault(inStream.Event.Data)
-		if !f.known() {
-			f.Message = "an error without a description"
-		}
-		return a.faultError(f)
 	case errors.Is(err, errWireFull) || errors.Is(err, bufio.ErrTooLong):
 		return adapter.Errorf(contract.ErrTooLong, "the stream did not end within %d bytes", maxWireBytes)
 	case errors.As(err, &syntax) || errors.As(err, &wrongType):
 		return adapter.Errorf(contract.ErrGarbage, "a chunk of the stream is not valid JSON of the API: %s",
-			a.redact.clean(err.Error()))
+			a.clean(err.Error()))
 	case errors.As(err, &certificate):
-		e := adapter.Errorf(contract.ErrUnavailable, "%s", a.redact.clean(certificate.Error()))
+		e := adapter.Errorf(contract.ErrUnavailable, "%s", a.clean(certificate.Error()))
 		e.Retryable = false
 		return e
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
@@ -200,22 +233,17 @@ func (a *Adapter) explain(ctx context.Context, err error) error {
 }
 
 // network describes an error of the connection, without the URL.
-func (a *Adapter) network(err error) *contract.Error {
+func (a API) network(err error) *contract.Error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return adapter.Errorf(contract.ErrTimeout, "%s", a.redact.clean(err.Error()))
+		return adapter.Errorf(contract.ErrTimeout, "%s", a.clean(err.Error()))
 	}
-	return adapter.Errorf(contract.ErrUnavailable, "%s", a.redact.clean(err.Error()))
+	return adapter.Errorf(contract.ErrUnavailable, "%s", a.clean(err.Error()))
 }
-
-// redactor removes secrets from texts of other origin.
-type redactor struct{ key string }
-
-func newRedactor(k Key) redactor { return redactor{string(k)} }
 
 var secrets = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b[srp]k-[\w*-]{4,}`)
 
@@ -223,9 +251,9 @@ var secrets = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b[srp]k-[\w*-]{4,}`)
 const maxMessage = 500
 
 // clean removes the key, anything that looks like a key and control characters, and limits the length.
-func (r redactor) clean(s string) string {
-	if r.key != "" {
-		s = strings.ReplaceAll(s, r.key, hiddenKey)
+func (a API) clean(s string) string {
+	if string(a.key) != "" {
+		s = strings.ReplaceAll(s, string(a.key), hiddenKey)
 	}
 	s = secrets.ReplaceAllString(s, hiddenKey)
 	s = strings.Map(func(c rune) rune {

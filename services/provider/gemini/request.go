@@ -1,0 +1,205 @@
+package gemini
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/genai"
+
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
+)
+
+// question is a request as the API wants it.
+type question struct {
+	model string
+	body  map[string]any
+	tools map[string]string // the offered ones, by their name on the wire
+}
+
+// config makes the SDK send the body as it is. Its own types would reorder the properties of
+// schemas and lose what they do not know of a part.
+func (q *question) config() *genai.GenerateContentConfig {
+	return &genai.GenerateContentConfig{
+		AutomaticContinuation: genai.Ptr(false),
+		HTTPOptions: &genai.HTTPOptions{
+			ExtrasRequestProvider: func(map[string]any) map[string]any { return q.body },
+		},
+	}
+}
+
+// The entries of the body.
+type (
+	content struct {
+		Role  string `json:"role,omitempty"`
+		Parts []any  `json:"parts"`
+	}
+	textPart struct {
+		Text string `json:"text"`
+	}
+	callPart struct {
+		FunctionCall functionCall `json:"functionCall"`
+	}
+	resultPart struct {
+		FunctionResponse functionResponse `json:"functionResponse"`
+	}
+	functionResponse struct {
+		ID       string            `json:"id,omitempty"`
+		Name     string            `json:"name"`
+		Response map[string]string `json:"response"`
+	}
+	declaration struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parametersJsonSchema,omitempty"`
+	}
+)
+
+// question turns a request of the contract into the API's.
+func (a *Adapter) question(req contract.Request) (*question, error) {
+	talk, err := req.Conversation()
+	if err != nil {
+		return nil, adapter.Errorf(contract.ErrBadRequest, "messages: %v", err)
+	}
+	q := &question{
+		model: cmp.Or(req.Model, a.cfg.Model), tools: map[string]string{}, body: map[string]any{},
+	}
+	c := conversation{open: lastUser(talk)}
+	for i, m := range talk {
+		if err := c.add(i, m); err != nil {
+			return nil, err
+		}
+	}
+	q.body["contents"] = c.contents
+	if req.System != "" {
+		q.body["systemInstruction"] = content{Parts: []any{textPart{req.System}}}
+	}
+	if len(req.Tools) > 0 {
+		q.body["tools"] = []any{map[string]any{"functionDeclarations": q.declare(req.Tools)}}
+	}
+	settings := map[string]any{}
+	if req.Temperature != nil {
+		settings["temperature"] = *req.Temperature
+	}
+	if req.MaxTokens > 0 {
+		settings["maxOutputTokens"] = req.MaxTokens
+	}
+	if len(settings) > 0 {
+		q.body["generationConfig"] = settings
+	}
+	return q, nil
+}
+
+func (q *question) declare(tools []contract.ToolSpec) []declaration {
+	out := make([]declaration, len(tools))
+	for i, t := range tools {
+		name := wireName(t.Name)
+		q.tools[name] = t.Name
+		out[i] = declaration{name, t.Description, t.Args}
+	}
+	return out
+}
+
+// wireName returns a tool's name as the API accepts it: it must not begin with a digit or a
+// hyphen.
+func wireName(tool string) string {
+	name := httpapi.WireName(tool)
+	if c := name[0]; c == '-' || c >= '0' && c <= '9' {
+		return httpapi.WireName("_" + tool)
+	}
+	return name
+}
+
+func lastUser(talk []contract.Message) int {
+	for i, m := range slices.Backward(talk) {
+		if m.Role == contract.RoleUser {
+			return i
+		}
+	}
+	return -1
+}
+
+// conversation builds the contents.
+type conversation struct {
+	open     int // index of the message that the turn which is not answered began with
+	contents []content
+
+	calls  map[string]functionCall // of the latest answer, by the contract's id
+	asText bool                    // that answer was sent as text
+}
+
+func (c *conversation) add(i int, m contract.Message) error {
+	switch m.Role {
+	case contract.RoleUser:
+		c.put("user", textPart{m.Text})
+	case contract.RoleAssistant:
+		c.assistant(m, i > c.open)
+	case contract.RoleTool:
+		c.result(m)
+	default:
+		return adapter.Errorf(contract.ErrBadRequest, "messages: the role %q is unknown", m.Role)
+	}
+	return nil
+}
+
+// put adds parts to the last entry if it has the same role: the results of parallel calls
+// must be in one entry.
+func (c *conversation) put(role string, parts ...any) {
+	if last := len(c.contents) - 1; last >= 0 && c.contents[last].Role == role {
+		c.contents[last].Parts = append(c.contents[last].Parts, parts...)
+		return
+	}
+	c.contents = append(c.contents, content{role, parts})
+}
+
+func (c *conversation) assistant(m contract.Message, open bool) {
+	c.calls, c.asText = map[string]functionCall{}, false
+	s, own := readState(m.ProviderState)
+	if own {
+		var before []contract.ToolCall
+		var parts []any
+		if s.NoText && m.Text != "" {
+			parts = append(parts, textPart{m.Text})
+		}
+		for _, raw := range s.Parts {
+			parts = append(parts, raw)
+			var p part
+			if json.Unmarshal(raw, &p) == nil && p.FunctionCall != nil {
+				id := callID(p.FunctionCall.ID, before)
+				before = append(before, contract.ToolCall{ID: id})
+				c.calls[id] = *p.FunctionCall
+			}
+		}
+		c.put("model", parts...)
+		return
+	}
+	if m.Text != "" || len(m.ToolCalls) == 0 {
+		c.put("model", textPart{m.Text})
+	}
+	c.asText = open && len(m.ToolCalls) > 0
+	for _, call := range m.ToolCalls {
+		if c.asText {
+			c.put("model", textPart{fmt.Sprintf("I called %s with %s.", call.Tool, call.Args)})
+			continue
+		}
+		f := functionCall{Name: wireName(call.Tool), Args: httpapi.WireArgs(call.Args)}
+		c.calls[call.ID] = f
+		c.put("model", callPart{f})
+	}
+}
+
+func (c *conversation) result(m contract.Message) {
+	key := "output"
+	if m.Failed {
+		key = "error"
+	}
+	call, known := c.calls[m.CallID]
+	if c.asText || !known {
+		c.put("user", textPart{fmt.Sprintf("%s of %s: %s", key, m.Tool, m.Text)})
+		return
+	}
+	c.put("user", resultPart{functionResponse{call.ID, call.Name, map[string]string{key: m.Text}}})
+}

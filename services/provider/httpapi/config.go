@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Key is an API key. It always prints as a placeholder.
+type Key string
+
+const hiddenKey = "[key]"
+
+// String hides the key.
+func (k Key) String() string {
+	if k == "" {
+		return ""
+	}
+	return hiddenKey
+}
+
+// GoString hides the key from %#v.
+func (k Key) GoString() string { return k.String() }
+
+// MarshalText hides the key from JSON and YAML.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// LogValue hides the key from logs.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// Validate reports a key that cannot be sent in a header.
+func (k Key) Validate() error {
+	if strings.ContainsFunc(string(k), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("api_key contains a space or a character that is not allowed in a header: was it copied completely?")
+	}
+	return nil
+}
+
+// Prices are US dollars per million tokens. All zero: no cost is computed.
+type Prices struct {
+	Input       float64
+	CachedInput float64 // input that the API had in its cache; 0: as Input
+	Output      float64
+}
+
+// Validate reports a negative price.
+func (p Prices) Validate() error {
+	if p.Input < 0 || p.CachedInput < 0 || p.Output < 0 {
+		return fmt.Errorf("prices are %+v, want US dollars per million tokens, none below 0", p)
+	}
+	return nil
+}
+
+// Cost returns millionths of a dollar: a price per million tokens, times tokens. Cached
+// tokens are part of the input.
+func (p Prices) Cost(input, cached, output int64) int64 {
+	cached = min(cached, input)
+	cachedPrice := p.CachedInput
+	if cachedPrice == 0 {
+		cachedPrice = p.Input
+	}
+	return int64(float64(input-cached)*p.Input + float64(cached)*cachedPrice + float64(output)*p.Output + 0.5)
+}
+
+// CheckURL reports why a base URL cannot be used; example is a right one, and env the
+// variable that the key belongs into.
+func CheckURL(base, example, env string) error {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return fmt.Errorf("base_url is not a URL, want for example %s", example)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("base_url %q is not an http or https URL, want for example %s", base, example)
+	case u.User != nil:
+		return fmt.Errorf("base_url contains a user or a password: set %s instead", env)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("base_url %q has a query or a fragment, want only the path", u.Redacted())
+	}
+	return nil
+}
+
+// Host returns the host of a base URL, for messages.
+func Host(base string) string {
+	if u, err := url.Parse(base); err == nil {
+		return u.Host
+	}
+	return "that address"
+}
+
+// Client returns a client like c, or the default one if c is nil, that follows no redirect:
+// it would send the key elsewhere.
+func Client(c *http.Client) *http.Client {
+	if c == nil {
+		c = defaultClient()
+	}
+	client := *c
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client
+}
+
+// defaultClient has no overall timeout: an answer may take long, and the
+// watchdog ends one that went silent.
+func defaultClient() *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        64,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second,
+	}}
+}

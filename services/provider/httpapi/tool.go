@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"skandha.dev/pkg/subject"
+)
+
+// maxFunctionName is the longest name of a function that the APIs accept.
+const maxFunctionName = 64
+
+// WireName returns a tool's name as the API accepts it. A name that a model invented
+// may still be too long; it is cut, otherwise every later request would be refused.
+func WireName(tool string) string {
+	name := subject.Encode(tool)
+	if len(name) > maxFunctionName {
+		name = name[:maxFunctionName]
+	}
+	if name == "" {
+		name = "_"
+	}
+	return name
+}
+
+// ToolName decodes a name that the model wrote. A name that is not encoded stays as
+// it is: either it is the real name, or core reports that there is no such tool.
+func ToolName(wire string) string {
+	if name, err := subject.Decode(wire); err == nil && utf8.ValidString(name) {
+		return name
+	}
+	return wire
+}
+
+// ReadArgs keeps arguments as they were written; anything that is not JSON becomes a string.
+func ReadArgs(written string) json.RawMessage {
+	trimmed := strings.TrimSpace(written)
+	if trimmed == "" {
+		return json.RawMessage("{}")
+	}
+	if json.Valid([]byte(trimmed)) {
+		return json.RawMessage(trimmed)
+	}
+	b, err := json.Marshal(written)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return b
+}
+
+// WireArgs returns arguments for the history, as a JSON object: OpenAI accepts any text
+// there, but other servers refuse the whole conversation for anything else.
+func WireArgs(args json.RawMessage) json.RawMessage {
+	trimmed := bytes.TrimSpace(args)
+	if len(trimmed) == 0 {
+		return json.RawMessage("{}")
+	}
+	if trimmed[0] == '{' && json.Valid(trimmed) {
+		return trimmed
+	}
+	var written string
+	if json.Unmarshal(trimmed, &written) != nil {
+		written = string(trimmed)
+	}
+	b, err := json.Marshal(map[string]string{"invalid_arguments": written})
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return b
+}

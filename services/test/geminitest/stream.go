@@ -1,0 +1,74 @@
+package geminitest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+)
+
+// Stream writes an answer chunk by chunk, as the API does.
+type Stream struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+// NewStream prepares a stream; nothing is sent before its first piece.
+func NewStream(w http.ResponseWriter) *Stream { return &Stream{w: w} }
+
+// Event writes one event with the data as it is.
+func (s *Stream) Event(data string) {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", "text/event-stream")
+	}
+	_, _ = fmt.Fprintf(s.w, "data: %s\r\n\r\n", data)
+	_ = http.NewResponseController(s.w).Flush()
+}
+
+// Part writes a chunk with a part, a JSON object, as it is.
+func (s *Stream) Part(part string) {
+	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [%s],"role": "model"},"index": 0}],`+
+		`"usageMetadata": {"promptTokenCount": 1,"totalTokenCount": 1},"modelVersion": %q,"responseId": "r1"}`,
+		part, Model+"-001"))
+}
+
+// Text writes a piece of the text.
+func (s *Stream) Text(piece string) { s.Part(`{"text": ` + quote(piece) + `}`) }
+
+// callPart is the part of a call. The API gives ids; every other call here has none, as
+// those of older models.
+func callPart(c contract.ToolCall) string {
+	id := ""
+	if !strings.HasSuffix(c.ID, "1") {
+		id = `"id": ` + quote("call-"+c.ID) + `,`
+	}
+	return fmt.Sprintf(`{"functionCall": {%s"name": %s,"args": %s}}`, id, quote(subject.Encode(c.Tool)), c.Args)
+}
+
+// Finish ends the answer.
+func (s *Stream) Finish(reason string, u contract.Usage) {
+	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": ""}],"role": "model"},"finishReason": %q,"index": 0}],`+
+		`"usageMetadata": {"promptTokenCount": %d,"candidatesTokenCount": %d,"totalTokenCount": %d},"modelVersion": %q}`,
+		reason, u.InputTokens, u.OutputTokens, u.InputTokens+u.OutputTokens, Model+"-001"))
+}
+
+// endless goes on until the client has had enough.
+func (s *Stream) endless(ctx context.Context) {
+	piece := strings.Repeat("and on ", 1000)
+	for ctx.Err() == nil {
+		s.Text(piece)
+	}
+}
+
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // text always encodes
+	}
+	return string(b)
+}
