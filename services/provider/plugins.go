@@ -103,7 +103,8 @@ func (r *remotes) refresh(s *registry.Snapshot) {
 			}
 			key := p.Hash + " " + info.Name + " " + why
 			if warned[key] = true; !r.warned[key] {
-				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider", text.Cut(info.Name, maxReason), "why", why)
+				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider",
+					text.Cut(info.Name, maxReason), "why", why)
 			}
 		}
 	}
@@ -164,7 +165,8 @@ func unanswered(p subject.Plugin, err error) *contract.Error {
 	case errors.Is(err, plugincall.ErrNotAsked), errors.Is(err, plugincall.ErrLost):
 		return adapter.Errorf(contract.ErrUnavailable, "%v", err)
 	case errors.As(err, &said):
-		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code, text.Cut(said.Message, maxReason))
+		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code,
+			text.Cut(said.Message, maxReason))
 	}
 	return adapter.Errorf(contract.ErrInternal, "asking plugin %s: %v", p, err)
 }
@@ -230,7 +232,8 @@ func readError(p subject.Plugin, e contract.Error) *contract.Error {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
 		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
 	default:
-		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, text.Cut(string(e.Code), maxReason),
+		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p,
+			text.Cut(string(e.Code), maxReason),
 			text.Cut(e.Message, maxReason))
 	}
 	e.Message, e.RetryInMS = text.Cut(e.Message, maxReason), max(e.RetryInMS, 0)

@@ -81,7 +81,8 @@ func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.Stora
 	p := s.r.view.Snapshot().Get(s.plugin)
 	switch {
 	case p == nil || p.State == plugin.Gone:
-		return plugin.StorageReply{}, fmt.Errorf("the storage plugin %s is not available; start it, or configure another notes_plugin", s.plugin)
+		return plugin.StorageReply{}, fmt.Errorf(
+			"the storage plugin %s is not available; start it, or configure another notes_plugin", s.plugin)
 	case p.Manifest.Storage == nil:
 		return plugin.StorageReply{}, fmt.Errorf("plugin %s declares no storage", s.plugin)
 	}

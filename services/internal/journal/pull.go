@@ -198,7 +198,8 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 	}
 	have := c.CachedInfo().Config
 	if have.FilterSubject != want.FilterSubject || have.AckPolicy != want.AckPolicy || have.DeliverSubject != "" {
-		return fmt.Errorf("consumer %s of %s was not created by Skandha: its filter is %q, its acknowledgement policy %s; remove it by hand",
+		return fmt.Errorf("consumer %s of %s was not created by Skandha: its filter is %q, "+
+			"its acknowledgement policy %s; remove it by hand",
 			want.Durable, l.stream, have.FilterSubject, have.AckPolicy)
 	}
 	mended := have

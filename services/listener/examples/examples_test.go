@@ -447,6 +447,7 @@ func TestTheLockNamesNoRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(b, []byte("://")) || bytes.Contains(b, []byte(`"resolved"`)) {
-		t.Error("node/package-lock.json holds addresses; run `npm install --package-lock-only` in its folder, whose .npmrc leaves them out")
+		t.Error("node/package-lock.json holds addresses; run `npm install --package-lock-only` in its folder, " +
+			"whose .npmrc leaves them out")
 	}
 }

@@ -229,7 +229,8 @@ func (s *suite) throwAll(
 		}
 		defer forget()
 	}
-	const advice = "answer garbage with an error reply (header Skandha-Error: invalid_argument, see schemas/error.json), or not at all, and continue"
+	const advice = "answer garbage with an error reply (header Skandha-Error: invalid_argument, " +
+		"see schemas/error.json), or not at all, and continue"
 	over := func() bool {
 		how, over := s.first.ended()
 		if over {
