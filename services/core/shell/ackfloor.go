@@ -85,7 +85,8 @@ func (w *viewWriter) reportLostFloor(ctx context.Context, seq uint64, at time.Ti
 		return
 	}
 	if log.Created.After(at.Add(clockSkew)) {
-		w.c.log.Warn("the view belongs to another log; entries of sessions that this log lacks are dropped at their next input",
+		w.c.log.Warn("the view belongs to another log; entries of sessions that this log lacks are "+
+			"dropped at their next input",
 			"log_created", log.Created, "view_at", at)
 		return
 	}
@@ -94,7 +95,8 @@ func (w *viewWriter) reportLostFloor(ctx context.Context, seq uint64, at time.Ti
 	if log.Last < seq {
 		lost += fmt.Sprintf(", which ends at %d: later sequences are reused", log.Last)
 	}
-	lost += "; the stream SESSIONS was damaged or restored from an older copy; sessions that lost commits are locked at their next input, and /repair reopens them"
+	lost += "; the stream SESSIONS was damaged or restored from an older copy; " +
+		"sessions that lost commits are locked at their next input, and /repair reopens them"
 	w.c.troubles.note(subject.Ref{}, coreapi.TroubleLog, lost)
 	w.c.log.Error("ALARM: the log has lost messages", "error", lost)
 }
