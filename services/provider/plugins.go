@@ -32,12 +32,6 @@ const (
 	maxReason = 4 << 10
 )
 
-// Plugins is the service's view of the plugins; a *registry.View implements it.
-type Plugins interface {
-	plugincall.View
-	OnChange(f func(*registry.Snapshot)) (cancel func())
-}
-
 // remote is a provider that a plugin offers.
 type remote struct {
 	plugin subject.Plugin
@@ -58,25 +52,11 @@ type remotes struct {
 
 // follow offers the plugins' providers from now on.
 func (s *service) follow(deps Deps, own []contract.Info) (leave func(), err error) {
-	view, stop := deps.Plugins, func() {}
-	if view == nil {
-		v := registry.Open(deps.Bus, deps.Logger)
-		view, stop = v, v.Close
-	}
-	if s.plugins, err = plugincall.New(deps.Bus, view, plugincall.Grace(s.cfg.PluginGrace)); err != nil {
-		stop()
-		return nil, err
-	}
 	s.remote = &remotes{own: own, offers: engine.NewOffers(), log: deps.Logger}
 	s.remote.list.Store(&[]remote{})
-	cancel := view.OnChange(s.remote.refresh)
-	return func() {
-		cancel()
-		if err := s.plugins.Close(); err != nil {
-			deps.Logger.Debug("stopping the requests to plugins", "error", err)
-		}
-		stop()
-	}, nil
+	s.plugins, leave, err = plugincall.Follow(
+		deps.Bus, deps.Plugins, s.remote.refresh, deps.Logger, plugincall.Grace(s.cfg.PluginGrace))
+	return leave, err
 }
 
 // refresh offers the providers of the snapshot's plugins, in their order.

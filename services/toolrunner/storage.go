@@ -78,7 +78,7 @@ func (s *stored) Retrieve(ctx context.Context, agent subject.Agent, query string
 }
 
 func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.StorageReply, error) {
-	p := s.r.view.Snapshot().Get(s.plugin)
+	p := s.r.plugins.Snapshot().Get(s.plugin)
 	switch {
 	case p == nil || p.State == plugin.Gone:
 		return plugin.StorageReply{}, fmt.Errorf(
