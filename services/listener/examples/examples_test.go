@@ -386,6 +386,10 @@ func TestWhatWasAttachedFindsABusThatHasMoved(t *testing.T) {
 	s.AwaitListens(subject.Tool("disk", "disk:free"))
 	s.AwaitListens(subject.Tool("words", "words:slug"))
 	s.AwaitListens("agent.main.s.test.seen")
+	// One that was away for longer than its lease listens before it is registered again.
+	s.AwaitPlugin("no-secrets", plugin.Active)
+	s.AwaitTool("disk:free", true)
+	s.AwaitTool("words:slug", true)
 	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
 	ran(t, s.Say("s", `call disk:free {}`), "")
 	ran(t, s.Say("s", `call words:slug {"text": "A b"}`), "")
