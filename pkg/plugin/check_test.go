@@ -258,7 +258,8 @@ func FuzzDecodeManifest(f *testing.F) {
 }
 
 func ExampleDecodeManifest() {
-	_, err := plugin.DecodeManifest([]byte(`{"name": "my plugin", "version": "1", "instance": "a", "hooks": [{"point": "before_act", "on_eror": "deny"}]}`))
+	_, err := plugin.DecodeManifest([]byte(
+		`{"name": "my plugin", "version": "1", "instance": "a", "hooks": [{"point": "before_act", "on_eror": "deny"}]}`))
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", "\n"))
 	// Output:
 	// hooks[0].on_eror: is not a field

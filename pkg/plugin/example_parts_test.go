@@ -215,7 +215,9 @@ func ExampleWithLogger() {
 
 // The plugin can be reached while its state is active.
 func ExampleOnState() {
-	serve(plugin.OnState(func(state plugin.LeaseState, reason string) { slog.Debug("changed", "state", state, "reason", reason) }))
+	serve(plugin.OnState(func(state plugin.LeaseState, reason string) {
+		slog.Debug("changed", "state", state, "reason", reason)
+	}))
 	// Output: <nil>
 }
 

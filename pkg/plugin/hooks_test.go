@@ -97,17 +97,20 @@ func TestRepliesThatMakeNoSenseAreErrors(t *testing.T) {
 func TestEveryPointHasAHandler(t *testing.T) {
 	fine := func(any) error { return nil }
 	all := map[hook.Point]Handler{
-		hook.OnAgentStart:  OnAgentStart(func(_ context.Context, c *HookCall[hook.AgentData]) error { return fine(c) }),
-		hook.BeforeSense:   BeforeSense(func(context.Context, *HookCall[hook.SenseData]) (Reply, error) { return Stop(), nil }),
-		hook.AfterSense:    AfterSense(func(context.Context, *HookCall[hook.PerceptionsData]) (Reply, error) { return Stop(), nil }),
-		hook.BeforePlan:    BeforePlan(func(context.Context, *HookCall[hook.PlanData]) (Reply, error) { return Stop(), nil }),
-		hook.AfterPlan:     AfterPlan(func(context.Context, *HookCall[hook.AfterPlanData]) (Reply, error) { return Stop(), nil }),
-		hook.BeforeAct:     BeforeAct(func(context.Context, *HookCall[hook.ActData]) (Reply, error) { return Stop(), nil }),
-		hook.AfterAct:      AfterAct(func(context.Context, *HookCall[hook.AfterActData]) (Reply, error) { return Stop(), nil }),
-		hook.BeforeReflect: BeforeReflect(func(context.Context, *HookCall[hook.ReflectData]) (Reply, error) { return Stop(), nil }),
-		hook.AfterReflect:  AfterReflect(func(_ context.Context, c *HookCall[hook.ReflectData]) error { return fine(c) }),
-		hook.OnError:       OnError(func(_ context.Context, c *HookCall[hook.ErrorData]) error { return fine(c) }),
-		hook.OnAgentStop:   OnAgentStop(func(_ context.Context, c *HookCall[hook.AgentData]) error { return fine(c) }),
+		hook.OnAgentStart: OnAgentStart(func(_ context.Context, c *HookCall[hook.AgentData]) error { return fine(c) }),
+		hook.BeforeSense: BeforeSense(
+			func(context.Context, *HookCall[hook.SenseData]) (Reply, error) { return Stop(), nil }),
+		hook.AfterSense: AfterSense(
+			func(context.Context, *HookCall[hook.PerceptionsData]) (Reply, error) { return Stop(), nil }),
+		hook.BeforePlan: BeforePlan(func(context.Context, *HookCall[hook.PlanData]) (Reply, error) { return Stop(), nil }),
+		hook.AfterPlan:  AfterPlan(func(context.Context, *HookCall[hook.AfterPlanData]) (Reply, error) { return Stop(), nil }),
+		hook.BeforeAct:  BeforeAct(func(context.Context, *HookCall[hook.ActData]) (Reply, error) { return Stop(), nil }),
+		hook.AfterAct:   AfterAct(func(context.Context, *HookCall[hook.AfterActData]) (Reply, error) { return Stop(), nil }),
+		hook.BeforeReflect: BeforeReflect(
+			func(context.Context, *HookCall[hook.ReflectData]) (Reply, error) { return Stop(), nil }),
+		hook.AfterReflect: AfterReflect(func(_ context.Context, c *HookCall[hook.ReflectData]) error { return fine(c) }),
+		hook.OnError:      OnError(func(_ context.Context, c *HookCall[hook.ErrorData]) error { return fine(c) }),
+		hook.OnAgentStop:  OnAgentStop(func(_ context.Context, c *HookCall[hook.AgentData]) error { return fine(c) }),
 	}
 	for _, p := range hook.Points() {
 		if all[p] == nil {

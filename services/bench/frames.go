@@ -189,9 +189,12 @@ func bridge(ctx context.Context, b *journal.Journal) (ws string, stop func(), er
 	}
 	handler := rpc.New(rpc.Config{}, k, quiet)
 	me := contract.Principal{Name: "bench", Writer: "ui-bench", Rights: contract.AllRights()}
-	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
-		handler.ServeHTTP(rw, q.WithContext(contract.WithPrincipal(q.Context(), me)))
-	})}
+	srv := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+			handler.ServeHTTP(rw, q.WithContext(contract.WithPrincipal(q.Context(), me)))
+		}),
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -204,7 +207,8 @@ func bridge(ctx context.Context, b *journal.Journal) (ws string, stop func(), er
 // browse is the browser: it says when a frame has arrived, and when a message has.
 func browse(ctx context.Context, b *journal.Journal, ws string, ready func()) error {
 	arrived := func() error {
-		return b.Conn().Publish(arrivedSubject, binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))) //nolint:gosec // it is after 1970
+		now := uint64(time.Now().UnixNano()) //nolint:gosec // it is after 1970
+		return b.Conn().Publish(arrivedSubject, binary.BigEndian.AppendUint64(nil, now))
 	}
 	// who waits in vain says so
 	if _, err := b.Conn().Subscribe(plainSubject, func(*nats.Msg) { _ = arrived() }); err != nil {

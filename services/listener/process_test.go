@@ -70,7 +70,8 @@ func TestTheCommand(t *testing.T) {
 	t.Run("is ready, and ends cleanly on SIGTERM", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "config.yaml")
 		health, hooks := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
-		config := fmt.Sprintf("listeners:\n  http: {listen: %q}\n  webhook: {calls: {session: called, insecure: true}}\n  cron: {clock: {session: s}}\n", hooks)
+		config := fmt.Sprintf("listeners:\n  http: {listen: %q}\n  webhook: {calls: {session: called, insecure: true}}\n"+
+			"  cron: {clock: {session: s}}\n", hooks)
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -173,7 +173,8 @@ func TestItStartsWithoutABusAndIsNotReady(t *testing.T) {
 	p.Kill()
 	natstest.Eventually(t, "the connection is lost", func() bool { return !b.Connected() })
 	r := run(t, b,
-		"  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true, timeout: 1s}}\n  cron: {clock: {session: s}}\n", listener.Deps{})
+		"  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true, timeout: 1s}}\n"+
+			"  cron: {clock: {session: s}}\n", listener.Deps{})
 	natstest.Eventually(t, "it answers", func() bool {
 		code, _ := post(t, "http://"+r.addr+"/hooks/calls", `{"text": "x"}`)
 		return code == http.StatusServiceUnavailable
@@ -193,7 +194,8 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	b := natstest.Connect(t, natstest.Start(t))
 	first := run(t, b, "  http: {listen: \"127.0.0.1:0\"}\n  webhook: {calls: {session: s, insecure: true}}\n",
 		listener.Deps{})
-	cfg, err := listener.ParseConfig([]byte(fmt.Sprintf("listeners:\n  http: {listen: %q}\n  webhook: {calls: {session: s, insecure: true}}\n", first.addr)))
+	cfg, err := listener.ParseConfig([]byte(
+		fmt.Sprintf("listeners:\n  http: {listen: %q}\n  webhook: {calls: {session: s, insecure: true}}\n", first.addr)))
 	if err != nil {
 		t.Fatal(err)
 	}

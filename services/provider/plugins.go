@@ -32,12 +32,6 @@ const (
 	maxReason = 4 << 10
 )
 
-// Plugins is the service's view of the plugins; a *registry.View implements it.
-type Plugins interface {
-	plugincall.View
-	OnChange(f func(*registry.Snapshot)) (cancel func())
-}
-
 // remote is a provider that a plugin offers.
 type remote struct {
 	plugin subject.Plugin
@@ -58,25 +52,11 @@ type remotes struct {
 
 // follow offers the plugins' providers from now on.
 func (s *service) follow(deps Deps, own []contract.Info) (leave func(), err error) {
-	view, stop := deps.Plugins, func() {}
-	if view == nil {
-		v := registry.Open(deps.Bus, deps.Logger)
-		view, stop = v, v.Close
-	}
-	if s.plugins, err = plugincall.New(deps.Bus, view, plugincall.Grace(s.cfg.PluginGrace)); err != nil {
-		stop()
-		return nil, err
-	}
 	s.remote = &remotes{own: own, offers: engine.NewOffers(), log: deps.Logger}
 	s.remote.list.Store(&[]remote{})
-	cancel := view.OnChange(s.remote.refresh)
-	return func() {
-		cancel()
-		if err := s.plugins.Close(); err != nil {
-			deps.Logger.Debug("stopping the requests to plugins", "error", err)
-		}
-		stop()
-	}, nil
+	s.plugins, leave, err = plugincall.Follow(
+		deps.Bus, deps.Plugins, s.remote.refresh, deps.Logger, plugincall.Grace(s.cfg.PluginGrace))
+	return leave, err
 }
 
 // refresh offers the providers of the snapshot's plugins, in their order.
@@ -103,7 +83,8 @@ func (r *remotes) refresh(s *registry.Snapshot) {
 			}
 			key := p.Hash + " " + info.Name + " " + why
 			if warned[key] = true; !r.warned[key] {
-				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider", text.Cut(info.Name, maxReason), "why", why)
+				r.log.Warn("not offering a plugin's provider", "plugin", string(p.Name()), "provider",
+					text.Cut(info.Name, maxReason), "why", why)
 			}
 		}
 	}
@@ -164,7 +145,8 @@ func unanswered(p subject.Plugin, err error) *contract.Error {
 	case errors.Is(err, plugincall.ErrNotAsked), errors.Is(err, plugincall.ErrLost):
 		return adapter.Errorf(contract.ErrUnavailable, "%v", err)
 	case errors.As(err, &said):
-		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code, text.Cut(said.Message, maxReason))
+		return adapter.Errorf(codeOf(said.Code), "plugin %s answered with the error %s: %s", p, said.Code,
+			text.Cut(said.Message, maxReason))
 	}
 	return adapter.Errorf(contract.ErrInternal, "asking plugin %s: %v", p, err)
 }
@@ -230,7 +212,8 @@ func readError(p subject.Plugin, e contract.Error) *contract.Error {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
 		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
 	default:
-		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p, text.Cut(string(e.Code), maxReason),
+		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p,
+			text.Cut(string(e.Code), maxReason),
 			text.Cut(e.Message, maxReason))
 	}
 	e.Message, e.RetryInMS = text.Cut(e.Message, maxReason), max(e.RetryInMS, 0)

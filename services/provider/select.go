@@ -150,7 +150,8 @@ func (s *selector) openai(ctx context.Context) (Adapter, error) {
 		c.BaseURL = s.env("OPENAI_BASE_URL")
 	}
 	if c.BaseURL == "" && c.APIKey == "" {
-		return nil, errors.New("OPENAI_API_KEY is not set: set it, or name a server that requires no key with --base-url or OPENAI_BASE_URL")
+		return nil, errors.New("OPENAI_API_KEY is not set: set it, or name a server that requires no key with " +
+			"--base-url or OPENAI_BASE_URL")
 	}
 	if c.BaseURL != "" && c.Model == "" && c.Validate() != nil {
 		// A self-hosted server usually has one model: ask which. If that fails,

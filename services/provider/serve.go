@@ -25,7 +25,7 @@ type Deps struct {
 	Logger *slog.Logger // default slog.Default
 	// Plugins is the registry, if the process already follows it; default: the
 	// service follows it itself.
-	Plugins Plugins
+	Plugins plugincall.Plugins
 }
 
 // Run selects adapters by configuration and environment, logs the choice, and serves

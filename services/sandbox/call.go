@@ -321,7 +321,8 @@ func broken(sandbox *pool.Sandbox, err error) error {
 func (s *Service) brokenResult(why error) tool.Result {
 	msg := "the sandbox broke during this call: " + why.Error()
 	if errors.Is(why, driver.ErrMemory) {
-		msg = fmt.Sprintf("the sandbox ran out of memory during this call; it has %d MiB in total, including files in /tmp and /workspace", s.cfg.Limits.Memory>>20)
+		msg = fmt.Sprintf("the sandbox ran out of memory during this call; it has %d MiB in total, "+
+			"including files in /tmp and /workspace", s.cfg.Limits.Memory>>20)
 	}
 	return tool.Failure(tool.CodeFailed, msg+". Its files are lost; the next call gets a new sandbox")
 }

@@ -109,7 +109,8 @@ func TestPathsOutsideTheWorkspaceAreRefused(t *testing.T) {
 
 func TestTextIsReadByLines(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
-	s.python("open('n.txt','w').write(''.join(f'line {i}\\n' for i in range(5000)))\nopen('long.txt','w').write('x'*100000 + '\\nend')\nopen('empty','w')")
+	s.python("open('n.txt','w').write(''.join(f'line {i}\\n' for i in range(5000)))\n" +
+		"open('long.txt','w').write('x'*100000 + '\\nend')\nopen('empty','w')")
 	f := s.fs("read", args{"path": "n.txt", "offset": 10, "limit": 2})
 	if f.Content != "line 10\nline 11\n" || f.Offset != 10 || f.NextOffset != 12 || !f.Truncated || f.Unit != "lines" {
 		t.Errorf("got %+v", f)

@@ -68,7 +68,8 @@ func TestPackagesComeFromTheIndexAndTheSandboxStaysOffline(t *testing.T) {
 	if out := run("import greeting; greeting.text"); string(out.Result) != `"hello"` || len(index.Requests()) != asked {
 		t.Errorf("a later call: %+v, the index was asked %d times more", out, len(index.Requests())-asked)
 	}
-	if out := run("import urllib.request as u\ntry: u.urlopen('http://127.0.0.1:9/', timeout=2)\nexcept OSError as e: print('offline')"); !strings.Contains(out.Stdout, "offline") {
+	if out := run("import urllib.request as u\ntry: u.urlopen('http://127.0.0.1:9/', timeout=2)\n" +
+		"except OSError as e: print('offline')"); !strings.Contains(out.Stdout, "offline") {
 		t.Errorf("the sandbox has a network: %+v", out)
 	}
 	if r := s.call("python:execute", args{"code": "1", "dependencies": []string{"nowhere"}}); r.Success ||
@@ -90,7 +91,9 @@ func TestAPlotBecomesAnArtifact(t *testing.T) {
 		t.Skip("NOT TESTED: matplotlib and pandas are not installed (Debian: python3-matplotlib, python3-pandas)")
 	}
 	c := onBubblewrap(t, "")
-	out := c.session("s").python("import logging; logging.basicConfig(level=logging.INFO)\nimport pandas as pd\nimport matplotlib.pyplot as plt\nd = pd.DataFrame({'x': range(4)})\nd.assign(y=d.x**2).plot(x='x')\nint((d.x**2).sum())")
+	out := c.session("s").python("import logging; logging.basicConfig(level=logging.INFO)\nimport pandas as pd\n" +
+		"import matplotlib.pyplot as plt\nd = pd.DataFrame({'x': range(4)})\nd.assign(y=d.x**2).plot(x='x')\n" +
+		"int((d.x**2).sum())")
 	if string(out.Result) != "14" || len(out.Artifacts) != 1 || out.Artifacts[0].Path != "out/figure-1.png" ||
 		out.Artifacts[0].MediaType != "image/png" {
 		t.Fatalf("%+v", out)

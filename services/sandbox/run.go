@@ -97,8 +97,11 @@ func judge(exit agent.Exit, stopped error, limit time.Duration, o outcome) tool.
 	}
 	switch {
 	case exit.TimedOut:
-		r.Error = &tool.Error{Code: tool.CodeTimeout, Message: fmt.Sprintf("it was stopped after %v, its time limit; its output and files up to then are kept. "+
-			"If it needs longer, set timeout (seconds)", limit.Round(time.Millisecond))}
+		r.Error = &tool.Error{
+			Code: tool.CodeTimeout,
+			Message: fmt.Sprintf("it was stopped after %v, its time limit; its output and files up to then are kept. "+
+				"If it needs longer, set timeout (seconds)", limit.Round(time.Millisecond)),
+		}
 	case exit.Stopped || stopped != nil:
 		r.Error = &tool.Error{Code: tool.CodeFailed, Message: "it was stopped from outside before it ended"}
 	case exit.Signal == "SIGKILL":

@@ -211,7 +211,8 @@ func TestArgumentsThatDoNotFitCostNoSandbox(t *testing.T) {
 func TestFilesInOutBecomeArtifacts(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	s := c.session("s")
-	got := s.python("import os\nos.makedirs('out/deep', exist_ok=True)\nopen('out/a.csv','w').write('x,y\\n')\nopen('out/deep/b.bin','wb').write(bytes(300))\nopen('not-out.txt','w').write('-')")
+	got := s.python("import os\nos.makedirs('out/deep', exist_ok=True)\nopen('out/a.csv','w').write('x,y\\n')\n" +
+		"open('out/deep/b.bin','wb').write(bytes(300))\nopen('not-out.txt','w').write('-')")
 	if len(got.Artifacts) != 2 || len(got.LeftOut) != 0 {
 		t.Fatalf("got %+v", got)
 	}
@@ -233,7 +234,9 @@ func TestFilesInOutBecomeArtifacts(t *testing.T) {
 
 func TestTooManyAndTooLargeFilesAreLeftOutByName(t *testing.T) {
 	s := start(t, sandbox.Config{Warm: -1}).session("s")
-	got := s.python("import os\nos.makedirs('out', exist_ok=True)\nwith open('out/0-big.bin','wb') as f: f.truncate(17<<20)\nfor i in range(100): open(f'out/{i:02}.txt','w').write(str(i))")
+	got := s.python("import os\nos.makedirs('out', exist_ok=True)\n" +
+		"with open('out/0-big.bin','wb') as f: f.truncate(17<<20)\n" +
+		"for i in range(100): open(f'out/{i:02}.txt','w').write(str(i))")
 	if len(got.Artifacts) != 20 {
 		t.Errorf("%d are kept", len(got.Artifacts))
 	}

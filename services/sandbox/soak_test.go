@@ -153,7 +153,9 @@ func processes(t *testing.T) (n int) {
 
 // soak makes some calls in a session and returns how many.
 func soak(t *testing.T, s *session, secret string) int {
-	got := s.python(fmt.Sprintf("import os\nbefore = sorted(os.listdir('/workspace')) + [n for n in os.listdir('/tmp') if n[0] != '.']\nopen('mine','w').write(%q)\nopen('/tmp/mine','w').write(%[1]q)\nbefore", secret))
+	got := s.python(fmt.Sprintf("import os\n"+
+		"before = sorted(os.listdir('/workspace')) + [n for n in os.listdir('/tmp') if n[0] != '.']\n"+
+		"open('mine','w').write(%q)\nopen('/tmp/mine','w').write(%[1]q)\nbefore", secret))
 	if string(got.Result) != `["out"]` || got.Notice != "" {
 		t.Errorf("a new sandbox has %s, %s", got.Result, got.Notice)
 	}

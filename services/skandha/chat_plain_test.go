@@ -104,7 +104,8 @@ func TestChatIsPiped(t *testing.T) {
 		{name: "approves", args: []string{"-y"}, in: `call kit:risky {"text":"x"}`, out: `"did x"`},
 		{
 			name: "sends again what failed", in: "/retry\nfail internal\n/help\n/retry\n", code: 1,
-			err: "nothing to retry: no turn has failed here\nskandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed",
+			err: "nothing to retry: no turn has failed here\n" +
+				"skandha: the turn failed (provider_failed): provider: internal: as the test asked\nskandha: the turn failed",
 		},
 		{
 			name: "has nothing to send again of a turn that succeeded", in: "hello\n/retry\n", out: "echo: hello\n",

@@ -129,7 +129,8 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	defer cancel()
 	b, err := journal.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), or name another with --data or --nats", err)
+		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), "+
+			"or name another with --data or --nats", err)
 	}
 	if err != nil {
 		return nil, err

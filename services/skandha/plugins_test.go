@@ -195,11 +195,14 @@ func TestAReportFitsATerminal(t *testing.T) {
 		{
 			Check: "registers", What: "sends its manifest to the registry", Status: conformance.Passed, Notes: []string{"quiet"},
 		},
-		{Check: "tool/house:rooms/answers", What: "fitting arguments have a valid result in time", Status: conformance.Failed, Findings: []conformance.Finding{{
-			Expected: "a result by schemas/tool/answer.json",
-			Seen:     `{"rooms": ["hall"]}, called with {"floor": 1}: /: missing property 'success'` + "\x1b[2J",
-			Advice:   `answer {"success": true, "data": …}, or {"success": false, "error": {…}}`,
-		}}},
+		{
+			Check: "tool/house:rooms/answers", What: "fitting arguments have a valid result in time", Status: conformance.Failed,
+			Findings: []conformance.Finding{{
+				Expected: "a result by schemas/tool/answer.json",
+				Seen:     `{"rooms": ["hall"]}, called with {"floor": 1}: /: missing property 'success'` + "\x1b[2J",
+				Advice:   `answer {"success": true, "data": …}, or {"success": false, "error": {…}}`,
+			}},
+		},
 		{Check: "tool/house:rooms/repeats", Status: conformance.Skipped, Why: "needs tool/house:rooms/answers, which failed"},
 	} {
 		printResult(&out, styles{}, r, false)

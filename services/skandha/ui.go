@@ -68,7 +68,8 @@ func (g *globals) openInBrowser(ctx context.Context, link uibridge.Link) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text := fmt.Sprintf("<!doctype html><meta charset=utf-8><title>Skandha</title><meta http-equiv=refresh content=\"0;url=%s\">\n", html.EscapeString(link.URL))
+	text := fmt.Sprintf("<!doctype html><meta charset=utf-8><title>Skandha</title><meta http-equiv=refresh "+
+		"content=\"0;url=%s\">\n", html.EscapeString(link.URL))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -94,7 +94,8 @@ func refused(p subject.Plugin, e *bus.Error) tool.Result {
 		code = tool.CodeInternal
 	case bus.CodeTooLarge:
 		code = tool.CodeTooLarge
-	case bus.CodeInvalidArgument, bus.CodeNotFound, bus.CodeDenied, bus.CodeUnavailable, bus.CodeConflict, bus.CodeCancelled:
+	case bus.CodeInvalidArgument, bus.CodeNotFound, bus.CodeDenied, bus.CodeUnavailable, bus.CodeConflict,
+		bus.CodeCancelled:
 	}
 	return tool.Failure(code, fmt.Sprintf("plugin %s answered with the error %s: %s", p, e.Code, e.Message))
 }

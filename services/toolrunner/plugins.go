@@ -15,16 +15,9 @@ import (
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
-	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )
-
-// Plugins is the runner's view of the plugins; a *registry.View implements it.
-type Plugins interface {
-	plugincall.View
-	OnChange(f func(*registry.Snapshot)) (cancel func())
-}
 
 // remote is a tool that a plugin runs.
 type remote struct {

@@ -17,7 +17,6 @@ import (
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/plugincall"
-	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner/tools"
@@ -40,7 +39,7 @@ type Deps struct {
 	Extra []tools.Tool
 	// Plugins is the registry, if the process already follows it; default: the
 	// runner follows it itself.
-	Plugins Plugins
+	Plugins plugincall.Plugins
 }
 
 // Run offers the tools until ctx ends, and then drains. It returns nil if it ended
@@ -86,26 +85,10 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 
 // follow offers the plugins' tools from now on.
 func (r *runner) follow(deps Deps) (leave func(), err error) {
-	view, stop := deps.Plugins, func() {}
-	if view == nil {
-		v := registry.Open(deps.Bus, deps.Logger)
-		view, stop = v, v.Close
-	}
-	r.view = view
-	r.plugins, err = plugincall.New(deps.Bus, view, plugincall.Grace(r.cfg.PluginGrace))
-	if err != nil {
-		stop()
-		return nil, err
-	}
 	r.remote = newRemotes(r.cfg, r.specs(), int(deps.Bus.MaxPayload()/2), deps.Logger)
-	cancel := view.OnChange(r.remote.refresh)
-	return func() {
-		cancel()
-		if err := r.plugins.Close(); err != nil {
-			deps.Logger.Debug("stopping the calls to plugins", "error", err)
-		}
-		stop()
-	}, nil
+	r.plugins, leave, err = plugincall.Follow(
+		deps.Bus, deps.Plugins, r.remote.refresh, deps.Logger, plugincall.Grace(r.cfg.PluginGrace))
+	return leave, err
 }
 
 // runner runs the tools of one instance.
@@ -113,7 +96,6 @@ type runner struct {
 	cfg     Config
 	remote  *remotes          // nil without plugins
 	plugins *plugincall.Asker // likewise
-	view    plugincall.View   // likewise
 	bus     *journal.Journal
 	store   result.Store
 	tools   map[string]offered

@@ -78,10 +78,11 @@ func (s *stored) Retrieve(ctx context.Context, agent subject.Agent, query string
 }
 
 func (s *stored) ask(ctx context.Context, q plugin.StorageRequest) (plugin.StorageReply, error) {
-	p := s.r.view.Snapshot().Get(s.plugin)
+	p := s.r.plugins.Snapshot().Get(s.plugin)
 	switch {
 	case p == nil || p.State == plugin.Gone:
-		return plugin.StorageReply{}, fmt.Errorf("the storage plugin %s is not available; start it, or configure another notes_plugin", s.plugin)
+		return plugin.StorageReply{}, fmt.Errorf(
+			"the storage plugin %s is not available; start it, or configure another notes_plugin", s.plugin)
 	case p.Manifest.Storage == nil:
 		return plugin.StorageReply{}, fmt.Errorf("plugin %s declares no storage", s.plugin)
 	}

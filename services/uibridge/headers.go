@@ -12,8 +12,8 @@ import (
 
 // pagePolicy lets the page load only files from its own origin, and connect only there.
 // Nothing that a model or a tool has written can run scripts or send data elsewhere.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // secured sets the headers of every answer. A handler may set stricter ones.
 func secured(tls bool, next http.Handler) http.Handler {
@@ -26,7 +26,8 @@ func secured(tls bool, next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy",
-			"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()")
+			"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), "+
+				"midi=(), payment=(), usb=()")
 		if tls {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}

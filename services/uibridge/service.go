@@ -103,7 +103,8 @@ func (s *Service) Listen(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("ui.listen: %w; choose another with --ui of skandha, --listen of skandha-uibridge or ui.listen of the configuration file", err)
+		return fmt.Errorf("ui.listen: %w; choose another with --ui of skandha, "+
+			"--listen of skandha-uibridge or ui.listen of the configuration file", err)
 	}
 	s.listener = netutil.LimitListener(l, maxSockets)
 	if s.cert != nil {

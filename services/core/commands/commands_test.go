@@ -19,7 +19,8 @@ func TestEveryCommandTakesWhatItDeclares(t *testing.T) {
 			t.Errorf("/%s 1: %v", c.Name, err)
 		}
 	}
-	if err := commands.Check(event.Command{Name: commands.Help, Args: []string{"x"}}); !errors.Is(err, event.ErrMalformed) {
+	err := commands.Check(event.Command{Name: commands.Help, Args: []string{"x"}})
+	if !errors.Is(err, event.ErrMalformed) {
 		t.Errorf("an argument of /help: %v", err)
 	}
 }

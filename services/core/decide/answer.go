@@ -84,7 +84,10 @@ func (x *causeDecider) mayAnswer(st *Step, c event.Confirmation) Ruling {
 	}
 	r := x.env.Policy.Evaluate(Access{
 		Principal: x.c.Writer, Action: event.ActionConfirmation, Resource: spec,
-		Context: Context{Ref: x.s.Ref, Turn: x.s.Turn.ID, Call: st.Call, Source: text.Cut(c.Source, maxSource), Args: st.Final},
+		Context: Context{
+			Ref: x.s.Ref, Turn: x.s.Turn.ID, Call: st.Call, Source: text.Cut(c.Source, maxSource),
+			Args: st.Final,
+		},
 	})
 	if r.Effect == Allow {
 		return Ruling{}
@@ -106,8 +109,8 @@ func (x *causeDecider) refused(c event.Confirmation, no Ruling) string {
 	}
 	p := event.Audited{
 		Principal: x.c.Writer, Action: event.ActionConfirmation, Effect: event.EffectDeny,
-		Call: text.Cut(c.ConfirmationID, maxQuoted), Hash: text.Cut(c.Hash, maxQuoted), Reason: text.Cut(no.Reason, maxRefusal),
-		Rule: no.Rule,
+		Call: text.Cut(c.ConfirmationID, maxQuoted), Hash: text.Cut(c.Hash, maxQuoted),
+		Reason: text.Cut(no.Reason, maxRefusal), Rule: no.Rule,
 	}
 	turn := ""
 	if t := x.s.Turn; t != nil {

@@ -310,7 +310,8 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 	case t.Kind != event.ByCause || t.Sequence <= call.askedAt:
 		return fmt.Errorf("it was asked at %d, the trigger is %+v", call.askedAt, t)
 	case p.Outcome == event.Expired:
-		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter || event.DecodeCause([]byte(cause.body), &timer) != nil ||
+		if t.Cause != subject.Timer || t.Writer != subject.TimerWriter ||
+			event.DecodeCause([]byte(cause.body), &timer) != nil ||
 			timer.ID != p.Call {
 			return fmt.Errorf("it expired by %+v", t)
 		}

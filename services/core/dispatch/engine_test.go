@@ -351,10 +351,13 @@ func TestAPluginThatKeepsFailingIsSuspendedWithANotice(t *testing.T) {
 	}, "q": says("")}
 	reachable := true
 	suspended := make(chan struct{})
-	e := dispatch.New(dispatch.Config{Ask: p.ask, SuspendAfter: 3, Reachable: func() bool { return reachable }, Suspend: func(_ subject.Plugin, why string) {
-		reason.Store(&why)
-		close(suspended)
-	}})
+	e := dispatch.New(dispatch.Config{
+		Ask: p.ask, SuspendAfter: 3, Reachable: func() bool { return reachable },
+		Suspend: func(_ subject.Plugin, why string) {
+			reason.Store(&why)
+			close(suspended)
+		},
+	})
 	table := e.NewHookSet(append(at(hook.BeforeAct, "", "p", "q"), at(hook.AfterAct, "", "p")...), ample())
 	e.Set(table)
 	run := func() hook.Decision { return table.Run(envelope) }

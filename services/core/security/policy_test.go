@@ -281,7 +281,8 @@ func TestWhatIsSaidToThePerson(t *testing.T) {
 		{
 			tool.Spec{Name: "g", Permissions: []string{"network.request"}},
 			"permission",
-			"g sends data to another machine, which cannot be undone. It has the permission network.request, and no policy rule overrides this.", hook.LevelWarn,
+			"g sends data to another machine, which cannot be undone. It has the permission network.request, " +
+				"and no policy rule overrides this.", hook.LevelWarn,
 		},
 	} {
 		r := p.Evaluate(decide.Access{Action: event.ActionCall, Resource: c.spec})

@@ -207,7 +207,8 @@ func TestTheViewComesBackInSQLite(t *testing.T) {
 		"half of the sessions":    execute("DELETE FROM session WHERE session < 's5'"),
 		"garbage in a snapshot":   execute("UPDATE session SET data = x'00ff' WHERE session = 's3'"),
 		"statistics gone":         execute("DELETE FROM tool"),
-		"everything":              execute("DELETE FROM session; DELETE FROM tool; DELETE FROM recorded; DELETE FROM mark; DELETE FROM coverage"),
+		"everything": execute(
+			"DELETE FROM session; DELETE FROM tool; DELETE FROM recorded; DELETE FROM mark; DELETE FROM coverage"),
 	})
 	t.Run("deleted while no core runs", func(t *testing.T) {
 		v.heals(t, func(t *testing.T) {

@@ -88,7 +88,8 @@ func (w *Writer) reportLostFloor(ctx context.Context, seq uint64, at time.Time) 
 		return
 	}
 	if log.Created.After(at.Add(loader.ClockSkew)) {
-		w.cfg.Log.Warn("the view belongs to another log; entries of sessions that this log lacks are dropped at their next input",
+		w.cfg.Log.Warn("the view belongs to another log; entries of sessions that this log lacks are "+
+			"dropped at their next input",
 			"log_created", log.Created, "view_at", at)
 		return
 	}
@@ -97,7 +98,8 @@ func (w *Writer) reportLostFloor(ctx context.Context, seq uint64, at time.Time) 
 	if log.Last < seq {
 		lost += fmt.Sprintf(", which ends at %d: later sequences are reused", log.Last)
 	}
-	lost += "; the stream SESSIONS was damaged or restored from an older copy; sessions that lost commits are locked at their next input, and /repair reopens them"
+	lost += "; the stream SESSIONS was damaged or restored from an older copy; " +
+		"sessions that lost commits are locked at their next input, and /repair reopens them"
 	w.cfg.LogLost(lost)
 	w.cfg.Log.Error("ALARM: the log has lost messages", "error", lost)
 }

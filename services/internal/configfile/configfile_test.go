@@ -102,7 +102,8 @@ func TestASectionIsDecodedAlone(t *testing.T) {
 		t.Errorf("without the section: %v, %v", found, err)
 	}
 	_, err = configfile.Section([]byte("polcy: []\nui:\n  count: x\n"), "ui", &s)
-	if want := "line 1: polcy: unknown key, did you mean policy?\nline 3: ui.count is \"x\", want a whole number"; err == nil || err.Error() != want {
+	if want := "line 1: polcy: unknown key, did you mean policy?\n" +
+		"line 3: ui.count is \"x\", want a whole number"; err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 }
@@ -118,7 +119,8 @@ func TestChecksGetTheLineOfTheirPath(t *testing.T) {
 		err = configfile.Decode(b, &s)
 		return s, err
 	}, func(sample) error {
-		return errors.New("parts.a.zone: bad\nparts.a.b.text is bad\nlist[1] is bad\nlist[7] is bad\nparts.c is missing\nnames is bad")
+		return errors.New("parts.a.zone: bad\nparts.a.b.text is bad\nlist[1] is bad\nlist[7] is bad\nparts.c is missing\n" +
+			"names is bad")
 	})
 	want := []string{
 		": names is bad", ":2: list[7] is bad", ":4: list[1] is bad", ":5: parts.c is missing", ":7: parts.a.b.text is bad",
@@ -146,7 +148,8 @@ func TestJoinKeepsTheOrderOfTheFile(t *testing.T) {
 
 func TestSecretsAreTheFilesThatAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "skandha.yaml")
-	file := "ui:\n  owner: file:/run/owner\n  tls_key: key.pem\n  tls_cert: cert.pem\n  tokens: [{name: a, token: 'file:b'}, {name: c, token: 'env:C'}]\n"
+	file := "ui:\n  owner: file:/run/owner\n  tls_key: key.pem\n  tls_cert: cert.pem\n" +
+		"  tokens: [{name: a, token: 'file:b'}, {name: c, token: 'env:C'}]\n"
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,8 @@ func aSession(t *testing.T) log {
 // The text is what /replay shows.
 func TestAnAccountOfTurns(t *testing.T) {
 	turns, err := history.Last(t.Context(), aSession(t), ref, 3)
-	if err != nil || len(turns) != 2 || turns[1].Perceived.Text != "later" || turns[0].Recorded == nil || turns[1].Failed == nil {
+	if err != nil || len(turns) != 2 || turns[1].Perceived.Text != "later" || turns[0].Recorded == nil ||
+		turns[1].Failed == nil {
 		t.Fatalf("%+v, %v", turns, err)
 	}
 	want, err := os.ReadFile("testdata/account.md")

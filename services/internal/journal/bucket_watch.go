@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,15 +24,10 @@ type Change struct {
 
 // BucketWatch follows a bucket.
 type BucketWatch struct {
+	worker *worker
 	k      *Bucket
 	handle func(Change)
 	since  atomic.Pointer[time.Time] // nil while it does not follow
-
-	kicked  chan struct{}
-	stopped chan struct{}
-	stopOne sync.Once
-	done    chan struct{}
-	leave   func() // the bus
 }
 
 // Watch follows the bucket until Stop, or until the bus is closed. The handler first receives
@@ -42,11 +36,9 @@ type BucketWatch struct {
 // created again), it receives everything again. It is not called while the bucket does not
 // exist. It must not block for long.
 func (k *Bucket) Watch(handler func(Change)) *BucketWatch {
-	w := &BucketWatch{
-		k: k, handle: handler, kicked: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}),
-	}
-	w.leave = k.j.Join(w.kick, w.drain)
-	go w.run()
+	w := &BucketWatch{worker: k.j.newWorker("bucket " + k.name), k: k, handle: handler}
+	leave := k.j.Join(w.kick, w.worker.drain)
+	go w.run(leave)
 	return w
 }
 
@@ -61,29 +53,16 @@ func (w *BucketWatch) Since() (at time.Time, ok bool) {
 
 // Stop ends the watch and waits until the handler has returned. A handler must
 // not call it.
-func (w *BucketWatch) Stop() { _ = w.drain(context.Background()) }
+func (w *BucketWatch) Stop() { w.worker.stop() }
 
 func (w *BucketWatch) kick() {
 	w.since.Store(nil)
-	select {
-	case w.kicked <- struct{}{}:
-	default: // a kick is pending already
-	}
+	w.worker.kick()
 }
 
-func (w *BucketWatch) drain(ctx context.Context) error {
-	w.stopOne.Do(func() { close(w.stopped) })
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the handler of bucket %s: %w", w.k.name, ctx.Err())
-	}
-}
-
-func (w *BucketWatch) run() {
-	defer close(w.done)
-	defer w.leave()
+func (w *BucketWatch) run(leave func()) {
+	defer close(w.worker.done)
+	defer leave()
 	defer w.since.Store(nil)
 	said := time.Now()
 	for {
@@ -99,34 +78,17 @@ func (w *BucketWatch) run() {
 		} else {
 			w.k.j.log.Debug("following a bucket again", "bucket", w.k.name, "reason", err)
 		}
-		if !w.pause(healPause - time.Since(began)) {
+		if w.worker.pause(healPause - time.Since(began)); w.worker.over() {
 			return
 		}
 	}
 }
 
-// pause reports whether to continue.
-func (w *BucketWatch) pause(d time.Duration) bool {
-	t := time.NewTimer(max(d, 0))
-	defer t.Stop()
-	select {
-	case <-w.stopped:
-		return false
-	case <-w.k.j.Closed():
-		return false
-	case <-w.kicked:
-	case <-t.C:
-	}
-	return true
-}
-
 // follow creates a separate consumer, reads the whole bucket and then its changes, until an
 // error occurs.
 func (w *BucketWatch) follow() error {
-	select {
-	case <-w.stopped:
+	if w.worker.over() {
 		return errPullOver
-	default:
 	}
 	j, stream := w.k.j, bucketStream(w.k.name)
 	if !j.Conn().IsConnected() {
@@ -145,8 +107,7 @@ func (w *BucketWatch) follow() error {
 	defer func() { _ = j.ctl.Send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
 	s := &bucketSession{w: w}
 	s.loop = &pullLoop{
-		j: j, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
-		kicked: w.kicked, stopped: w.stopped,
+		worker: w.worker, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
 	}
 	if c.CachedInfo().NumPending == 0 {
 		s.loaded()

@@ -79,7 +79,7 @@ func (j *Journal) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler fu
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "consuming causes: durable %q is not a valid id", c.Durable)
 	}
 	l := &pullLoop{
-		j: j, stream: bus.StreamSessions, floor: c.Floor, room: c.Room,
+		worker: j.newWorker(c.Durable), stream: bus.StreamSessions, floor: c.Floor, room: c.Room,
 		config: jetstream.ConsumerConfig{
 			Durable: c.Durable, FilterSubject: subject.AllCauses,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/singleflight"
 
 	"skandha.dev/pkg/bus"
 )
@@ -30,13 +31,9 @@ type copies struct {
 	doubts  uint64 // possible changes so far; a lookup is valid only if none came meanwhile
 	trusted uint64 // value of doubts when n was looked up
 	since   time.Time
-	flight  *lookup            // the lookup in progress
 	lost    [2]<-chan struct{} // one is closed when its link is disconnected
-}
 
-type lookup struct {
-	done chan struct{}
-	err  error // valid once done is closed
+	lookups singleflight.Group
 }
 
 func newCopies(j *Journal) *copies {
@@ -103,18 +100,18 @@ func (c *copies) single(ctx context.Context) (bool, error) {
 		c.mu.Lock()
 		c.notice()
 		n, sure := c.n, c.trusted == c.doubts
-		var l *lookup
-		if !sure || time.Since(c.since) > copiesKnown {
-			l = c.look()
+		var lookup <-chan singleflight.Result
+		if doubts := c.doubts; !sure || time.Since(c.since) > copiesKnown {
+			lookup = c.lookups.DoChan("", func() (any, error) { return nil, c.look(doubts) })
 		}
 		c.mu.Unlock()
 		if n > 1 || n == 1 && sure {
 			return n == 1, nil
 		}
 		select {
-		case <-l.done:
-			if l.err != nil {
-				return false, l.err
+		case l := <-lookup:
+			if l.Err != nil {
+				return false, l.Err
 			}
 		case <-ctx.Done():
 			return false, bus.TransportError("looking up stream "+bus.StreamSessions, ctx.Err())
@@ -122,26 +119,13 @@ func (c *copies) single(ctx context.Context) (bool, error) {
 	}
 }
 
-// look returns the lookup in progress, or starts one. The lock is held.
-func (c *copies) look() *lookup {
-	if c.flight == nil {
-		l := &lookup{done: make(chan struct{})}
-		c.flight = l
-		go c.run(l, c.doubts)
-	}
-	return c.flight
-}
-
-func (c *copies) run(l *lookup, doubts uint64) {
+// look looks the number up, for all callers; doubts is their count before.
+func (c *copies) look(doubts uint64) error {
 	ctx, cancel := bus.Bounded(context.Background())
 	defer cancel()
 	info, err := c.j.LogInfo(ctx, "")
 	if err == nil {
 		c.learn(info.Config.Replicas, doubts)
 	}
-	c.mu.Lock()
-	c.flight = nil
-	c.mu.Unlock()
-	l.err = err
-	close(l.done)
+	return err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,65 +38,27 @@ const (
 // header "Status" for a message of the server: any client that may publish a cause could stop
 // it. Here, a stored message is one that arrives on another subject than that of the request.
 type pullLoop struct {
-	j       *Journal
-	stream  string
-	config  jetstream.ConsumerConfig
-	floor   func() uint64 // where a new consumer begins; nil: at the first message
-	room    func() bool   // nil: always
-	handle  func(*nats.Msg, *nats.MsgMetadata)
-	healed  atomic.Uint64 // how often it started again
-	kicked  chan struct{} // the connection was re-established
-	stopped chan struct{}
-	stopOne sync.Once
-	done    chan struct{}
-	leave   func() // the bus
+	*worker
+	stream string
+	config jetstream.ConsumerConfig
+	floor  func() uint64 // where a new consumer begins; nil: at the first message
+	room   func() bool   // nil: always
+	handle func(*nats.Msg, *nats.MsgMetadata)
+	healed atomic.Uint64 // how often it started again
 }
 
 func (j *Journal) startPull(ctx context.Context, l *pullLoop) error {
 	if err := l.ensure(ctx); err != nil {
 		return err
 	}
-	l.kicked, l.stopped, l.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	l.leave = j.Join(l.kick, l.drain)
-	go l.run()
+	leave := j.Join(l.kick, l.drain)
+	go l.run(leave)
 	return nil
 }
 
-// kick makes a waiting loop start again immediately.
-func (l *pullLoop) kick() {
-	select {
-	case l.kicked <- struct{}{}:
-	default: // a kick is pending already
-	}
-}
-
-// stop ends the loop and waits until the handler has returned.
-func (l *pullLoop) stop() { _ = l.drain(context.Background()) }
-
-func (l *pullLoop) drain(ctx context.Context) error {
-	l.stopOne.Do(func() { close(l.stopped) })
-	select {
-	case <-l.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the handler of %s: %w", l.config.Durable, ctx.Err())
-	}
-}
-
-func (l *pullLoop) over() bool {
-	select {
-	case <-l.stopped:
-		return true
-	case <-l.j.Closed():
-		return true
-	default:
-		return false
-	}
-}
-
-func (l *pullLoop) run() {
+func (l *pullLoop) run(leave func()) {
 	defer close(l.done)
-	defer l.leave()
+	defer leave()
 	// The buffer holds a batch, and the heartbeats while the handler is slow; what does not
 	// fit is redelivered. A channel, because the client's NextMsg takes a stored message with
 	// "Status: 503" for an answer of the server.
@@ -135,20 +96,6 @@ func (l *pullLoop) awaitRoom() (batch int) {
 		}
 	}
 	return smallBatch
-}
-
-func (l *pullLoop) pause(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-l.stopped:
-	case <-l.j.Closed():
-	case <-l.kicked:
-	case <-t.C:
-	}
 }
 
 // heal ensures that the consumer exists. It returns when it does, or when the loop has ended.
@@ -198,7 +145,8 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 	}
 	have := c.CachedInfo().Config
 	if have.FilterSubject != want.FilterSubject || have.AckPolicy != want.AckPolicy || have.DeliverSubject != "" {
-		return fmt.Errorf("consumer %s of %s was not created by Skandha: its filter is %q, its acknowledgement policy %s; remove it by hand",
+		return fmt.Errorf("consumer %s of %s was not created by Skandha: its filter is %q, "+
+			"its acknowledgement policy %s; remove it by hand",
 			want.Durable, l.stream, have.FilterSubject, have.AckPolicy)
 	}
 	mended := have

@@ -54,7 +54,7 @@ func (j *Journal) ConsumeFired(
 	ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error,
 ) (*Consumption, error) {
 	l := &pullLoop{
-		j: j, stream: StreamTimers,
+		worker: j.newWorker(firedDurable), stream: StreamTimers,
 		config: jetstream.ConsumerConfig{
 			Durable: firedDurable, FilterSubject: subject.AllFired,
 			// Handled firings are deleted from the stream, so all messages are unhandled.

@@ -115,7 +115,8 @@ func (c Config) Validate() error {
 			errs = append(errs, err)
 		case c.Token == "" && !isLoopback(host):
 			errs = append(errs,
-				fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; set a token or listen on 127.0.0.1", c.Addr))
+				fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; "+
+					"set a token or listen on 127.0.0.1", c.Addr))
 		}
 	}
 	if c.Cluster != nil {

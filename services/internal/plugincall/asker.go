@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +78,40 @@ func New(b *journal.Journal, view View, opts ...Option) (*Asker, error) {
 	a.cores = cores{caller: caller, every: a.every}
 	return a, nil
 }
+
+// Plugins is a View that says when it changes; a *registry.View is one.
+type Plugins interface {
+	View
+	OnChange(f func(*registry.Snapshot)) (cancel func())
+}
+
+// Follow returns an Asker for a process that offers what plugins have. It calls changed
+// with the plugins now and after each change, until leave ends it and the Asker. If view is
+// nil, it opens the registry.
+func Follow(
+	b *journal.Journal, view Plugins, changed func(*registry.Snapshot), log *slog.Logger, opts ...Option,
+) (a *Asker, leave func(), err error) {
+	stop := func() {}
+	if view == nil {
+		v := registry.Open(b, log)
+		view, stop = v, v.Close
+	}
+	if a, err = New(b, view, opts...); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	cancel := view.OnChange(changed)
+	return a, func() {
+		cancel()
+		if err := a.Close(); err != nil {
+			log.Debug("stopping the requests to plugins", "error", err)
+		}
+		stop()
+	}, nil
+}
+
+// Snapshot returns the current plugins.
+func (a *Asker) Snapshot() *registry.Snapshot { return a.view.Snapshot() }
 
 // Close ends the Asker. Requests that still wait get no answer.
 func (a *Asker) Close() error { return a.caller.Close() }

@@ -34,12 +34,15 @@ func viewOf(m plugin.Manifest) fixed {
 // The server reports separately that a message was not allowed, with its subject. So a
 // request was certainly denied only if it is the only one to the subject.
 func TestAPublishThatIsNotAllowed(t *testing.T) {
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, AuthTimeout: natstest.Patience.Seconds(), Users: []*server.User{
-		{Username: "runner", Password: "x", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{"tool.p.allowed"}},
-		}},
-		{Username: "plugin", Password: "x"},
-	}})
+	srv, err := server.NewServer(&server.Options{
+		DontListen: true, NoSigs: true, NoLog: true, AuthTimeout: natstest.Patience.Seconds(),
+		Users: []*server.User{
+			{Username: "runner", Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{"tool.p.allowed"}},
+			}},
+			{Username: "plugin", Password: "x"},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func TestACycleIsNamedWithWhatMakesIt(t *testing.T) {
 		},
 		{
 			[]plugin.Manifest{m("c", before("a")), m("x", after("c")), m("b", before("c")), m("a", before("b")), m("0")},
-			"the order has the cycle a -> b -> c -> a (run_before of a names b, run_before of b names c, run_before of c names a)",
+			"the order has the cycle a -> b -> c -> a (run_before of a names b, run_before of b names c, " +
+				"run_before of c names a)",
 		},
 		{[]plugin.Manifest{m("a", after("a"))}, "the order has the cycle a -> a (run_after of a names a)"},
 	} {

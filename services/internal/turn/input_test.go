@@ -91,7 +91,8 @@ func TestFollowingEndsWithAnError(t *testing.T) {
 	items := make(chan follow.Item, 1)
 	items <- follow.Item{}
 	in, full := turn.Input{Sequence: 5}, errors.New("full")
-	if _, err := in.Follow(turn.Items(t.Context(), items), func(follow.Item) error { return full }); !errors.Is(err, full) {
+	if _, err := in.Follow(turn.Items(t.Context(), items),
+		func(follow.Item) error { return full }); !errors.Is(err, full) {
 		t.Errorf("of each: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

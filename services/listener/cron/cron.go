@@ -154,12 +154,9 @@ func (l *Listener) serve(wait, work context.Context, s *store) error {
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // lookThrough makes sure that exactly the schedules of the configured entries are stored.

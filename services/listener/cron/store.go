@@ -96,7 +96,8 @@ func (s *store) openStream(ctx context.Context, replicas int) (err error) {
 		return fmt.Errorf("opening stream %s: %w", Stream, err)
 	}
 	if c := s.stream.CachedInfo().Config; !c.AllowMsgSchedules || c.Retention != jetstream.WorkQueuePolicy {
-		return fmt.Errorf("stream %s is not a work queue with message schedules, so Skandha did not create it; remove it by hand", Stream)
+		return fmt.Errorf("stream %s is not a work queue with message schedules, "+
+			"so Skandha did not create it; remove it by hand", Stream)
 	}
 	return nil
 }

@@ -386,6 +386,10 @@ func TestWhatWasAttachedFindsABusThatHasMoved(t *testing.T) {
 	s.AwaitListens(subject.Tool("disk", "disk:free"))
 	s.AwaitListens(subject.Tool("words", "words:slug"))
 	s.AwaitListens("agent.main.s.test.seen")
+	// One that was away for longer than its lease listens before it is registered again.
+	s.AwaitPlugin("no-secrets", plugin.Active)
+	s.AwaitTool("disk:free", true)
+	s.AwaitTool("words:slug", true)
 	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
 	ran(t, s.Say("s", `call disk:free {}`), "")
 	ran(t, s.Say("s", `call words:slug {"text": "A b"}`), "")
@@ -447,6 +451,7 @@ func TestTheLockNamesNoRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(b, []byte("://")) || bytes.Contains(b, []byte(`"resolved"`)) {
-		t.Error("node/package-lock.json holds addresses; run `npm install --package-lock-only` in its folder, whose .npmrc leaves them out")
+		t.Error("node/package-lock.json holds addresses; run `npm install --package-lock-only` in its folder, " +
+			"whose .npmrc leaves them out")
 	}
 }

@@ -219,12 +219,9 @@ func (l *Listener) line(ctx context.Context, n int, line []byte) error {
 			return nil
 		}
 		l.log.Warn("line is not acknowledged yet; sending it again", "line", n, "error", err)
-		t := time.NewTimer(again)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		wait, cancel := context.WithTimeout(ctx, again)
+		<-wait.Done()
+		cancel()
 	}
 }
 

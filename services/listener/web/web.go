@@ -104,7 +104,8 @@ func Start(ctx context.Context, c Config, h http.Handler, log *slog.Logger) (*Se
 		IdleTimeout:  time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	if !c.Loopback() && c.TLSCert == "" {
-		log.Warn("HTTP without TLS is reachable from other machines; put a TLS proxy in front of it, or set tls_cert and tls_key", "addr", l.Addr().String())
+		log.Warn("HTTP without TLS is reachable from other machines; put a TLS proxy in front of it, "+
+			"or set tls_cert and tls_key", "addr", l.Addr().String())
 	}
 	go func() {
 		var err error

@@ -93,7 +93,8 @@ func (l *Listener) session(v any) (subject.Session, *fault) {
 	session, err := subject.Parse[subject.Session](l.cfg.SessionPrefix + subject.Encode(s))
 	if err != nil {
 		return "", wrong(http.StatusUnprocessableEntity, l.cfg.SessionField,
-			"the session's name is too long: at most %d characters with its prefix, where each that is not a letter, digit or _ counts up to three", subject.MaxIDLen)
+			"the session's name is too long: at most %d characters with its prefix, where each that is not a letter, "+
+				"digit or _ counts up to three", subject.MaxIDLen)
 	}
 	return session, nil
 }

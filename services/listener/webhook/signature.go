@@ -79,7 +79,8 @@ func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 	}
 	if !fits {
 		return wrong(http.StatusUnauthorized, HeaderSignature,
-			"no signature matches the id, timestamp and body as received; check the secret, and sign exactly the bytes that are sent")
+			"no signature matches the id, timestamp and body as received; check the secret, "+
+				"and sign exactly the bytes that are sent")
 	}
 	return nil
 }

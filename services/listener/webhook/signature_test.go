@@ -25,7 +25,8 @@ func TestSignatureIsThatOfTheStandard(t *testing.T) {
 
 func TestVerification(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	old, current, strange := []byte("old-secret-of-ours!!"), []byte("new-secret-of-ours!!"), []byte("somebody else's one!!")
+	old, current, strange := []byte("old-secret-of-ours!!"), []byte("new-secret-of-ours!!"),
+		[]byte("somebody else's one!!")
 	body := []byte(`{"text":"hello"}`)
 	signed := func(key []byte, at time.Time) http.Header {
 		h := http.Header{}

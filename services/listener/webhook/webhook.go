@@ -151,7 +151,8 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, contract.ErrRefused): // the reason is logged
 		l.busy(w, http.StatusServiceUnavailable, "60", "the bus refuses inputs of this listener for now")
 	default:
-		l.busy(w, http.StatusServiceUnavailable, "5", contract.Outage(err)+"; it is safe to send it again with the same webhook-id")
+		l.busy(w, http.StatusServiceUnavailable, "5",
+			contract.Outage(err)+"; it is safe to send it again with the same webhook-id")
 	}
 }
 

@@ -138,7 +138,8 @@ func listen(t *testing.T, cfg webhook.Config, b *journal.Journal) *rig {
 	mux.Handle(l.Path(), l)
 	srv := httptest.NewServer(web.Config{}.Guard(mux))
 	t.Cleanup(srv.Close)
-	if err := l.OnStart(natstest.Context(t), emitter.New(b.Bus, l.Name(), &emitter.Stats{}, natstest.Logger(t))); err != nil {
+	if err := l.OnStart(natstest.Context(t),
+		emitter.New(b.Bus, l.Name(), &emitter.Stats{}, natstest.Logger(t))); err != nil {
 		t.Fatal(err)
 	}
 	r.sender = sender{url: srv.URL + "/hooks/calls", key: key}
@@ -360,7 +361,8 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		head := "POST /hooks/calls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+		head := "POST /hooks/calls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+			"Content-Length: 100\r\n\r\n{"
 		if _, err := io.WriteString(c, head); err != nil {
 			t.Fatal(err)
 		}

@@ -179,14 +179,16 @@ func (l *Listener) admit(r *http.Request) (status int, field, why string) {
 		return http.StatusUpgradeRequired, "Upgrade", "this path serves WebSocket only; send an upgrade request"
 	}
 	if r.URL.RawQuery != "" {
-		return http.StatusBadRequest, "query", "no query is allowed, as URLs end up in logs: send the token in Authorization or as a subprotocol"
+		return http.StatusBadRequest, "query", "no query is allowed, as URLs end up in logs: " +
+			"send the token in Authorization or as a subprotocol"
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 &&
 		(len(origins) > 1 || !slices.Contains(l.cfg.Origins, origins[0])) {
 		return http.StatusForbidden, "Origin", "unknown origin; add it to origins to allow its pages"
 	}
 	if !l.cfg.Insecure && !l.known(tokenOf(r)) {
-		return http.StatusUnauthorized, "Authorization", "token missing or unknown; send Authorization: Bearer …, or the subprotocols " + Protocol + " and " + BearerPrefix + "…"
+		return http.StatusUnauthorized, "Authorization", "token missing or unknown; send Authorization: " +
+			"Bearer …, or the subprotocols " + Protocol + " and " + BearerPrefix + "…"
 	}
 	return 0, "", ""
 }

@@ -110,7 +110,8 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-var contextFull = regexp.MustCompile(`(?i)context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|exceed.{0,30}\btokens\b`)
+var contextFull = regexp.MustCompile(
+	`(?i)context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|exceed.{0,30}\btokens\b`)
 
 // Status maps an HTTP status and the fault in the body to a failure.
 func (a API) Status(status int, h http.Header, f Fault, now time.Time) *contract.Error {

@@ -319,7 +319,8 @@ func TestFailuresAreTold(t *testing.T) {
 		{
 			"a failed program", "run python: print(1); 1/0",
 			`{"error":{"code":"tool_failed","message":"ZeroDivisionError: division by zero (exit 1)"},"data":{"stdout":"1\n","stderr":"Traceback"}}`,
-			"Python failed: ZeroDivisionError: division by zero (exit 1)\n\nIt had printed:\n\n```\n1\n```\n\n```\nTraceback\n```",
+			"Python failed: ZeroDivisionError: division by zero (exit 1)\n\nIt had printed:\n\n```\n1\n```\n\n```\n" +
+				"Traceback\n```",
 		},
 		{"no JSON at all", "delete a.txt", `boom`, "did not succeed: boom"},
 	} {
@@ -419,10 +420,16 @@ func TestRuleFilesAreCheckedOnLoading(t *testing.T) {
 		{"bad expression", head + "rules: [{name: a, match: '(', text: x}]", "line 4: error parsing regexp"},
 		{"bad template", head + "rules: [{name: a, match: a, text: '{{.x'}]", "line 4: template"},
 		{"nothing to say", head + "rules: [{name: a, match: a}]", `rule "a": want text or calls`},
-		{"two things to say", head + "rules: [{name: a, match: a, text: x, calls: [{tool: t}]}]", `rule "a": want text or calls`},
+		{
+			"two things to say", head + "rules: [{name: a, match: a, text: x, calls: [{tool: t}]}]",
+			`rule "a": want text or calls`,
+		},
 		{"name twice", head + "rules: [{name: a, match: a, text: x}, {name: a, match: b, text: x}]", "rules[1].name"},
 		{"call without tool", head + "rules: [{name: a, match: a, calls: [{args: {}}]}]", `rule "a", call 1: tool`},
-		{"unknown field of a rule", head + "rules: [{name: a, match: a, text: x, hang: true}]", "line 4: field hang not found"},
+		{
+			"unknown field of a rule", head + "rules: [{name: a, match: a, text: x, hang: true}]",
+			"line 4: field hang not found",
+		},
 		{"else without calls", head + "rules: [{name: a, match: a, text: x, else: [{tool: t}]}]", "else needs calls"},
 		{"two documents", head + "---\nfallback: x", "more"},
 		{"no YAML", "\t{", "yaml"},

@@ -198,9 +198,10 @@ func TestStateOfAnotherProviderIsIgnored(t *testing.T) {
 	s := openaitest.New(t)
 	_, err := client(t, s).Generate(t.Context(), request(t,
 		contract.Message{Role: contract.RoleUser, Text: "call x {}"},
-		contract.Message{Role: contract.RoleAssistant, ProviderState: json.RawMessage(`["thoughtSignature"]`), ToolCalls: []contract.ToolCall{
-			{ID: strings.Repeat("long", 20), Tool: "x", Args: json.RawMessage(`{}`)},
-		}},
+		contract.Message{
+			Role: contract.RoleAssistant, ProviderState: json.RawMessage(`["thoughtSignature"]`),
+			ToolCalls: []contract.ToolCall{{ID: strings.Repeat("long", 20), Tool: "x", Args: json.RawMessage(`{}`)}},
+		},
 		contract.Message{Role: contract.RoleTool, CallID: strings.Repeat("long", 20), Tool: "x", Text: "1"},
 	), func(string, string) {})
 	if err != nil {

@@ -31,7 +31,8 @@ func TestTheEndOfAConversation(t *testing.T) {
 		first.Data() != json.Number("4") {
 		t.Errorf("the first result is %+v", first)
 	}
-	if f := second.Fault(); f.Code != "denied" || f.Message != "no" || second.Data() != json.Number("7") || second.Round != 2 {
+	if f := second.Fault(); f.Code != "denied" || f.Message != "no" || second.Data() != json.Number("7") ||
+		second.Round != 2 {
 		t.Errorf("the second result is %+v", second)
 	}
 	plain := tail.Result{Text: "boom"}

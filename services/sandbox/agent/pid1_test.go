@@ -74,7 +74,8 @@ func testFirst(t *testing.T, b *sandbox) {
 			false,
 		},
 		"ignoring all signals": {
-			"import os, signal, time\nif os.fork() == 0:\n for s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, ValueError): pass\n while True: time.sleep(1)", true,
+			"import os, signal, time\nif os.fork() == 0:\n for s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n" +
+				"  except (OSError, ValueError): pass\n while True: time.sleep(1)", true,
 		},
 		"the agent's memory": {
 			"try: open('/proc/1/mem', 'rb'); raise SystemExit(9)\nexcept PermissionError: pass", false,
@@ -83,10 +84,12 @@ func testFirst(t *testing.T, b *sandbox) {
 			"import os\ntry: os.listdir('/proc/1/fd'); raise SystemExit(9)\nexcept PermissionError: pass", false,
 		},
 		"a flood of forks": {
-			"import os, time\nend = time.time() + 1\ntry:\n while time.time() < end:\n  if os.fork() == 0: time.sleep(1000)\nexcept OSError: pass", true,
+			"import os, time\nend = time.time() + 1\ntry:\n while time.time() < end:\n  if os.fork() == 0: time.sleep(1000)\n" +
+				"except OSError: pass", true,
 		},
 		"a bomb that goes on forking": {
-			"import os, time\nif os.fork() == 0:\n os.setsid()\n while True:\n  try:\n   if os.fork() == 0: os.setsid()\n  except OSError: pass\ntime.sleep(.3)", true,
+			"import os, time\nif os.fork() == 0:\n os.setsid()\n while True:\n  try:\n   if os.fork() == 0: os.setsid()\n" +
+				"  except OSError: pass\ntime.sleep(.3)", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

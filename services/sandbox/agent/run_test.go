@@ -75,7 +75,9 @@ func TestPythonAnswersLikeAnInterpreter(t *testing.T) {
 		},
 		"asyncio": {code: "import asyncio\nasync def f(): return 5\nasyncio.run(f())", result: "5"},
 		"signals are the usual": {
-			code: "import signal\n[signal.getsignal(s) == signal.SIG_DFL for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)]", result: "[true,true,true]",
+			code: "import signal\n" +
+				"[signal.getsignal(s) == signal.SIG_DFL for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)]",
+			result: "[true,true,true]",
 		},
 		"the collector works": {code: "import gc\ngc.isenabled()", result: "true"},
 		"the import path":     {code: "import sys, os\nsys.path[0] == os.getcwd()", result: "true"},

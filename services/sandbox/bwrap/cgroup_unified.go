@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-var errNotDelegated = errors.New("the service's cgroup is not delegated to it; run it as a systemd unit with Delegate=yes, or as root")
+var errNotDelegated = errors.New(
+	"the service's cgroup is not delegated to it; run it as a systemd unit with Delegate=yes, or as root")
 
 // unified finds a directory for sandboxes in a v2 hierarchy: the service's own subtree, if
 // it has no other processes, or, as root, a subtree at the top, like Docker's.

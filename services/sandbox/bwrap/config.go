@@ -42,9 +42,10 @@ const (
 	defaultUIDs     = 4096
 )
 
-var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: sandboxes share the host's kernel and see its /usr, " +
-	"they have no separate image, only kernel namespaces and seccomp separate them, and limits may be missing; " +
-	"use Docker with gVisor, or set accept_weaker to take the risk")
+var errWeaker = errors.New("bwrap is not for tenants who do not trust each other: " +
+	"sandboxes share the host's kernel and see its /usr, they have no separate image, " +
+	"only kernel namespaces and seccomp separate them, and limits may be missing; use Docker with gVisor, " +
+	"or set accept_weaker to take the risk")
 
 // complete fills in the defaults and reports every invalid field.
 func (c Config) complete() (Config, error) {

@@ -150,12 +150,14 @@ func (d *Driver) checkKernel() error {
 	}
 	switch {
 	case d.setting("kernel/unprivileged_userns_clone") == "0":
-		return unavailable("the kernel does not let users create user namespaces; as root: sysctl -w kernel.unprivileged_userns_clone=1")
+		return unavailable("the kernel does not let users create user namespaces; as root: " +
+			"sysctl -w kernel.unprivileged_userns_clone=1")
 	case d.setting("user/max_user_namespaces") == "0":
 		return unavailable("the kernel allows no user namespaces; as root: sysctl -w user.max_user_namespaces=10000")
 	}
 	if last := uint64(d.cfg.FirstUID) + uint64(d.cfg.UIDs) - 1; d.root && !mapped(uint64(d.cfg.FirstUID), last) {
-		return unavailable("user ids %d to %d do not exist in the service's user namespace; set first_uid and uids to some that do, or run it as another user than root", d.cfg.FirstUID, last)
+		return unavailable("user ids %d to %d do not exist in the service's user namespace; "+
+			"set first_uid and uids to some that do, or run it as another user than root", d.cfg.FirstUID, last)
 	}
 	return nil
 }
@@ -163,7 +165,8 @@ func (d *Driver) checkKernel() error {
 // hint returns a frequent cause for a failure of bubblewrap on this host.
 func (d *Driver) hint() string {
 	if d.setting("kernel/apparmor_restrict_unprivileged_userns") == "1" {
-		return "; AppArmor restricts user namespaces here: install bubblewrap's AppArmor profile (bwrap-userns-restrict), or, as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+		return "; AppArmor restricts user namespaces here: install bubblewrap's AppArmor profile (bwrap-userns-restrict), " +
+			"or, as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 	}
 	return "; in a container, user namespaces must be allowed by its seccomp profile"
 }
@@ -210,7 +213,8 @@ func (d *Driver) reachable(path string) error {
 			want = 0o4
 		}
 		if info.Mode().Perm()&want != want {
-			return unavailable("as root, sandboxes run under separate users, who cannot read %s since the mode of %s is %s: chmod o+rX it, or choose another directory", path, dir, info.Mode())
+			return unavailable("as root, sandboxes run under separate users, who cannot read %s since the mode of %s is %s: "+
+				"chmod o+rX it, or choose another directory", path, dir, info.Mode())
 		}
 		if dir == "/" {
 			return nil

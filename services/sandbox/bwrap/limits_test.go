@@ -205,7 +205,8 @@ func TestCgroupSettings(t *testing.T) {
 	}{
 		{
 			false,
-			"memory.limit_in_bytes=1073741824 memory.memsw.limit_in_bytes=1073741824 memory.swappiness=0 memory.kmem.tcp.limit_in_bytes=67108864 pids.max=11 cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000",
+			"memory.limit_in_bytes=1073741824 memory.memsw.limit_in_bytes=1073741824 memory.swappiness=0 " +
+				"memory.kmem.tcp.limit_in_bytes=67108864 pids.max=11 cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000",
 		},
 		{true, "memory.max=1073741824 memory.swap.max=0 pids.max=11 cpu.max=150000 100000"},
 	} {

@@ -19,19 +19,21 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 		return driver.Report{}, err
 	}
 	r := driver.Report{
-		Driver:    "bwrap",
-		Version:   "bubblewrap " + h.version,
-		Isolation: "Kernel namespaces, seccomp and no capabilities, on the host's own kernel, Python and /usr: weaker than a container, and not for tenants who do not trust each other.",
-		Python:    h.python.version,
-		Platform:  strings.Join([]string{"bwrap", h.python.version, h.python.abi, h.python.prefix}, " "),
-		Enforced:  []string{"workspace"},
+		Driver:  "bwrap",
+		Version: "bubblewrap " + h.version,
+		Isolation: "Kernel namespaces, seccomp and no capabilities, on the host's own kernel, Python and /usr: " +
+			"weaker than a container, and not for tenants who do not trust each other.",
+		Python:   h.python.version,
+		Platform: strings.Join([]string{"bwrap", h.python.version, h.python.abi, h.python.prefix}, " "),
+		Enforced: []string{"workspace"},
 	}
 	r.Missing = append(r.Missing, "image: sandboxes see the host's /usr, read-only")
 	if d.root {
 		r.Isolation += " Each sandbox runs under a separate user id."
 	} else {
 		r.Missing = append(r.Missing,
-			"quotas that the kernel keeps per user: sandboxes run under the service's own user, since only root can give them separate users")
+			"quotas that the kernel keeps per user: sandboxes run under the service's own user, "+
+				"since only root can give them separate users")
 	}
 	h.bounds(&r)
 	switch {
@@ -58,7 +60,8 @@ func (h *host) bounds(r *driver.Report) {
 	hold("memory", h.cgroups.holds("memory"),
 		"it is not bounded for the sandbox as a whole, since "+why+", but for each process and each file system")
 	hold("socket buffers", h.cgroups.holdsSockets(),
-		"they are not counted as the sandbox's memory, and all sandboxes and the host share the kernel's net.ipv4.tcp_mem and udp_mem")
+		"they are not counted as the sandbox's memory, and all sandboxes and the host share the kernel's "+
+			"net.ipv4.tcp_mem and udp_mem")
 	hold("cpu", h.cgroups.holds("cpu"), "it is not bounded, since "+why+"; sandboxes run at a low priority")
 	hold("pids", h.cgroups.holds("pids") || h.countsProcesses,
 		"processes are not counted per sandbox, since "+why+" and the kernel is older than 5.14")

@@ -114,7 +114,8 @@ func TestInside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code := strings.Replace(c.code, "fails(lambda: r.setrlimit", "vfails(lambda: r.setrlimit", 1)
 			b := begin(t, d,
-				"def vfails(f):\n    try: f()\n    except (OSError, ValueError) as e: return type(e).__name__\n    return ''\ngo()\n"+code, nil)
+				"def vfails(f):\n    try: f()\n    except (OSError, ValueError) as e: return type(e).__name__\n"+
+					"    return ''\ngo()\n"+code, nil)
 			proceed(t, b)
 			line, err := readLine(b)
 			if err != nil {

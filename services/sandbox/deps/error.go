@@ -33,16 +33,18 @@ type Error struct {
 
 // explanations describe what happened, and what to do about it.
 var explanations = map[Code]string{
-	NotFound:    "the package index has no such package or version: check the name and the version",
-	NoWheel:     "the package index has no wheel of it for this sandbox, and packages are never built from source: request another version or another package",
+	NotFound: "the package index has no such package or version: check the name and the version",
+	NoWheel: "the package index has no wheel of it for this sandbox, and packages are never built from source: " +
+		"request another version or another package",
 	Conflict:    "the requested versions are incompatible: loosen or omit versions",
 	Unreachable: "the package index does not answer correctly: try again later, or do without the package",
 	TooLarge:    "the packages are too large: request fewer or smaller ones",
 	TooMany:     "too many packages: request fewer",
 	Timeout:     "the installation timed out: request fewer packages, give exact versions, or try again later",
 	Hostile:     "a package tried something that packages must not do during installation: do without it",
-	NoPip:       "packages cannot be installed here: the sandbox's Python has no usable pip; an operator must install it (Debian: python3-pip)",
-	Failed:      "the installation failed",
+	NoPip: "packages cannot be installed here: the sandbox's Python has no usable pip; " +
+		"an operator must install it (Debian: python3-pip)",
+	Failed: "the installation failed",
 }
 
 func (e *Error) Error() string {

@@ -81,7 +81,8 @@ const (
 )
 
 var (
-	step = regexp.MustCompile(`^(?:collecting [A-Za-z0-9._-]+|downloading [A-Za-z0-9._+!-]+(?: \([0-9.]+ (?:bytes|[kMG]B)\))?|installing [0-9]+ packages|retrying|checking)$`)
+	step = regexp.MustCompile(`^(?:collecting [A-Za-z0-9._-]+|` +
+		`downloading [A-Za-z0-9._+!-]+(?: \([0-9.]+ (?:bytes|[kMG]B)\))?|installing [0-9]+ packages|retrying|checking)$`)
 	fail = regexp.MustCompile(`^failed ([a-z_]+): (.*)$`)
 	done = regexp.MustCompile(`^done ([0-9]+) ([0-9]+) ([ -~]*)$`)
 )

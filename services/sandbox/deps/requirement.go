@@ -87,7 +87,8 @@ func quote(s string) string {
 func Parse(list []string) (Requirements, []error) {
 	if len(list) > MaxEntries {
 		return nil, []error{
-			fmt.Errorf("dependencies has %d entries, want at most %d: name the packages that the code imports; their dependencies are installed automatically", len(list), MaxEntries),
+			fmt.Errorf("dependencies has %d entries, want at most %d: name the packages that the code imports; "+
+				"their dependencies are installed automatically", len(list), MaxEntries),
 		}
 	}
 	var errs []error
@@ -140,7 +141,8 @@ func Merge(older, newer Requirements) Requirements {
 	return out
 }
 
-const admitted = `want a package's name, with optional extras and versions, such as "pandas", "pandas[excel]" or "pandas>=2.0,<3"`
+const admitted = `want a package's name, with optional extras and versions, ` +
+	`such as "pandas", "pandas[excel]" or "pandas>=2.0,<3"`
 
 // identifier is the syntax of names and extras in PEP 508. Both cases are spelled out,
 // since (?i) also folds letters that are not ASCII.
@@ -234,7 +236,8 @@ func parseSpecifiers(list string) ([]string, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		m := specifier.FindStringSubmatch(part)
 		if m == nil {
-			return nil, fmt.Errorf("%s is not a version; want one of == != <= >= < > ~= and a version, comma-separated, such as \">=2.0,<3\"", quote(part))
+			return nil, fmt.Errorf("%s is not a version; want one of == != <= >= < > ~= and a version, "+
+				"comma-separated, such as \">=2.0,<3\"", quote(part))
 		}
 		version, err := parseVersion(m[1], m[2])
 		if err != nil {

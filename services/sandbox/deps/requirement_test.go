@@ -228,8 +228,9 @@ func TestRequirementsTravelAsTheyAreSpelled(t *testing.T) {
 
 // harmless matches what pip can only read as a name with versions: no
 // leading dash, no separator of paths, no scheme, no "@", no marker, no archive.
-var harmless = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*(?:\[[a-z0-9]+(?:-[a-z0-9]+)*(?:,[a-z0-9]+(?:-[a-z0-9]+)*)*\])?` +
-	`(?:(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*(?:,(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*)*)?$`)
+var harmless = regexp.MustCompile(
+	`^[a-z0-9]+(?:-[a-z0-9]+)*(?:\[[a-z0-9]+(?:-[a-z0-9]+)*(?:,[a-z0-9]+(?:-[a-z0-9]+)*)*\])?` +
+		`(?:(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*(?:,(?:==|!=|<=|>=|<|>|~=)[0-9][a-z0-9.!+*]*)*)?$`)
 
 func FuzzWhatIsAdmittedIsHarmless(f *testing.F) {
 	for _, seed := range []string{

@@ -123,7 +123,8 @@ func (d *Driver) choose(info system.Info) (string, error) {
 		return "", nil
 	}
 	if _, offered := info.Runtimes[d.cfg.Runtime]; !offered {
-		return "", fmt.Errorf("%w: the Docker engine does not offer the runtime %s: install it and name it in the engine's daemon.json, or set another runtime",
+		return "", fmt.Errorf("%w: the Docker engine does not offer the runtime %s: "+
+			"install it and name it in the engine's daemon.json, or set another runtime",
 			driver.ErrUnavailable, d.cfg.Runtime)
 	}
 	return d.cfg.Runtime, nil

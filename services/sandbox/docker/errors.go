@@ -23,10 +23,12 @@ func (d *Driver) explain(err error) error {
 		driver.ErrUnavailable):
 		return err
 	case errors.Is(err, fs.ErrPermission), strings.Contains(err.Error(), "connect: permission denied"):
-		return fmt.Errorf("%w: this user may not use the Docker engine at %s: add it to the group docker (usermod -aG docker USER) and log in again: %w",
+		return fmt.Errorf("%w: this user may not use the Docker engine at %s: "+
+			"add it to the group docker (usermod -aG docker USER) and log in again: %w",
 			driver.ErrUnavailable, d.cli.DaemonHost(), err)
 	case client.IsErrConnectionFailed(err), strings.Contains(err.Error(), "cannot connect to the Docker daemon"):
-		return fmt.Errorf("%w: no Docker engine answers at %s: install one (Debian: docker.io) and start it (systemctl start docker), or set DOCKER_HOST: %w",
+		return fmt.Errorf("%w: no Docker engine answers at %s: "+
+			"install one (Debian: docker.io) and start it (systemctl start docker), or set DOCKER_HOST: %w",
 			driver.ErrUnavailable, d.cli.DaemonHost(), err)
 	}
 	return err

@@ -121,7 +121,8 @@ func TestSandboxIsHardenedFromInside(t *testing.T) {
 		{"has loopback alone", "print([l.split(':')[0].strip() for l in open('/proc/net/dev') if ':' in l])", "['lo']"},
 		{
 			"has a loopback that works",
-			"import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(('localhost', s.getsockname()[1])); print('connected')", "connected",
+			"import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(('localhost', " +
+				"s.getsockname()[1])); print('connected')", "connected",
 		},
 		{"has no route", "print(open('/proc/net/route').read().count('\\n'))", "1"},
 		{
@@ -147,12 +148,14 @@ func TestSandboxIsHardenedFromInside(t *testing.T) {
 		},
 		{
 			"owns its workspace",
-			"import os; s = os.stat('/workspace'); print(s.st_uid == os.getuid(), s.st_gid, oct(s.st_mode & 0o7777), os.getcwd())", "True 65532 0o700 /workspace",
+			"import os; s = os.stat('/workspace'); print(s.st_uid == os.getuid(), s.st_gid, " +
+				"oct(s.st_mode & 0o7777), os.getcwd())", "True 65532 0o700 /workspace",
 		},
 		{"writes there", "open('/workspace/f', 'w').write('x'); open('/tmp/f', 'w').write('x'); print('written')", "written"},
 		{
 			"runs what it wrote there",
-			"import os, subprocess; open('/workspace/p', 'w').write('#!/bin/sh\\necho run'); os.chmod('/workspace/p', 0o700); print(subprocess.run(['/workspace/p'], capture_output=True, text=True).stdout)", "run",
+			"import os, subprocess; open('/workspace/p', 'w').write('#!/bin/sh\\necho run'); os.chmod('/workspace/p', 0o700); " +
+				"print(subprocess.run(['/workspace/p'], capture_output=True, text=True).stdout)", "run",
 		},
 		{"writes nowhere else", tryWrites, "[]"},
 		{"has bounded open files", "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE))", "(128, 128)"},
@@ -165,7 +168,8 @@ func TestSandboxIsHardenedFromInside(t *testing.T) {
 		{"has a cgroup namespace", "print({l.split(':')[2].strip() for l in open('/proc/self/cgroup')})", "{'/'}"},
 		{
 			"makes no namespaces",
-			"import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.unshare(0x10000000), os.strerror(ctypes.get_errno()) != 'Success')", "-1 True",
+			"import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.unshare(0x10000000), " +
+				"os.strerror(ctypes.get_errno()) != 'Success')", "-1 True",
 		},
 		{"prints errors nowhere", "import sys; sys.stderr.write('x' * 1000000); print('done')", "done"},
 	} {
@@ -220,7 +224,8 @@ func TestSandsandboxesAreApart(t *testing.T) {
 	r := newRig(t)
 	a, b := r.start(t, runner, small, ""), r.start(t, runner, small, "")
 	if out, ok := a.do(t,
-		"import os; open('/workspace/secret', 'w').write('x'); open('/tmp/secret', 'w').write('x'); open('/dev/shm/secret', 'w').write('x')"); !ok {
+		"import os; open('/workspace/secret', 'w').write('x'); open('/tmp/secret', 'w').write('x'); "+
+			"open('/dev/shm/secret', 'w').write('x')"); !ok {
 		t.Fatal(out)
 	}
 	if out, ok := b.do(t,

@@ -109,7 +109,8 @@ func (p *Pool) waiting(owner string) (n int) {
 func (p *Pool) full(owner string, why error) error {
 	h := p.holdings()
 	if has := h.of[owner]; !h.admits(owner) {
-		return &fullError{fmt.Sprintf("%v: this user has %d of %d with this agent, and the rest is reserved for other users; %s",
+		return &fullError{fmt.Sprintf("%v: this user has %d of %d with this agent, "+
+			"and the rest is reserved for other users; %s",
 			ErrFull, has, p.cfg.Max, advice), why}
 	}
 	return &fullError{fmt.Sprintf("%v (the limit is %d); %s", ErrFull, p.cfg.Max, advice), why}

@@ -102,7 +102,8 @@ func (d *Driver) look(ctx context.Context, c *choice) (driver.Report, error) {
 	defer cancel()
 	r, err := c.Report(ctx)
 	if err == nil && d.untrusted && !r.Untrusted {
-		err = errors.New("it does not isolate strongly enough for tenants who do not trust each other (SKANDHA_SANDBOX_UNTRUSTED is set)")
+		err = errors.New("it does not isolate strongly enough for tenants who do not trust each other " +
+			"(SKANDHA_SANDBOX_UNTRUSTED is set)")
 	}
 	return r, err
 }

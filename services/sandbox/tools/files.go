@@ -23,12 +23,14 @@ const (
 // Files returns the tools of the group sandbox_fs.
 func Files() []Tool {
 	return []Tool{
-		listTool(), readTool(), writeTool(), mkdirTool(), removeTool(), moveTool(), statTool(), globTool(), grepTool(), editTool(), uploadTool(), downloadTool(),
+		listTool(), readTool(), writeTool(), mkdirTool(), removeTool(), moveTool(), statTool(), globTool(), grepTool(),
+		editTool(), uploadTool(), downloadTool(),
 	}
 }
 
 // filesSuffix ends the descriptions of the file tools.
-const filesSuffix = " The files are those of the sandbox in which python:execute and shell:execute run, relative to /workspace."
+const filesSuffix = " The files are those of the sandbox in which python:execute and shell:execute run, " +
+	"relative to /workspace."
 
 // itsPath is the scope of a tool that works with one file or directory.
 var itsPath = []string{"path"}
@@ -36,7 +38,8 @@ var itsPath = []string{"path"}
 // fileTool defines a tool that works with files: a grant is for the arguments in scope.
 // Tools that only read are idempotent.
 func fileTool[A any](
-	name string, scope []string, description, args string, reads bool, do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error),
+	name string, scope []string, description, args string, reads bool,
+	do func(ctx context.Context, conn *agent.Conn, c Call, store Store, a A) (any, error),
 ) Tool {
 	spec := tool.Spec{
 		Name: "sandbox_fs:" + name, Description: description + filesSuffix,
@@ -100,7 +103,8 @@ func listingOf(p string, files []agent.File, more bool) listing {
 // listTool returns the tool sandbox_fs:list.
 func listTool() Tool {
 	return fileTool("list", itsPath,
-		fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), size in bytes and modification time of each entry; at most %d entries.", maxEntries),
+		fmt.Sprintf("Lists a directory: path, type (file, directory, symlink or other), "+
+			"size in bytes and modification time of each entry; at most %d entries.", maxEntries),
 		`"path":{"type":"string","default":".","description":"the directory; default /workspace itself"}}`, true,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path string }) (any, error) {
 			files, err := conn.List(ctx, orDot(inside(a.Path)))
@@ -148,7 +152,8 @@ func grepTool() Tool {
 		Text string `json:"text"`
 	}
 	return fileTool("grep", itsPath,
-		fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); returns path, line number and line of at most %d matches.", maxMatches),
+		fmt.Sprintf("Searches text files for lines that match a regular expression (Python's syntax); returns path, "+
+			"line number and line of at most %d matches.", maxMatches),
 		`"pattern":{"type":"string","minLength":1,"description":"the regular expression"},
 		"path":{"type":"string","default":".","description":"the file, or the directory to search; default /workspace"},
 		"glob":{"type":"string","default":"","description":"only files whose names match, e.g. *.py"},
@@ -186,7 +191,10 @@ func writeTool() Tool {
 		"content":{"type":"string","description":"what to write"},
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64, for binary files"},
 		"mode":{"type":"string","enum":["replace","create","append"],"default":"replace","description":"replace: overwrite the file; create: fail if it exists; append: add to its end"}},"required":["path","content"]`, false,
-		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct{ Path, Content, Encoding, Mode string }) (any, error) {
+		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
+			Path, Content, Encoding, Mode string
+		},
+		) (any, error) {
 			data := []byte(a.Content)
 			if a.Encoding == "base64" {
 				var err error
@@ -220,7 +228,8 @@ func mkdirTool() Tool {
 
 // removeTool returns the tool sandbox_fs:remove.
 func removeTool() Tool {
-	return fileTool("remove", itsPath, "Removes a file or an empty directory; with recursive, a directory and everything in it.",
+	return fileTool("remove", itsPath,
+		"Removes a file or an empty directory; with recursive, a directory and everything in it.",
 		pathArg("the file or directory")+
 			`,"recursive":{"type":"boolean","default":false,"description":"remove a directory and everything in it"}},"required":["path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a struct {
@@ -234,7 +243,8 @@ func removeTool() Tool {
 
 // moveTool returns the tool sandbox_fs:move.
 func moveTool() Tool {
-	return fileTool("move", []string{"from", "to"}, "Moves or renames a file or directory; missing directories are created.",
+	return fileTool("move", []string{"from", "to"},
+		"Moves or renames a file or directory; missing directories are created.",
 		`"from":{"type":"string","minLength":1,"description":"what to move"},
 		"to":{"type":"string","minLength":1,"description":"its new path, not the directory to put it in"},
 		"overwrite":{"type":"boolean","default":false,"description":"replace an existing file"}},"required":["from","to"]`,
@@ -280,7 +290,8 @@ const (
 // uploadTool returns the tool sandbox_fs:upload.
 func uploadTool() Tool {
 	return fileTool("upload", itsPath,
-		"Copies an artifact of this session to a file in the sandbox; missing directories are created, an existing file is replaced.",
+		"Copies an artifact of this session to a file in the sandbox; missing directories are created, "+
+			"an existing file is replaced.",
 		`"artifact":{"type":"string","minLength":1,"description":"the artifact's ref, as given in a result"},`+
 			pathArg("the file to write")+`},"required":["artifact","path"]`, false,
 		func(ctx context.Context, conn *agent.Conn, c Call, store Store, a struct{ Artifact, Path string }) (any, error) {
@@ -339,7 +350,8 @@ func Keep(ctx context.Context, conn *agent.Conn, c Call, store Store, name strin
 	}
 	safe, ok := ArtifactPath(path.Clean(name))
 	if !ok {
-		return Artifact{}, failf("%.200q: an artifact's path must be relative to /workspace, with at most %d bytes and no control characters", name, maxName)
+		return Artifact{}, failf("%.200q: an artifact's path must be relative to /workspace, "+
+			"with at most %d bytes and no control characters", name, maxName)
 	}
 	out := Artifact{Path: safe, Ref: c.Prefix() + safe, MediaType: mediaType(name, data), Bytes: int64(len(data))}
 	if err := store.PutArtifact(ctx, out.Ref, data); err != nil {

@@ -45,7 +45,8 @@ type readArgs struct {
 func readTool() Tool {
 	return fileTool("read", itsPath,
 		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
-			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: call again with it as offset.", maxText>>10, maxBinary>>10),
+			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: "+
+			"call again with it as offset.", maxText>>10, maxBinary>>10),
 		pathArg("the file")+fmt.Sprintf(`,
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64"},
 		"unit":{"type":"string","enum":["lines","bytes"],"default":"lines","description":"what offset and limit count; base64 always counts bytes"},

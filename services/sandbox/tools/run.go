@@ -13,9 +13,10 @@ import (
 
 // where ends the descriptions of all runs.
 const where = "It runs in an isolated sandbox: no network, no access to the host, an unprivileged Linux user. " +
-	"Each call is a fresh process, so variables do not persist, but files in the working directory /workspace do, for the whole session. " +
-	"Files written to /workspace/out are handed to the user as artifacts. " +
-	"Output beyond 64 KiB is cut in the middle. An exit_code other than 0 makes the call fail; stderr says why, and data still has everything."
+	"Each call is a fresh process, so variables do not persist, but files in the working directory /workspace do, " +
+	"for the whole session. Files written to /workspace/out are handed to the user as artifacts. " +
+	"Output beyond 64 KiB is cut in the middle. An exit_code other than 0 makes the call fail; stderr says why, " +
+	"and data still has everything."
 
 // runArgs are the arguments that all runs have in common.
 var runArgs = fmt.Sprintf(`
@@ -42,8 +43,9 @@ func (f runFields) job(run agent.Run) Job {
 func Python() Tool {
 	return define(tool.Spec{
 		Name: "python:execute",
-		Description: "Executes Python 3 code and returns stdout, stderr, exit_code and result: the value of the last line if that is an expression, as in a notebook. " +
-			"Use it to compute, analyse data, draw (open matplotlib figures become pictures for the user) and work with files. " + where +
+		Description: "Executes Python 3 code and returns stdout, stderr, exit_code and result: " +
+			"the value of the last line if that is an expression, as in a notebook. Use it to compute, analyse data, " +
+			"draw (open matplotlib figures become pictures for the user) and work with files. " + where +
 			" Name packages that the sandbox lacks in dependencies.",
 		Args: json.RawMessage(`{"type":"object","properties":{
 	"code":{"type":"string","minLength":1,"description":"the Python code"},
@@ -70,8 +72,9 @@ func Python() Tool {
 func shellTool() Tool {
 	return define(tool.Spec{
 		Name: "shell:execute",
-		Description: "Runs a command and returns stdout, stderr and exit_code. Give either argv, a program with its arguments, without a shell, " +
-			"or command, a command line for /bin/sh with pipes and redirections. " + where,
+		Description: "Runs a command and returns stdout, stderr and exit_code. Give either argv, " +
+			"a program with its arguments, without a shell, or command, " +
+			"a command line for /bin/sh with pipes and redirections. " + where,
 		Args: json.RawMessage(`{"type":"object","properties":{
 	"command":{"type":"string","minLength":1,"description":"a command line for /bin/sh, e.g. \"sort data.csv | head\""},
 	"argv":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":1024,"description":"a program and its arguments, e.g. [\"ls\", \"-l\", \"my file\"]"},

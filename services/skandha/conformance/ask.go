@@ -65,7 +65,8 @@ func (s *suite) answered(c *check, subj string, a answer, limit time.Duration) b
 			"answer with an error instead: a reply with the header Skandha-Error, see schemas/error.json")
 	case !a.came && a.err == nil:
 		c.fail(expected, "no answer in "+seconds(a.took),
-			"publish the answer on the reply subject of the question, before the deadline in the body and in the header Skandha-Deadline")
+			"publish the answer on the reply subject of the question, "+
+				"before the deadline in the body and in the header Skandha-Deadline")
 	case errors.As(a.err, &wire):
 		c.fail(expected+" that is not an error", fmt.Sprintf("the error %s: %s", wire.Code, wire.Message),
 			"the question is valid by the contract's schemas: accept it")

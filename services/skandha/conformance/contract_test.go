@@ -72,7 +72,8 @@ func TestTheBundleIsTheContract(t *testing.T) {
 		return
 	}
 	if !bytes.Equal(bundle, want) {
-		t.Error("contract.json differs from the folder schemas; run: go test ./skandha/conformance -run TestTheBundle -update")
+		t.Error("contract.json differs from the folder schemas; run: " +
+			"go test ./skandha/conformance -run TestTheBundle -update")
 	}
 }
 

@@ -95,7 +95,8 @@ func (s *suite) repliable(c *check, e passage) {
 	if !subject.IsReplyFrom(e.reply, registryResponder) {
 		c.fail("a request with the reply subject reply.core.<instance>.<n>",
 			fmt.Sprintf("the reply subject %q of %s", e.reply, e.subject),
-			"subscribe to reply.*.<instance>.* and ask with the reply subject reply.core.<instance>.<n>, n in base 36: core answers nowhere else")
+			"subscribe to reply.*.<instance>.* and ask with the reply subject reply.core.<instance>.<n>, n in base 36: "+
+				"core answers nowhere else")
 	}
 }
 
@@ -128,7 +129,8 @@ func (s *suite) admission(ctx context.Context, c *check) {
 }
 
 func (s *suite) inspect(c *check, body []byte) {
-	const expected, advice = "a manifest by schemas/manifest.v1.json", "change it there; a path such as tools[1].name counts from 0"
+	const expected, advice = "a manifest by schemas/manifest.v1.json",
+		"change it there; a path such as tools[1].name counts from 0"
 	m, err := plugin.DecodeManifest(body)
 	var problems plugin.Problems
 	switch {

@@ -229,7 +229,8 @@ func (s *suite) throwAll(
 		}
 		defer forget()
 	}
-	const advice = "answer garbage with an error reply (header Skandha-Error: invalid_argument, see schemas/error.json), or not at all, and continue"
+	const advice = "answer garbage with an error reply (header Skandha-Error: invalid_argument, " +
+		"see schemas/error.json), or not at all, and continue"
 	over := func() bool {
 		how, over := s.first.ended()
 		if over {
@@ -265,10 +266,7 @@ func (s *suite) throwAll(
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }

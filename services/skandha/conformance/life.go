@@ -173,7 +173,8 @@ func (s *suite) restart(ctx context.Context, c *check) {
 		c.fail("the bus comes back", err.Error(), "this is a fault of the suite")
 		return
 	}
-	const advice = "when the connection ends, reconnect forever, with a pause; subscribe again, and register or send a heartbeat at once"
+	const advice = "when the connection ends, reconnect forever, with a pause; subscribe again, " +
+		"and register or send a heartbeat at once"
 	expected := fmt.Sprintf("it is back within %s", seconds(s.Within))
 	_, ok := t.await(wait, s.first.gone, mark, answers(func(e passage) bool {
 		return e.sent && e.carries() && (isVerb(e.subject, subject.Heartbeat) || isVerb(e.subject, subject.Register))
@@ -234,7 +235,8 @@ func (s *suite) leave(ctx context.Context, c *check, p *process, who string) {
 		return
 	}
 	mark, began := p.tap.mark(), time.Now()
-	const advice = "on SIGTERM: request plugin.unregister.<name>, answer open requests, request it once more, and exit with 0"
+	const advice = "on SIGTERM: request plugin.unregister.<name>, answer open requests, " +
+		"request it once more, and exit with 0"
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		c.fail("it runs until it is stopped", err.Error(), advice)
 		return

@@ -26,7 +26,8 @@ type process struct {
 // startProcess runs the command in a new process group.
 func startProcess(ctx context.Context, o Options, t *tap, url string, out *output) (*process, error) {
 	p := &process{tap: t, gone: make(chan struct{}), out: out}
-	p.cmd = exec.CommandContext(ctx, o.Command[0], o.Command[1:]...) //nolint:gosec // to run this is what the author asks for
+	//nolint:gosec // to run this is what the author asks for
+	p.cmd = exec.CommandContext(ctx, o.Command[0], o.Command[1:]...)
 	p.cmd.Dir = o.Dir
 	p.cmd.Env = append(environment(), "SKANDHA_NATS="+url)
 	p.cmd.Stdout, p.cmd.Stderr = out, out

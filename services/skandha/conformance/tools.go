@@ -122,7 +122,8 @@ func (s *suite) toolRepeats(ctx context.Context, c *check, t tool.Spec, calls []
 		} else if !sameJSON(first.body, a.body) {
 			c.fail(fmt.Sprintf("one result of the call %s, attempt %s", call.Call, call.Attempt),
 				fmt.Sprintf("first %s, then %s", quote(first.body), quote(a.body)),
-				"a call may be asked again when an answer was lost: keep the result under call and attempt, send it again, and do not run the tool twice")
+				"a call may be asked again when an answer was lost: keep the result under call and attempt, send it again, "+
+					"and do not run the tool twice")
 		}
 	}
 }

@@ -99,7 +99,8 @@ func valuesOf(name string) (values, error) {
 	}
 	tool := name + ":greet"
 	if n := len(subject.Encode(tool)); n > subject.MaxIDLen {
-		return values{}, fmt.Errorf("%w %q: its tool %s has %d bytes when encoded for a subject, at most %d; choose a shorter name",
+		return values{}, fmt.Errorf("%w %q: its tool %s has %d bytes when encoded for a subject, at most %d; "+
+			"choose a shorter name",
 			ErrName, name, tool, n, subject.MaxIDLen)
 	}
 	return values{

@@ -50,7 +50,8 @@ const minFree = 1 << 20
 // as not all components report that themselves.
 func explained(err error, data string) error {
 	var disk unix.Statfs_t
-	if err == nil || unix.Statfs(data, &disk) != nil || disk.Bavail*uint64(disk.Bsize) >= minFree { //nolint:gosec // a size
+	if err == nil || unix.Statfs(data, &disk) != nil ||
+		disk.Bavail*uint64(disk.Bsize) >= minFree { //nolint:gosec // a size
 		return err
 	}
 	return fmt.Errorf("%w; the disk of %s is full: free space on it, or choose another directory with --data DIR", err,
@@ -66,7 +67,8 @@ func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if p := agents[name].Provider; p != "" && !slices.Contains(here, p) {
-			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, or start the plugin that offers it",
+			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, "+
+				"or start the plugin that offers it",
 				name, p, strings.Join(here, ", ")))
 		}
 	}

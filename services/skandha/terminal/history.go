@@ -64,7 +64,8 @@ func (t *history) add(text string) error {
 	if t.file == "" {
 		return nil
 	}
-	f, err := os.OpenFile(t.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // a file of the data directory
+	//nolint:gosec // a file of the data directory
+	f, err := os.OpenFile(t.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(t.file), 0o700); err == nil {
 			f, err = os.OpenFile(t.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // likewise

@@ -124,8 +124,10 @@ var (
 
 	// skips are tests that skip without asking the variable themselves, as path:function.
 	skips = map[string]string{
-		"services/test/e2e/cancel_test.go:TestNoProviderComesBack": "skipped in short runs; one that requires everything is long",
-		"services/test/e2e/kill9_test.go:TestKill9Redis":           "skipped in short runs; one that requires everything is long",
-		"services/test/sandboxtest/docker_test.go:TestDocker":      "the probe of socket buffers, where runc does not bound them and the driver reports it",
+		"services/test/e2e/cancel_test.go:TestNoProviderComesBack": "skipped in short runs; one that " +
+			"requires everything is long",
+		"services/test/e2e/kill9_test.go:TestKill9Redis": "skipped in short runs; one that requires everything is long",
+		"services/test/sandboxtest/docker_test.go:TestDocker": "the probe of socket buffers, where runc does not bound " +
+			"them and the driver reports it",
 	}
 )

@@ -190,7 +190,8 @@ func productIsApart(r *Repo) (out []string) {
 		for _, imp := range p.Imports(false) {
 			if within(imp, support) {
 				out = append(out,
-					fmt.Sprintf("%s imports %s; what exists for tests is imported by tests, and what exists for users lies elsewhere", p.Path, imp))
+					fmt.Sprintf("%s imports %s; what exists for tests is imported by tests, and what exists for users lies elsewhere",
+						p.Path, imp))
 			}
 		}
 	}

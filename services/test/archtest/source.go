@@ -120,7 +120,8 @@ func mainsAreWiring(r *Repo) (out []string) {
 		}
 		if lines > maxMainLines {
 			out = append(out,
-				fmt.Sprintf("%s has %d lines, want at most %d: parse, connect, Run, drain; the rest belongs to the service's package", p.Path, lines, maxMainLines))
+				fmt.Sprintf("%s has %d lines, want at most %d: parse, connect, Run, drain; "+
+					"the rest belongs to the service's package", p.Path, lines, maxMainLines))
 		}
 	}
 	return out

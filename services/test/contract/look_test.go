@@ -184,7 +184,8 @@ func consistentSpan(_ *filler, p any) {
 	case inspect.KindStep, inspect.KindWait, inspect.KindRun:
 		s.Lane, d.Call = inspect.LaneAct, "t4-p1-c0"
 	case inspect.KindConfirm:
-		s.Lane, d.Call, d.Tool, d.Hash, d.ExpiresAt = inspect.LaneConfirm, "t4-p1-c0", "python:execute", "9b74c9897bac770ffc029102a200c5de", time.UnixMilli(1795249800000).UTC()
+		s.Lane, d.Call, d.Tool, d.Hash, d.ExpiresAt = inspect.LaneConfirm, "t4-p1-c0", "python:execute",
+			"9b74c9897bac770ffc029102a200c5de", time.UnixMilli(1795249800000).UTC()
 	case inspect.KindPolicy:
 		s.Lane, d.Principal, d.Action, d.Effect = inspect.LaneConfirm, "ui-ada", event.ActionCall, event.EffectAllow
 	case inspect.KindHook:

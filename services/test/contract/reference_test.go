@@ -147,7 +147,8 @@ func (p property) meaning() string {
 func configurationPage(t *testing.T) string {
 	k := &keys{t: t, comments: map[string]string{}}
 	k.b.WriteString("# Configuration keys\n" + generated +
-		"Every key of the configuration file, from the code. [Configuration](../configuration.md) explains it with examples.\n" +
+		"Every key of the configuration file, from the code. " +
+		"[Configuration](../configuration.md) explains it with examples.\n" +
 		"NAME is a name that you choose, [] for each item of a list.\n\n| key | type | meaning |\n|---|---|---|\n")
 	k.walk("", reflect.TypeFor[core.Config]())
 	k.walk("listeners", reflect.TypeFor[listener.Config]())

@@ -161,8 +161,10 @@ var noGoType = map[string]string{
 	"service/core/session_query": "subject.Ref, whose fields are flattened into other types",
 	"service/core/session":       "its state is core's own and changes with fold_version",
 
-	"ui/notification":                "each method has a separate type; the live test of uibridge/rpc checks it against what is sent",
-	"ui/methods/attach":              "the parameters of methods are read one by one: these and the following see ui_test.go",
+	"ui/notification": "each method has a separate type; the live test of uibridge/rpc checks " +
+		"it against what is sent",
+	"ui/methods/attach": "the parameters of methods are read one by one: " +
+		"these and the following see ui_test.go",
 	"ui/methods/detach":              "likewise",
 	"ui/methods/submitUserInput":     "likewise",
 	"ui/methods/provideConfirmation": "likewise",

@@ -51,7 +51,8 @@ var consistentUI = map[reflect.Type]func(*filler, any){
 	},
 	reflect.TypeFor[ui.TurnEnd](): func(f *filler, p any) {
 		e := p.(*ui.TurnEnd)
-		recorded, failed := f.value("events/reflect.recorded.v1").(event.Recorded), f.value("events/turn.failed.v1").(event.TurnFailed)
+		recorded, failed := f.value("events/reflect.recorded.v1").(event.Recorded),
+			f.value("events/turn.failed.v1").(event.TurnFailed)
 		if e.Recorded, e.Failed = &recorded, nil; f.r.IntN(2) == 0 {
 			e.Recorded, e.Failed = nil, &failed
 		}

@@ -102,7 +102,8 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		args = append(args, "--setenv", name, value)
 	}
 	args = append(append(args, python), spec.Args...)
-	b := &Sandbox{name: spec.Name, set: spec.Set, d: d, cmd: exec.Command("bwrap", args...), done: make(chan struct{})} //nolint:noctx // it outlives the call
+	cmd := exec.Command("bwrap", args...) //nolint:noctx // it outlives the call
+	b := &Sandbox{name: spec.Name, set: spec.Set, d: d, cmd: cmd, done: make(chan struct{})}
 	stdin, err := b.cmd.StdinPipe()
 	if err != nil {
 		return nil, err

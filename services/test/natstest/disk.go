@@ -53,7 +53,8 @@ func (d *Disk) Leave(mib int) {
 }
 
 func (d *Disk) mount(options string) error {
-	out, err := exec.CommandContext(Context(d.t), "mount", "-t", "tmpfs", "-o", options, "tmpfs", d.Dir).CombinedOutput() //nolint:gosec // of this test
+	//nolint:gosec // of this test
+	out, err := exec.CommandContext(Context(d.t), "mount", "-t", "tmpfs", "-o", options, "tmpfs", d.Dir).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

@@ -156,7 +156,8 @@ func (r *report) printSlowest(out io.Writer) {
 	for _, s := range r.seconds {
 		sum += s
 	}
-	packages := slices.SortedFunc(maps.Keys(r.seconds), func(a, b string) int { return cmp.Compare(r.seconds[b], r.seconds[a]) })
+	packages := slices.SortedFunc(maps.Keys(r.seconds),
+		func(a, b string) int { return cmp.Compare(r.seconds[b], r.seconds[a]) })
 	_, _ = fmt.Fprintf(out, "\nthe slowest of %d packages (%.0f s in all):\n", len(packages), sum)
 	for _, p := range packages[:min(slowest, len(packages))] {
 		_, _ = fmt.Fprintf(out, "%7.1f s  %s\n", r.seconds[p], p)

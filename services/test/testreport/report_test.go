@@ -57,7 +57,8 @@ func TestReport(t *testing.T) {
 		has, not []string
 	}{
 		{
-			"passing tests are counted", head + "func TestA(t *testing.T) { t.Log(\"chatter\"); t.Run(\"part\", func(*testing.T) {}) }\n",
+			"passing tests are counted", head +
+				"func TestA(t *testing.T) { t.Log(\"chatter\"); t.Run(\"part\", func(*testing.T) {}) }\n",
 			nil, true, true,
 			[]string{"the slowest of 2 packages", " s  example.test\n", "2 passed (0 flaky), 0 failed, 0 skipped"},
 			[]string{"chatter"},
@@ -69,7 +70,8 @@ func TestReport(t *testing.T) {
 			nil,
 		},
 		{
-			"a failure that stays fails", head + "func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) {}\n",
+			"a failure that stays fails", head +
+				"func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) {}\n",
 			[]string{"-run=^TestA$"},
 			true, false,
 			[]string{"FAILED example.test TestA\n", "1 passed (0 flaky), 1 failed"},
@@ -103,7 +105,8 @@ func TestReport(t *testing.T) {
 		},
 		{
 			"a test that ends the process is a failure",
-			"package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestA(t *testing.T) {}\nfunc TestB(t *testing.T) { os.Exit(3) }\n", nil,
+			"package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestA(t *testing.T) {}\n" +
+				"func TestB(t *testing.T) { os.Exit(3) }\n", nil,
 			true, false,
 			[]string{"FAILED example.test TestB\n", "1 passed (0 flaky), 1 failed"},
 			nil,
@@ -115,7 +118,8 @@ func TestReport(t *testing.T) {
 		},
 		{
 			"a TestMain that fails is a failure",
-			"package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }\nfunc TestA(*testing.T) {}\n",
+			"package x\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }\n" +
+				"func TestA(*testing.T) {}\n",
 			nil, true, false,
 			[]string{"FAILED example.test\n", "1 passed (0 flaky), 1 failed"},
 			nil,

@@ -39,9 +39,12 @@ type session struct {
 func New() *Backend {
 	b := &Backend{sessions: map[subject.Ref]*session{}, methods: map[string]contract.Method{}}
 	for name, right := range Methods() {
-		b.Add(contract.Method{Name: name, Right: right, Call: func(_ context.Context, p contract.Principal, params json.RawMessage) (any, error) {
-			return Called{name, p.Name, params}, nil
-		}})
+		b.Add(contract.Method{
+			Name: name, Right: right,
+			Call: func(_ context.Context, p contract.Principal, params json.RawMessage) (any, error) {
+				return Called{name, p.Name, params}, nil
+			},
+		})
 	}
 	return b
 }

@@ -43,14 +43,17 @@ var transports = map[string]transport{"WebSocket": overWebSocket, "SSE": overSSE
 
 // client has its own connections, and none is left when they are closed.
 func client(buffer int) *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, network, addr)
-		if err == nil && buffer > 0 {
-			err = c.(*net.TCPConn).SetReadBuffer(buffer)
-		}
-		return c, err
-	}}}
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, addr)
+			if err == nil && buffer > 0 {
+				err = c.(*net.TCPConn).SetReadBuffer(buffer)
+			}
+			return c, err
+		},
+	}}
 }
 
 type webSocket struct {

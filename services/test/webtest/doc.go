@@ -10,8 +10,9 @@
 //	p.Shot("sum")                                  // a screenshot, kept if SKANDHA_SCREENSHOTS names a directory
 //
 // The model obeys package services/test/scripted, unless [Options.Model] is another: a
-// message says exactly what the model does, and any other text is echoed. With [Options.Process] the bridge is a separate process,
-// which [Rig.Kill] kills and [Rig.Restart] starts again on its port.
+// message says exactly what the model does, and any other text is echoed. With
+// [Options.Process] the bridge is a separate process, which [Rig.Kill] kills and
+// [Rig.Restart] starts again on its port.
 //
 // Every [Page] fails its test when it writes an error to the console, throws, or breaks
 // its content policy, unless [Page.Expect] named the text before. What a page waits for

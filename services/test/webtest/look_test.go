@@ -75,8 +75,9 @@ func looker() provider.Adapter {
 func TestLook(t *testing.T) {
 	r := webtest.Start(t,
 		webtest.Options{
-			Model:  looker(),
-			Config: "policy: [{tool: 'notes:*', effect: confirm, reason: 'It is remembered for ever.'},{tool: 'file_system:write_file', effect: confirm, reason: 'It replaces a file.'}]\n",
+			Model: looker(),
+			Config: "policy: [{tool: 'notes:*', effect: confirm, reason: 'It is remembered for ever.'},{tool: " +
+				"'file_system:write_file', effect: confirm, reason: 'It replaces a file.'}]\n",
 		})
 	p := r.Page(t)
 	p.Open("/")
@@ -102,10 +103,12 @@ func TestLook(t *testing.T) {
 	p.Click(".ask-approve")
 	p.Wait(`one(".ask[data-outcome=approved]")`)
 	p.Wait(`all(".turn-foot:not([hidden])").length == 3`)
-	p.Say("call file_system:write_file {\"path\": \"notes/plan.md\", \"content\": \"# Plan\\n\\n- buy tea\\n- water the plants\\n- call Ada\\n- sleep\\n\"}")
+	p.Say("call file_system:write_file {\"path\": \"notes/plan.md\", \"content\": " +
+		"\"# Plan\\n\\n- buy tea\\n- water the plants\\n- call Ada\\n- sleep\\n\"}")
 	p.Click(".ask[data-open=true] .ask-approve")
 	p.Wait(`all(".turn-foot:not([hidden])").length == 4`)
-	p.Say("call file_system:write_file {\"path\": \"notes/plan.md\", \"mode\": \"overwrite\", \"content\": \"# Plan\\n\\n- buy green tea\\n- water the plants\\n- sleep\\n- and wake up again\\n\"}")
+	p.Say("call file_system:write_file {\"path\": \"notes/plan.md\", \"mode\": \"overwrite\", \"content\": " +
+		"\"# Plan\\n\\n- buy green tea\\n- water the plants\\n- sleep\\n- and wake up again\\n\"}")
 	p.Wait(`one(".ask[data-open=true]")`)
 	p.Shot("ask-diff")
 	p.Prefer("dark", false)

@@ -30,7 +30,8 @@ func TestTwoBrowsersRaceForOneApproval(t *testing.T) {
 	const token = "a-second-owner-0123456789abcdefghijklm"
 	t.Setenv("SECOND", token)
 	r := webtest.Start(t, webtest.Options{
-		Config: "policy: [{tool: 'bell:*', effect: confirm}]\nui: {tokens: [{name: second, token: 'env:SECOND', rights: [see, talk, approve]}]}\n",
+		Config: "policy: [{tool: 'bell:*', effect: confirm}]\n" +
+			"ui: {tokens: [{name: second, token: 'env:SECOND', rights: [see, talk, approve]}]}\n",
 	})
 	var rung atomic.Int64
 	r.Plug(plugin.Manifest{Name: "bell", Version: "1.0.0"}, "bell:ring",

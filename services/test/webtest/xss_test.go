@@ -134,7 +134,8 @@ func TestNothingOfTheCorpusRunsOnThePage(t *testing.T) {
 	corpus = strings.ReplaceAll(corpus, "\x00", "") // which JSON on the bus has no place for
 	r := webtest.Start(t,
 		webtest.Options{
-			Model: puppet(), Config: "policy:\n  - {tool: 'evil:*', effect: confirm, reason: " + asJSON(t, picture+covers) + "}\n",
+			Model: puppet(), Config: "policy:\n  - {tool: 'evil:*', effect: confirm, reason: " + asJSON(t, picture+covers) +
+				"}\n",
 		})
 	evil(r, corpus)
 	p := r.SignedIn(t, "xss")

@@ -187,10 +187,13 @@ func (b backend) Attach(context.Context, contract.Principal, contract.Attachment
 }
 
 func (b backend) Methods() map[string]contract.Method {
-	return map[string]contract.Method{"look": {Name: "look", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
-		b.calls["look"]++
-		return nil, nil
-	}}}
+	return map[string]contract.Method{"look": {
+		Name: "look", Right: contract.See,
+		Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
+			b.calls["look"]++
+			return nil, nil
+		},
+	}}
 }
 
 func TestWhatComesOverAnOpenConnectionIsLimitedToo(t *testing.T) {

@@ -22,7 +22,8 @@ func TestEvents(t *testing.T) {
 	if err := s.KeepAlive(); err != nil || !s.Begun() {
 		t.Fatal(err)
 	}
-	if got, want := r.Body.String(), "data: {\"a\":1}\n\ndata: two\ndata: lines\n\ndata: \n\n: still here\n\n"; got != want {
+	want := "data: {\"a\":1}\n\ndata: two\ndata: lines\n\ndata: \n\n: still here\n\n"
+	if got := r.Body.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := r.Header().Get("Content-Type"); got != "text/event-stream" ||

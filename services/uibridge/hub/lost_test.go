@@ -168,7 +168,8 @@ func (w *world) move(srv *natsserver.Server, between func(), dir string) *natsse
 	case <-natstest.Context(w.t).Done():
 		w.t.Fatal("who writes does not come back")
 	}
-	natstest.Eventually(w.t, "both are connected", func() bool { return w.bus.Connected() && w.client.Journal.Connected() })
+	natstest.Eventually(w.t, "both are connected",
+		func() bool { return w.bus.Connected() && w.client.Journal.Connected() })
 	if err := w.bus.Conn().Flush(); err != nil { // core's subscription
 		w.t.Fatal(err)
 	}

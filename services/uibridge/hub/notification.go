@@ -3,6 +3,8 @@ package hub
 import (
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/follow"
@@ -81,8 +83,7 @@ type rendered struct {
 	render func(string) string
 
 	mu    sync.Mutex
-	texts map[string]func() string
-	order []string
+	texts *simplelru.LRU[string, func() string]
 	bytes int
 }
 
@@ -93,21 +94,21 @@ const (
 )
 
 func newRendered(m Markdown) *rendered {
-	return &rendered{render: m.Render, texts: map[string]func() string{}}
+	r := &rendered{render: m.Render}
+	// It fails only if the size is not positive.
+	r.texts, _ = simplelru.NewLRU(renderedTexts, func(text string, _ func() string) { r.bytes -= len(text) })
+	return r
 }
 
 func (r *rendered) of(text string) string {
 	r.mu.Lock()
-	f := r.texts[text]
-	if f == nil {
+	f, ok := r.texts.Get(text)
+	if !ok {
 		f = sync.OnceValue(func() string { return r.render(text) })
-		r.texts[text] = f
-		r.order = append(r.order, text)
+		r.texts.Add(text, f)
 		r.bytes += len(text)
-		for len(r.order) > 1 && (len(r.order) > renderedTexts || r.bytes > renderedBytes) {
-			r.bytes -= len(r.order[0])
-			delete(r.texts, r.order[0])
-			r.order = r.order[1:]
+		for r.texts.Len() > 1 && r.bytes > renderedBytes {
+			r.texts.RemoveOldest()
 		}
 	}
 	r.mu.Unlock()

@@ -69,22 +69,25 @@ type query[Q any] interface {
 func method[Q, A any, P query[Q]](
 	i *inspector, name string, right contract.Right, call func(context.Context, contract.Principal, Q) (A, error),
 ) contract.Method {
-	return contract.Method{Name: name, Right: right, Call: func(ctx context.Context, p contract.Principal, params json.RawMessage) (any, error) {
-		if err := p.Require(right, ""); err != nil {
-			return nil, err
-		}
-		var q Q
-		if err := request.Decode(params, P(&q).params()...); err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, askWait)
-		defer cancel()
-		a, err := call(ctx, p, q)
-		if err != nil {
-			return nil, i.refusal(name, err)
-		}
-		return a, nil
-	}}
+	return contract.Method{
+		Name: name, Right: right,
+		Call: func(ctx context.Context, p contract.Principal, params json.RawMessage) (any, error) {
+			if err := p.Require(right, ""); err != nil {
+				return nil, err
+			}
+			var q Q
+			if err := request.Decode(params, P(&q).params()...); err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, askWait)
+			defer cancel()
+			a, err := call(ctx, p, q)
+			if err != nil {
+				return nil, i.refusal(name, err)
+			}
+			return a, nil
+		},
+	}
 }
 
 // none is the query of a method without parameters.

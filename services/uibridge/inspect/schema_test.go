@@ -21,7 +21,8 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")
 	seq := w.say(kitchen, "call time:now {}", true)
-	if err := w.client.Journal.PutArtifact(natstest.Context(t), "main/kitchen/t1-p1-c0/a plot.png", []byte("so")); err != nil {
+	err := w.client.Journal.PutArtifact(natstest.Context(t), "main/kitchen/t1-p1-c0/a plot.png", []byte("so"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	here := names{Agent: "main", Session: "kitchen"}

@@ -72,7 +72,8 @@ func (b *builder) planCompleted(p event.PlanCompleted) {
 	b.shut(pl.span, at, st)
 	asked := pl.Detail
 	pl.Detail = *d
-	pl.Detail.Commit, pl.Detail.Plan, pl.Detail.Round, pl.Detail.Offered, pl.Detail.Notes = asked.Commit, p.Plan, asked.Round, asked.Offered, asked.Notes
+	pl.Detail.Commit, pl.Detail.Plan, pl.Detail.Round = asked.Commit, p.Plan, asked.Round
+	pl.Detail.Offered, pl.Detail.Notes = asked.Offered, asked.Notes
 	pl.Detail.Cut = slices.Concat(asked.Cut, d.Cut)
 	for _, s := range p.Steps {
 		b.planned(s, p.Plan, at)

@@ -55,7 +55,8 @@ func TestRender(t *testing.T) {
 		{"code that has not ended", "```\na\n\nb", "<pre><code>a\n\nb\n</code></pre>\n"},
 		{
 			"a table", "|a|b|\n|:-|-:|\n|1|`x\\|y`|",
-			"<table>\n<thead>\n<tr>\n<th align=\"left\">a</th>\n<th align=\"right\">b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td align=\"left\">1</td>\n<td align=\"right\"><code>x|y</code></td>\n</tr>\n</tbody>\n</table>\n",
+			"<table>\n<thead>\n<tr>\n<th align=\"left\">a</th>\n<th align=\"right\">b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n" +
+				"<td align=\"left\">1</td>\n<td align=\"right\"><code>x|y</code></td>\n</tr>\n</tbody>\n</table>\n",
 		},
 		{"tasks", "- [x] a\n- [ ] b", "<ul>\n<li>☑ a</li>\n<li>☐ b</li>\n</ul>\n"},
 		{"a list that begins later", "3. a", "<ol start=\"3\">\n<li>a</li>\n</ol>\n"},
@@ -75,7 +76,9 @@ func TestRender(t *testing.T) {
 
 // documents are texts as models write them.
 var documents = []string{
-	"# Title\n\nA paragraph\nof two lines.\n\n- a\n- b\n\n  more of b\n\n- c\n\nAfter the list.\n\n1. one\n\n   ```go\n   x := 1\n\n   y := 2\n   ```\n\n2. two\n\n```\nfence\n\n- not a list\n```\n\n> quote\n\n> another\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend",
+	"# Title\n\nA paragraph\nof two lines.\n\n- a\n- b\n\n  more of b\n\n- c\n\nAfter the list.\n\n1. one\n\n   ```go\n" +
+		"   x := 1\n\n   y := 2\n   ```\n\n2. two\n\n```\nfence\n\n- not a list\n```\n\n> quote\n\n> another\n\n| a | b |\n" +
+		"|---|---|\n| 1 | 2 |\n\nend",
 	"- a\n  ```\n\nfoo\n\n```\ncode\n\nmore\n```\n\nbar\n", "10. a\n ```\n\ncode\n\n```\n\nx\n",
 	"    code\n\n    more\n\nx\n\n\ty\n", "a\n===\n\nb\n---\n\n---\n\n***\n",
 	"```\nno end\n\nreally\n", "~~~~\n~~~\n\n~~~~\n\nx", "a\r\n\r\nb\r\n\r\n```\r\nc\r\n\r\nd\r\n```\r\n",

@@ -20,7 +20,8 @@ const maxInline = 8
 func newRenderer() renderer.Renderer {
 	return renderer.NewRenderer(renderer.WithNodeRenderers(
 		util.Prioritized(nodes{}, 100), // the lowest wins
-		util.Prioritized(extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500),
+		util.Prioritized(extension.NewTableHTMLRenderer(
+			extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500),
 		util.Prioritized(goldhtml.NewRenderer(), 1000),
 	))
 }

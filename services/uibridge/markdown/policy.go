@@ -18,7 +18,8 @@ const maxAddress = 2048
 // The form of addresses when the policy sees them: ASCII, escaped.
 var (
 	anyAddress = regexp.MustCompile(`^(?:https?://|mailto:|/v1/agents/)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+$`)
-	artifact   = regexp.MustCompile(`^/v1/agents/[A-Za-z0-9_~-]+/sessions/[A-Za-z0-9_~-]+/artifacts/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]+$`)
+	artifact   = regexp.MustCompile(
+		`^/v1/agents/[A-Za-z0-9_~-]+/sessions/[A-Za-z0-9_~-]+/artifacts/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]+$`)
 	classes    = regexp.MustCompile(`^language-[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}$`)
 	onlyRel    = regexp.MustCompile(`^` + linkRel + `$`)
 	onlyBlank  = regexp.MustCompile(`^_blank$`)

@@ -64,8 +64,9 @@ func TestTheFieldOfWhatIsWrongIsNamed(t *testing.T) {
 
 func TestWhatFitsIsNamed(t *testing.T) {
 	for want, into := range map[string]any{
-		"a string": new(string), "true or false": new(bool), "a whole number": new(int), "a non-negative integer": new(uint64),
-		"an array of strings": new([]string), "an object": new(struct{}),
+		"a string": new(string), "true or false": new(bool), "a whole number": new(int),
+		"a non-negative integer": new(uint64),
+		"an array of strings":    new([]string), "an object": new(struct{}),
 	} {
 		var e *contract.Error
 		raw := json.RawMessage(`{"x":7.5}`)

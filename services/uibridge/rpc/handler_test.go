@@ -217,16 +217,25 @@ func TestWhatAMethodDoesWrongStaysInside(t *testing.T) {
 			Name: "panics", Right: contract.See,
 			Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) { panic("secret") },
 		})
-		b.Add(contract.Method{Name: "fails", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
-			return nil, errors.New("secret")
-		}})
-		b.Add(contract.Method{Name: "cannot", Right: contract.See, Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
-			return func() {}, nil
-		}})
-		b.Add(contract.Method{Name: "hangs", Right: contract.See, Call: func(ctx context.Context, _ contract.Principal, _ json.RawMessage) (any, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		b.Add(contract.Method{
+			Name: "fails", Right: contract.See,
+			Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
+				return nil, errors.New("secret")
+			},
+		})
+		b.Add(contract.Method{
+			Name: "cannot", Right: contract.See,
+			Call: func(context.Context, contract.Principal, json.RawMessage) (any, error) {
+				return func() {}, nil
+			},
+		})
+		b.Add(contract.Method{
+			Name: "hangs", Right: contract.See,
+			Call: func(ctx context.Context, _ contract.Principal, _ json.RawMessage) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		})
 		c := piped(t, rpc.New(rpc.Config{}, b, natstest.Logger(t)), transporttest.Principal(), "")
 		for method, want := range map[string]int{
 			"panics": -32603, "fails": -32603, "cannot": -32603, "hangs": -32053, "listTools": 0,

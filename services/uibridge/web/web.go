@@ -17,8 +17,9 @@ import (
 // Policy is the page's Content-Security-Policy. In addition to the policy of all
 // responses of the bridge, it allows text to become HTML only through the Trusted Type
 // of html.js.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types skandha"
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
+	"img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types skandha"
 
 //go:embed static
 var embedded embed.FS

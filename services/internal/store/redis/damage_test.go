@@ -16,7 +16,8 @@ import (
 func TestDamagedKeysAreRemoved(t *testing.T) {
 	url := redistest.Start(t)
 	c := raw(t, url)
-	const tools, counted, s1, list = "skandha:{a}:tools", "skandha:{a}:counted", "skandha:{a}:session:1", "skandha:{a}:sessions"
+	const tools, counted, s1, list = "skandha:{a}:tools", "skandha:{a}:counted", "skandha:{a}:session:1",
+		"skandha:{a}:sessions"
 	for _, d := range []struct {
 		name    string
 		damage  [][]any

@@ -141,8 +141,8 @@ func TestWrongUseIsExplained(t *testing.T) {
 	srv := natstest.Start(t, natstest.WithTCP())
 	for want, args := range map[string][]string{
 		`"openia" is unknown, want one of offline, openai, gemini, local`: {"--provider", "openia"},
-		"OPENAI_API_KEY is not set":                               {"--provider", "openai"},
-		"slots is -1":                                             {"--slots=-1"},
+		"OPENAI_API_KEY is not set":                                       {"--provider", "openai"},
+		"slots is -1":                                                     {"--slots=-1"},
 		"http: listen tcp: address nonsense": {
 			"--provider", "offline", "--http", "nonsense", "--drain", "1ms",
 		},

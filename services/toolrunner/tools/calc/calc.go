@@ -22,7 +22,8 @@ func Evaluate() tools.Tool {
 		Description: "Computes an arithmetic expression exactly, with fractions and numbers of any size. " +
 			"Operators: + - * / % ^ (power, whole exponents) and parentheses; functions: sqrt(x), abs(x), floor(x), ceil(x), " +
 			"round(x) or round(x, digits), min(a, b, …), max(a, b, …). " +
-			"a % b is the remainder with the sign of b. Use it for any calculation that is not trivial. Example: (1.05^10 - 1) * 2500",
+			"a % b is the remainder with the sign of b. Use it for any calculation that is not trivial. " +
+			"Example: (1.05^10 - 1) * 2500",
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"expression":{"type":"string","minLength":1,"maxLength":4096,"description":"the expression, e.g. 3 * (2 + 4.5)"}},
 			"required":["expression"],"additionalProperties":false}`),

@@ -15,8 +15,9 @@ import (
 // Now returns the tool that tells the time by the machine's clock.
 func Now() tools.Tool {
 	return tools.New(tool.Spec{
-		Name:        "time:now",
-		Description: "Tells the current date and time, in UTC and in a time zone. Use it whenever the answer depends on what day or time it is.",
+		Name: "time:now",
+		Description: "Tells the current date and time, in UTC and in a time zone. " +
+			"Use it whenever the answer depends on what day or time it is.",
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"timezone":{"type":"string","maxLength":64,"default":"UTC","description":"IANA name of the time zone, such as Europe/Berlin; default UTC"}},
 			"additionalProperties":false}`),

@@ -151,9 +151,11 @@ func (q *quota) take(ref subject.Ref, u usage) error {
 	now.files += u.files
 	switch {
 	case q.SessionBytes >= 0 && now.bytes > q.SessionBytes:
-		return fmt.Errorf("this session would exceed its limit: %d bytes written, --files-session-bytes (SKANDHA_FILES_SESSION_BYTES) is %d", now.bytes, q.SessionBytes)
+		return fmt.Errorf("this session would exceed its limit: %d bytes written, "+
+			"--files-session-bytes (SKANDHA_FILES_SESSION_BYTES) is %d", now.bytes, q.SessionBytes)
 	case q.SessionFiles >= 0 && now.files > q.SessionFiles:
-		return fmt.Errorf("this session would exceed its limit: %d files created, --files-session-files (SKANDHA_FILES_SESSION_FILES) is %d", now.files, q.SessionFiles)
+		return fmt.Errorf("this session would exceed its limit: %d files created, "+
+			"--files-session-files (SKANDHA_FILES_SESSION_FILES) is %d", now.files, q.SessionFiles)
 	}
 	if _, known := q.used[ref]; !known && len(q.used) >= maxCounted {
 		for some := range q.used {

@@ -40,8 +40,9 @@ const (
 func readTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:read_file",
-		Description: "Reads a text file of the workspace, or a part of it. Answers the content, the file's size in bytes and, " +
-			"if there is more, next_offset: call again with it to read on. Binary files are refused.",
+		Description: "Reads a text file of the workspace, or a part of it. Answers the content, " +
+			"the file's size in bytes and, if there is more, next_offset: call again with it to read on. " +
+			"Binary files are refused.",
 		Args: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{
 			"path":{"type":"string","minLength":1,"description":"path relative to the workspace, e.g. notes/todo.md"},
 			"offset":{"type":"integer","minimum":0,"default":0,"description":"the byte to begin at; default 0"},
@@ -122,8 +123,9 @@ const (
 func listTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:list",
-		Description: fmt.Sprintf("Lists a directory of the workspace: path, type (file, directory, symlink or other), size in bytes "+
-			"and time of the last change of each entry; at most %d entries. Symbolic links are not followed.", maxEntries),
+		Description: fmt.Sprintf("Lists a directory of the workspace: path, type (file, directory, "+
+			"symlink or other), size in bytes and time of the last change of each entry; at most %d entries. "+
+			"Symbolic links are not followed.", maxEntries),
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"path":{"type":"string","minLength":1,"default":".","description":"directory relative to the workspace; default the workspace itself"},
 			"recursive":{"type":"boolean","default":false,"description":"also list what lies in its directories"}},

@@ -54,9 +54,10 @@ func request(allow AllowList, control func(network, address string, c syscall.Ra
 	c := newClient(allow, control)
 	return tools.New(tool.Spec{
 		Name: "http:request",
-		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, headers and the text of the body, "+
-			"of which at most %d bytes are read. A status of 400 or more is an answer too, not a failure. "+
-			"Redirects are not followed: request their location in another call.", maxBody),
+		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, "+
+			"headers and the text of the body, of which at most %d bytes are read. "+
+			"A status of 400 or more is an answer too, not a failure. Redirects are not followed: "+
+			"request their location in another call.", maxBody),
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"method":{"enum":["GET","HEAD","POST","PUT","PATCH","DELETE"],"default":"GET"},
 			"url":{"type":"string","minLength":1,"maxLength":8192,"description":"absolute, http or https"},

@@ -194,7 +194,7 @@ func (r *run) next(v any, id string) error {
 	case *contract.Attached:
 		r.replay(v)
 	case *contract.ToolCallRequest:
-		r.handler.sent.put(sentRequest{key: r.key(v.ConfirmationID), hash: v.Hash})
+		r.handler.sent.Add(r.key(v.ConfirmationID), sentRequest{hash: v.Hash})
 	case *contract.StateChange: // follows the last of the turn's confirmation requests
 		if asked := r.asked(); r.in.props.Interrupts && v.State == event.StateConfirming && len(asked) > 0 {
 			r.interrupt(asked)
@@ -218,9 +218,8 @@ func (r *run) asked() []contract.ToolCallRequest {
 // interrupt ends the run until it is resumed.
 func (r *run) interrupt(asked []contract.ToolCallRequest) {
 	for _, q := range asked {
-		r.handler.sent.put(sentRequest{
-			key: r.key(q.ConfirmationID), hash: q.Hash, after: r.after, calls: r.translator.calls,
-		})
+		r.handler.sent.Add(r.key(q.ConfirmationID),
+			sentRequest{hash: q.Hash, after: r.after, calls: r.translator.calls})
 	}
 	r.translator.interrupt(asked)
 }

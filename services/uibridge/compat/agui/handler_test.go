@@ -78,8 +78,9 @@ func recorded(answer string) contract.TurnEnd {
 func TestReasoningIsTold(t *testing.T) {
 	events := script(t, requested("p1", "a", 1), delta("p1", "a", 0, "", "hm"), delta("p1", "a", 1, "", "m"),
 		delta("p1", "a", 2, "Yes", ""), completed("p1", "Yes."), recorded("Yes."))
-	want := "RUN_STARTED STATE_SNAPSHOT STEP_STARTED REASONING_START REASONING_MESSAGE_START REASONING_MESSAGE_CONTENT REASONING_MESSAGE_CONTENT REASONING_MESSAGE_END REASONING_END " +
-		"TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END STEP_FINISHED RUN_FINISHED"
+	want := "RUN_STARTED STATE_SNAPSHOT STEP_STARTED REASONING_START REASONING_MESSAGE_START REASONING_MESSAGE_CONTENT " +
+		"REASONING_MESSAGE_CONTENT REASONING_MESSAGE_END REASONING_END TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT " +
+		"TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END STEP_FINISHED RUN_FINISHED"
 	if got := strings.Join(types(events), " "); got != want {
 		t.Errorf(" got %s\nwant %s", got, want)
 	}

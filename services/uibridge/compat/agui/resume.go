@@ -12,7 +12,7 @@ import (
 
 // resume answers the confirmation requests that interrupted a run, and follows its turn.
 func (r *run) resume(ctx context.Context) (*turn.Turn, error) {
-	first, _ := r.handler.sent.get(r.key(r.in.Resume[0].InterruptID))
+	first, _ := r.handler.sent.Peek(r.key(r.in.Resume[0].InterruptID))
 	t, err := turn.Attach(ctx, r.handler.backend, r.p, r.ref, first.after, "agui")
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (r *run) answer(a Resume, q contract.ToolCallRequest) (contract.Answer, err
 		out.Reason = "cancelled by the client"
 	}
 	if out.Hash == "" {
-		e, ok := r.handler.sent.get(r.key(q.ConfirmationID))
+		e, ok := r.handler.sent.Peek(r.key(q.ConfirmationID))
 		if !ok {
 			return out, fmt.Errorf(
 				"missing, and the request was not sent to you over this API; send the hash of its %s event",

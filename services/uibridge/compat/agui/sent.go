@@ -1,19 +1,14 @@
 package agui
 
 import (
-	"container/list"
-	"sync"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"skandha.dev/pkg/subject"
 )
 
 // sentRequests remembers the confirmation requests recently sent to principals, and the
 // position of runs that they interrupted.
-type sentRequests struct {
-	mu    sync.Mutex
-	known map[sentKey]*list.Element
-	order *list.List // of *sentRequest, latest first
-}
+type sentRequests = lru.Cache[sentKey, sentRequest]
 
 type sentKey struct {
 	principal string
@@ -22,7 +17,6 @@ type sentKey struct {
 }
 
 type sentRequest struct {
-	key   sentKey
 	hash  string
 	after string           // "" unless the run was interrupted
 	calls map[string]*call // likewise
@@ -32,29 +26,6 @@ type sentRequest struct {
 const maxSent = 4096
 
 func newSentRequests() *sentRequests {
-	return &sentRequests{known: map[sentKey]*list.Element{}, order: list.New()}
-}
-
-func (s *sentRequests) put(e sentRequest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old := s.known[e.key]; old != nil {
-		s.order.Remove(old)
-	}
-	s.known[e.key] = s.order.PushFront(&e)
-	for s.order.Len() > maxSent {
-		last := s.order.Back()
-		delete(s.known, last.Value.(*sentRequest).key)
-		s.order.Remove(last)
-	}
-}
-
-func (s *sentRequests) get(k sentKey) (sentRequest, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.known[k]
-	if e == nil {
-		return sentRequest{}, false
-	}
-	return *e.Value.(*sentRequest), true
+	c, _ := lru.New[sentKey, sentRequest](maxSent) // fails only if the size is not positive
+	return c
 }

@@ -170,7 +170,8 @@ func (a *answer) idle() error {
 	q := a.waiting[0]
 	e := errorOf(http.StatusConflict, "confirmation_required", fmt.Sprintf(
 		"%s waits for approval until %s; decide on the page, in session %s of agent %s, or with "+
-			"POST /v1/agents/%s/sessions/%s/confirmations with confirmationId %s; the turn continues, and the same request with its Idempotency-Key gets its answer",
+			"POST /v1/agents/%s/sessions/%s/confirmations with confirmationId %s; the turn continues, "+
+			"and the same request with its Idempotency-Key gets its answer",
 		q.ToolName, q.ExpiresAt.UTC().Format(time.RFC3339), a.ref.Session, a.ref.Agent, a.ref.Agent, a.ref.Session,
 		q.ConfirmationID))
 	return e

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
@@ -9,29 +8,30 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"skandha.dev/pkg/subject"
 )
 
 // conversations remembers from which session an answer was given, keyed by the messages up
 // to it. Its size is limited: the least recently used entry is dropped.
 type conversations struct {
-	most int
-
 	mu    sync.Mutex
-	known map[key]*list.Element
-	order *list.List // of remembered, latest first
+	known *simplelru.LRU[key, subject.Session]
 }
 
 // key is a hash of principal, agent and messages.
 type key [sha256.Size]byte
 
+// remembered is an entry that was taken out.
 type remembered struct {
 	key     key
 	session subject.Session
 }
 
 func newConversations(most int) *conversations {
-	return &conversations{most: most, known: map[key]*list.Element{}, order: list.New()}
+	known, _ := simplelru.NewLRU[key, subject.Session](most, nil) // fails only if the size is not positive
+	return &conversations{known: known}
 }
 
 // keyOf hashes each part with its length, so that different lists have different hashes.
@@ -63,42 +63,22 @@ func requestKey(principal string, agent subject.Agent, id string) key {
 func (c *conversations) put(k key, s subject.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(k)
-	c.known[k] = c.order.PushFront(remembered{k, s})
-	for c.order.Len() > c.most {
-		c.drop(c.order.Back().Value.(remembered).key)
-	}
-}
-
-func (c *conversations) drop(k key) {
-	if e := c.known[k]; e != nil {
-		c.order.Remove(e)
-		delete(c.known, k)
-	}
+	c.known.Add(k, s)
 }
 
 // take returns the session and removes it from this key.
 func (c *conversations) take(k key) (subject.Session, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.find(k)
-	c.drop(k)
+	s, ok := c.known.Peek(k)
+	c.known.Remove(k)
 	return s, ok
 }
 
 func (c *conversations) get(k key) (subject.Session, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.find(k)
-}
-
-func (c *conversations) find(k key) (subject.Session, bool) {
-	e := c.known[k]
-	if e == nil {
-		return "", false
-	}
-	c.order.MoveToFront(e)
-	return e.Value.(remembered).session, true
+	return c.known.Get(k)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
