@@ -137,7 +137,7 @@ func (r *Registrar) Serve(ctx context.Context) error {
 		{subject.Service(ServiceName, coreapi.VerbPlugins), ServiceName, r.servePlugins},
 		{subject.Service(ServiceName, coreapi.VerbPlugin), ServiceName, r.servePlugin},
 	} {
-		one, err := r.bus.Respond(s.subject, s.queue, ServiceName, func(q *bus.Request) { answer(q, s.answer) })
+		one, err := r.bus.Respond(s.subject, s.queue, ServiceName, func(q *bus.Request) { coreapi.Answer(q, s.answer) })
 		if err != nil {
 			r.Stop()
 			return fmt.Errorf("serving the registry: %w", err)

@@ -2,7 +2,6 @@ package registrar
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"skandha.dev/pkg/bus"
@@ -11,19 +10,6 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/registry"
 )
-
-func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
-	v, err := f(q)
-	if err == nil {
-		var b []byte
-		if b, err = json.Marshal(v); err == nil {
-			err = q.Reply(b)
-		}
-	}
-	if err != nil {
-		_ = q.ReplyError(err) // if this fails, too, the caller has disconnected
-	}
-}
 
 // decode reads a body strictly.
 func decode(body []byte, what string, v any) error {

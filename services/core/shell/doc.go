@@ -3,7 +3,7 @@
 // they ask for and feeds the answers back. It follows the turn protocol, whose
 // model is services/test/model; comments name its rules.
 //
-// It wires together what has a package of its own: states come from package loader,
+// It wires other packages of core together: states come from package loader,
 // executors and their slots from package directory, hooks and guides from package
 // plugins, and package view writes what is read without the log. What is left here is
 // the sessions, which drive turns, and the requests that core answers.

@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,7 +36,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 	for verb, f := range handlers {
 		r, err := c.bus.Respond(subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, coreapi.ServiceName,
 			func(q *bus.Request) {
-				answer(q, f)
+				coreapi.Answer(q, f)
 			})
 		if err != nil {
 			return nil, fmt.Errorf("serving %s: %w", verb, err)
@@ -45,23 +44,6 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-func answer(q *bus.Request, f func(*bus.Request) (any, error)) {
-	v, err := f(q)
-	if err == nil {
-		b, encoded := v.(json.RawMessage)
-		if !encoded {
-			b, err = json.Marshal(v)
-		}
-		if err == nil {
-			err = q.Reply(b)
-		}
-	}
-	if err != nil {
-		// If this fails, too, the caller has disconnected.
-		_ = q.ReplyError(err)
-	}
 }
 
 // decodeQuery reads the body of a request.
