@@ -88,8 +88,10 @@ func (s *selector) named() (providers []string, why string, err error) {
 // find chooses when nothing is configured.
 func (s *selector) find(ctx context.Context) (Adapter, string, error) {
 	for _, v := range []struct{ name, provider string }{
-		{"OPENAI_API_KEY", NameOpenAI}, {"OPENAI_BASE_URL", NameOpenAI},
-		{"GEMINI_API_KEY", NameGemini}, {"GOOGLE_API_KEY", NameGemini},
+		{"OPENAI_API_KEY", NameOpenAI},
+		{"OPENAI_BASE_URL", NameOpenAI},
+		{"GEMINI_API_KEY", NameGemini},
+		{"GOOGLE_API_KEY", NameGemini},
 	} {
 		if s.env(v.name) == "" {
 			continue

@@ -61,15 +61,18 @@ func TestSelect(t *testing.T) {
 		},
 		{"a key for Gemini", provider.Config{}, env("GEMINI_API_KEY", "k"), "gemini/gemini-flash-latest", "GEMINI_API_KEY is set"},
 		{
-			"a key for Gemini under its other name, and a model", provider.Config{},
+			"a key for Gemini under its other name, and a model",
+			provider.Config{},
 			env("GOOGLE_API_KEY", "k", "GEMINI_MODEL", "m"), "gemini/m", "GOOGLE_API_KEY is set",
 		},
 		{
-			"Gemini elsewhere", provider.Config{Provider: "gemini", BaseURL: "http://h:1", Model: "m2"},
+			"Gemini elsewhere",
+			provider.Config{Provider: "gemini", BaseURL: "http://h:1", Model: "m2"},
 			env("GEMINI_API_KEY", "k", "GEMINI_MODEL", "m"), "gemini/m2", "h:1",
 		},
 		{
-			"Gemini beside another", provider.Config{Provider: "gemini,openai", BaseURL: "http://h:1/v1", Model: "m2"},
+			"Gemini beside another",
+			provider.Config{Provider: "gemini,openai", BaseURL: "http://h:1/v1", Model: "m2"},
 			env("GEMINI_API_KEY", "k", "GOOGLE_GEMINI_BASE_URL", "http://g:2"),
 			"gemini/gemini-flash-latest openai/m2", "g:2",
 		},

@@ -19,7 +19,7 @@ func TestStreamsAreToldThatTheBridgeStops(t *testing.T) {
 	l := transporttest.Start(t)
 	ctx, client := natstest.Context(t), &http.Client{Transport: l.Transport()}
 
-	ws, _, err := websocket.Dial(ctx, strings.Replace(l.URL, "http", "ws", 1)+"/v1/ws?session=s",
+	ws, _, err := websocket.Dial(ctx, strings.Replace(l.URL, "http", "ws", 1)+"/v1/ws?session=s", //nolint:bodyclose // of an upgrade it is nil
 		&websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestOnlyMatchingWorkEnds(t *testing.T) {
 	a, leaveA := enter(t, &g, "a")
 	b, leaveB := enter(t, &g, "b")
 	g.End(func(s string) bool { return s == "a" }, errStopping)
-	if context.Cause(a) != errStopping || b.Err() != nil || g.Len() != 2 {
+	if !errors.Is(context.Cause(a), errStopping) || b.Err() != nil || g.Len() != 2 {
 		t.Errorf("a ended with %v, b with %v, %d are left", context.Cause(a), b.Err(), g.Len())
 	}
 	leaveA()
@@ -43,7 +43,7 @@ func TestDrainWaitsForAllAndLetsNobodyIn(t *testing.T) {
 	if err := g.Drain(over, errStopping); !errors.Is(err, context.Canceled) {
 		t.Errorf("draining in no time: %v", err)
 	}
-	if _, _, err := g.Enter(t.Context(), "c"); err != errStopping {
+	if _, _, err := g.Enter(t.Context(), "c"); !errors.Is(err, errStopping) {
 		t.Errorf("entering a closed group: %v", err)
 	}
 	drained := make(chan error, 1)

@@ -25,12 +25,14 @@ func TestAVerdictIsAboutOnePart(t *testing.T) {
 		want    []turn.Part
 	}{
 		"an input is taken up": {
-			event.Trigger{Sequence: 5}, asked(hook.BeforeSense, hook.AfterSense, hook.BeforePlan),
+			event.Trigger{Sequence: 5},
+			asked(hook.BeforeSense, hook.AfterSense, hook.BeforePlan),
 			[]event.Event{of("t5", event.Perceived{Sequence: 5}), of("t5", event.PlanRequested{Plan: "t5-p1", Attempts: 1})},
 			[]turn.Part{turn.Sense(5), turn.Sense(5), turn.Work("t5-p1")},
 		},
 		"an input interrupts": {
-			event.Trigger{Sequence: 6}, asked(hook.BeforeSense, hook.OnError, hook.BeforePlan),
+			event.Trigger{Sequence: 6},
+			asked(hook.BeforeSense, hook.OnError, hook.BeforePlan),
 			[]event.Event{
 				of("t5", event.TurnFailed{Sequence: 5, Code: event.FailInterrupted}), of("t6", event.Perceived{Sequence: 6}),
 				of("t6", event.PlanRequested{Plan: "t6-p1"}),
@@ -46,7 +48,8 @@ func TestAVerdictIsAboutOnePart(t *testing.T) {
 			[]turn.Part{turn.Work("t5-p2"), turn.Ending(5), turn.Ending(5), turn.Ending(6), turn.Ending(6)},
 		},
 		"two turns are denied, one after the other": {
-			event.Trigger{Sequence: 9}, asked(hook.BeforePlan, hook.BeforePlan, hook.BeforePlan),
+			event.Trigger{Sequence: 9},
+			asked(hook.BeforePlan, hook.BeforePlan, hook.BeforePlan),
 			[]event.Event{
 				of("t5", event.TurnFailed{Sequence: 5, Code: event.FailDenied}),
 				of("t6", event.TurnFailed{Sequence: 6, Code: event.FailDenied}),
@@ -57,20 +60,25 @@ func TestAVerdictIsAboutOnePart(t *testing.T) {
 		"a call": {
 			event.Trigger{Call: "t5-p1-c0"},
 			[]hook.Verdict{
-				{Point: hook.BeforeAct, Step: "t5-p1-c1"}, {Point: hook.AfterAct, Step: "t5-p1-c0"},
-				{Point: hook.OnError, Step: "t5-p1-c0"}, {Point: hook.OnError},
+				{Point: hook.BeforeAct, Step: "t5-p1-c1"},
+				{Point: hook.AfterAct, Step: "t5-p1-c0"},
+				{Point: hook.OnError, Step: "t5-p1-c0"},
+				{Point: hook.OnError},
 			},
 			[]event.Event{of("t5", event.TurnFailed{Sequence: 5})},
 			[]turn.Part{turn.Work("t5-p1-c1"), turn.Work("t5-p1-c0"), turn.Work("t5-p1-c0"), turn.Ending(5)},
 		},
 		"an input that waited, and a command": {
-			event.Trigger{Sequence: 7, Cause: subject.Cancel}, asked(hook.OnError, hook.AfterReflect),
+			event.Trigger{Sequence: 7, Cause: subject.Cancel},
+			asked(hook.OnError, hook.AfterReflect),
 			[]event.Event{of("", event.TurnFailed{Sequence: 6}), of("", event.Recorded{Sequence: 8, Command: "help"})},
 			[]turn.Part{none, none},
 		},
 		"what cannot be read": {
-			event.Trigger{}, asked(hook.BeforePlan),
-			[]event.Event{{Type: event.TypePlanRequested, Data: []byte(`[]`)}}, []turn.Part{none},
+			event.Trigger{},
+			asked(hook.BeforePlan),
+			[]event.Event{{Type: event.TypePlanRequested, Data: []byte(`[]`)}},
+			[]turn.Part{none},
 		},
 	} {
 		got := turn.PartsOf(event.Commit{Header: event.Header{Trigger: c.trigger, Hooks: c.hooks}, Events: c.events})

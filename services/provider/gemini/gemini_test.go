@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
+	"log" //nolint:depguard // the SDK prints with it
 	"net/http"
 	"os"
 	"strings"
