@@ -76,7 +76,7 @@ type Core struct {
 	panics   panics
 	parked   parked
 	overflow *overflow
-	appends  *gate
+	appends  *appendLanes
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
 
@@ -108,7 +108,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c := &Core{
 		cfg: cfg, bus: b, store: v, view: v, log: log, dir: directory.New(log),
 		ctx: ctx, end: end, sessions: map[subject.Ref]*session{}, cache: newStateCache(cfg.CacheSessions),
-		ready: make(chan struct{}), overflow: newOverflow(), appends: &gate{},
+		ready: make(chan struct{}), overflow: newOverflow(), appends: &appendLanes{},
 	}
 	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
 	c.refill = view.NewRefill(view.RefillConfig{

@@ -3,7 +3,7 @@ package shell
 import "testing"
 
 func TestTurnsComeBeforeInputs(t *testing.T) {
-	g := &gate{}
+	g := &appendLanes{}
 	in := func(ch chan struct{}) bool {
 		select {
 		case <-ch:

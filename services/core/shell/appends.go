@@ -41,9 +41,9 @@ const (
 	lanes
 )
 
-// gate bounds concurrent appends. Earlier lanes go first, and each lane is first come,
+// appendLanes bounds concurrent appends. Earlier lanes go first, and each lane is first come,
 // first served.
-type gate struct {
+type appendLanes struct {
 	mu    sync.Mutex
 	lanes [lanes]struct {
 		waiting list.List // of applicant
@@ -59,7 +59,7 @@ type applicant struct {
 }
 
 // enter returns a channel that is closed once the caller is admitted.
-func (g *gate) enter(l lane) chan struct{} {
+func (g *appendLanes) enter(l lane) chan struct{} {
 	a := applicant{make(chan struct{}), time.Now()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,7 @@ func (g *gate) enter(l lane) chan struct{} {
 }
 
 // leave ends an append, which took the given time, and admits the next.
-func (g *gate) leave(l lane, took time.Duration) {
+func (g *appendLanes) leave(l lane, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lanes[l].inside--
@@ -91,7 +91,7 @@ func (g *gate) leave(l lane, took time.Duration) {
 }
 
 // giveWay withdraws from the lane. It reports false if the caller was already admitted.
-func (g *gate) giveWay(l lane, in chan struct{}) bool {
+func (g *appendLanes) giveWay(l lane, in chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	waiting := &g.lanes[l].waiting
@@ -105,7 +105,7 @@ func (g *gate) giveWay(l lane, in chan struct{}) bool {
 }
 
 // admit admits the applicants that may append now. The caller holds the lock.
-func (g *gate) admit() {
+func (g *appendLanes) admit() {
 	for l := range lanes {
 		for g.lanes[l].waiting.Len() > 0 && g.inside(lanes) < appendsAtOnce && g.lanes[l].inside < g.most(l) {
 			w := &g.lanes[l].waiting
@@ -116,7 +116,7 @@ func (g *gate) admit() {
 }
 
 // inside counts the appends under way in the lanes before l.
-func (g *gate) inside(l lane) (n int) {
+func (g *appendLanes) inside(l lane) (n int) {
 	for i := range l {
 		n += g.lanes[i].inside
 	}
@@ -124,7 +124,7 @@ func (g *gate) inside(l lane) (n int) {
 }
 
 // most is how many appends of a lane may be under way now.
-func (g *gate) most(l lane) int {
+func (g *appendLanes) most(l lane) int {
 	switch {
 	case l == turns && g.lanes[starts].waiting.Len()+g.lanes[queues].waiting.Len() > 0:
 		return appendsAtOnce - startsBeside // the rest is reserved for inputs
@@ -141,7 +141,7 @@ func (g *gate) most(l lane) int {
 }
 
 // room reports whether inputs are appended without a long wait.
-func (g *gate) room() bool {
+func (g *appendLanes) room() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range []lane{starts, queues} {
