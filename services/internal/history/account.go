@@ -82,7 +82,7 @@ func causesOf(e event.Event) (about turn.Part, points []hook.Point) {
 		Audited:         func(p event.Audited) { of(turn.Work(p.Call), hook.BeforeAct) },
 		ToolCallRequest: func(p event.ToolCallRequest) { of(turn.Work(p.ConfirmationID), hook.BeforeAct) },
 		ActRequested:    func(p event.ActRequested) { of(turn.Work(p.Call), hook.BeforeAct) },
-		ActCompleted:    func(p event.ActCompleted) { of(turn.Work(p.Call), hook.BeforeAct, hook.AfterAct) },
+		ActCompleted:    func(p event.ActCompleted) { of(turn.Work(p.Call), hook.BeforeAct, hook.AfterAct, hook.OnError) },
 		Recorded:        func(p event.Recorded) { of(turn.Ending(p.Sequence), hook.BeforeReflect, hook.AfterReflect) },
 		TurnFailed:      func(p event.TurnFailed) { of(turn.Ending(p.Sequence), hook.OnError) },
 	}.Visit(e)

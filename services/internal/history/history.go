@@ -128,9 +128,11 @@ func (r *reader) take(c turn.Stored) {
 	parts := map[string][]event.Event{}
 	for _, e := range c.Events {
 		if e.Turn == "" {
-			for _, t := range r.turns { // the input of one may have waited
-				t.See(e)
-			}
+			_ = event.Visitor{Perceived: func(p event.Perceived) {
+				for _, t := range r.turns { // the input of one may have waited
+					t.Perceive(e, p)
+				}
+			}}.Visit(e) // what cannot be read is the input of none
 			continue
 		}
 		if parts[e.Turn] == nil {

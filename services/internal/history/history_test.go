@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,5 +206,28 @@ func TestATurnIsFoundAsFarAsItIsInTheLog(t *testing.T) {
 	}
 	if _, err := history.Last(t.Context(), log{}, ref, 1); !errors.Is(err, history.ErrNoTurn) {
 		t.Errorf("an empty log: %v", err)
+	}
+}
+
+// A verdict about a call that failed is with the call, also when the turn fails with it.
+func TestAnErrorOfACallIsWithTheCall(t *testing.T) {
+	var l log
+	l.add(t, nil, of("t5", event.Perceived{Sequence: 5, Text: "x", Disposition: event.Started}))
+	l.add(t, []hook.Verdict{at(hook.OnError, "continue", "t5-p1-c0")},
+		of("t5", event.ActCompleted{Call: "t5-p1-c0", Tool: "a:b", Result: tool.Result{
+			Error: &tool.Error{Code: tool.CodeFailed, Message: "broken"},
+		}}),
+		of("t5", event.TurnFailed{Sequence: 5, Code: event.FailCancelled}))
+	turns, err := history.Last(t.Context(), l, ref, 1)
+	if err != nil || len(turns) != 1 {
+		t.Fatal(turns, err)
+	}
+	lines := strings.Split(history.Account(turns), "\n")
+	verdict := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, "on_error") })
+	end := slices.IndexFunc(lines, func(l string) bool {
+		return strings.HasPrefix(l, "- ") && strings.Contains(l, string(event.FailCancelled))
+	})
+	if verdict < 0 || end < verdict {
+		t.Errorf("the account is\n%s", strings.Join(lines, "\n"))
 	}
 }

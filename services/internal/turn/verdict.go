@@ -49,9 +49,13 @@ func PartsOf(c event.Commit) []Part {
 					return // of an input that waited: no plugin is asked
 				}
 				failed = append(failed, Ending(p.Sequence))
-				if p.Code == event.FailDenied && e.Turn != "" && !planDenied {
+				if p.Code != event.FailDenied || e.Turn == "" {
+					return
+				}
+				if !planDenied {
 					begun = append(begun, Ending(p.Sequence))
 				}
+				planDenied = false // the first one was the plan's
 			},
 			Recorded: func(p event.Recorded) {
 				if p.Command == "" {

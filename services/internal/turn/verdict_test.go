@@ -57,6 +57,18 @@ func TestAVerdictIsAboutOnePart(t *testing.T) {
 			},
 			[]turn.Part{turn.Ending(5), turn.Ending(6), turn.Work("t7-p1")},
 		},
+		"a plan is denied, and then the next turn": {
+			event.Trigger{Call: "t5-p1"},
+			[]hook.Verdict{
+				{Plugin: "kit", Point: hook.AfterPlan, Verb: hook.DenyVerb},
+				{Plugin: "kit", Point: hook.BeforePlan, Verb: hook.DenyVerb},
+			},
+			[]event.Event{
+				of("t5", event.TurnFailed{Sequence: 5, Code: event.FailDenied}),
+				of("t6", event.TurnFailed{Sequence: 6, Code: event.FailDenied}),
+			},
+			[]turn.Part{turn.Work("t5-p1"), turn.Ending(6)},
+		},
 		"a call": {
 			event.Trigger{Call: "t5-p1-c0"},
 			[]hook.Verdict{
