@@ -23,7 +23,7 @@ type piece[T any] struct {
 }
 
 // Enter adds a piece of work. Its context ends with ctx, by [Group.End], and with leave,
-// which must be called once, when the work is finished. Of a closed group the error is the
+// which must be called when the work is finished. Of a closed group the error is the
 // reason that was given to [Group.Close].
 func (g *Group[T]) Enter(ctx context.Context, what T) (work context.Context, leave func(), err error) {
 	g.mu.Lock()
@@ -41,8 +41,10 @@ func (g *Group[T]) Enter(ctx context.Context, what T) (work context.Context, lea
 		end(nil)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.work, p)
-		g.settle()
+		if _, in := g.work[p]; in {
+			delete(g.work, p)
+			g.settle()
+		}
 	}, nil
 }
 

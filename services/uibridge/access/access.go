@@ -181,6 +181,10 @@ func (a *Access) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 		return
 	}
 	defer leave()
+	if err := a.Valid(p); err != nil { // the login may have ended just before the request was registered
+		a.reject(w, r, &refusal{contract.ErrorOf(err), 0, "unauthenticated"})
+		return
+	}
 	r = r.Clone(ctx)
 	r.Header.Del("Authorization")
 	r.Header.Del("Cookie")
