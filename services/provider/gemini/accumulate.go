@@ -31,7 +31,8 @@ type accumulator struct {
 	limits adapter.Limits
 	delta  func(text, reasoning string)
 	tools  map[string]string // by their name on the wire
-	begun  bool              // something was passed to delta
+	clean  func(string) string
+	begun  bool // something was passed to delta
 
 	text      strings.Builder
 	calls     []contract.ToolCall
@@ -50,7 +51,7 @@ func (a *accumulator) add(chunk *genai.GenerateContentResponse, parts []json.Raw
 		a.model = chunk.ModelVersion
 	}
 	if f := chunk.PromptFeedback; f != nil && f.BlockReason != "" {
-		a.blocked = strings.TrimSpace(string(f.BlockReason) + " " + f.BlockReasonMessage)
+		a.blocked = a.clean(string(f.BlockReason) + " " + f.BlockReasonMessage)
 	}
 	if u := chunk.UsageMetadata; u != nil {
 		a.usage.InputTokens = int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount)
@@ -163,7 +164,7 @@ func (a *accumulator) fault() error {
 		}
 	default:
 		if empty {
-			return adapter.Errorf(contract.ErrBadRequest, "the API's filter withheld the answer: %s", a.ended)
+			return adapter.Errorf(contract.ErrBadRequest, "the API's filter withheld the answer: %s", a.clean(string(a.ended)))
 		}
 	}
 	return nil

@@ -4,7 +4,7 @@
 // drop fields that they do not know. A model that reasons wants its parts back exactly as
 // they were, with their signatures, so this package keeps every part as it arrived
 // (tape.go), and sends it back from provider_state: a signature is never made up, and never
-// moves to another part. What an answer cost is what the API says, thoughts included.
+// moves to another part. A message that a hook has changed is sent without them. What an answer cost is what the API says, thoughts included.
 //
 // Calls of a turn that another provider began have no signature, and the API may refuse
 // them. They are sent as text until the turn is answered.

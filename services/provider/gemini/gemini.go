@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log" //nolint:depguard // the SDK prints with it
 	"net/http"
 
 	"google.golang.org/genai"
@@ -33,7 +35,11 @@ func New(cfg Config) (*Adapter, error) {
 	a := &Adapter{cfg: cfg, policy: retry.New(cfg.Retry), api: httpapi.NewAPI(cfg.BaseURL, cfg.Stall, cfg.APIKey, "")}
 	client := httpapi.Client(cfg.HTTPClient)
 	client.Transport = transport{next: client.Transport, api: a.api}
-	// Everything that the SDK would otherwise read from the environment is given.
+	// Everything that the SDK would otherwise take from the environment is given. With two
+	// keys there, it prints that it uses one of them, which is not so.
+	printed := log.Writer()
+	log.SetOutput(io.Discard)
+	defer log.SetOutput(printed)
 	c, err := genai.NewClient(context.Background(), &genai.ClientConfig{
 		Backend: genai.BackendGeminiAPI, APIKey: string(cfg.APIKey), HTTPClient: client,
 		HTTPOptions: genai.HTTPOptions{BaseURL: cfg.BaseURL, APIVersion: "v1beta"},
@@ -80,17 +86,17 @@ func (a *Adapter) try(
 	ctx, w := httpapi.Watch(ctx, a.cfg.Stall)
 	defer w.Stop()
 	t := &tape{}
-	acc := accumulator{limits: a.cfg.Limits, delta: delta, tools: q.tools}
+	acc := accumulator{limits: a.cfg.Limits, delta: delta, tools: q.tools, clean: a.api.Clean}
 	for chunk, err := range a.models.GenerateContentStream(recorded(ctx, w, t), q.model, genai.Text("-"), q.config()) {
 		if err == nil {
 			err = acc.add(chunk, t.take())
 		}
 		if err != nil {
-			return contract.Response{}, acc.begun, a.explain(ctx, err)
+			return contract.Response{}, acc.begun, a.api.Explain(ctx, err)
 		}
 	}
 	if err := errors.Join(t.err, ctx.Err()); err != nil {
-		return contract.Response{}, acc.begun, a.explain(ctx, err)
+		return contract.Response{}, acc.begun, a.api.Explain(ctx, err)
 	}
 	resp, err := acc.finish()
 	if err != nil {
@@ -101,17 +107,6 @@ func (a *Adapter) try(
 		resp.Model = q.model
 	}
 	return resp, acc.begun, nil
-}
-
-// explain maps an error of the SDK or of the connection.
-func (a *Adapter) explain(ctx context.Context, err error) error {
-	var reported genai.APIError
-	if ctx.Err() == nil && errors.As(err, &reported) {
-		return a.api.InStream(httpapi.Fault{
-			Message: reported.Message, Type: reported.Status, Code: fmt.Sprint(reported.Code),
-		})
-	}
-	return a.api.Explain(ctx, err)
 }
 
 // transport hands every response to the question's watchdog and tape, before the SDK reads it.
@@ -145,6 +140,6 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp, err = to.watchdog.Receive(resp, t.api); err != nil {
 		return nil, err
 	}
-	resp.Body = to.tape.record(resp.Body)
+	resp.Body = to.tape.record(resp.Body, t.api)
 	return resp, nil
 }

@@ -202,6 +202,11 @@ func TestFaults(t *testing.T) {
 		"a stream that breaks off":   {raw(stream, `data: {"candidates":[{"content":{"parts":[{"text":"x"}]}}]}`+"\n\n"), contract.ErrGarbage},
 		"parts of a wrong type":      {raw(stream, `data: {"candidates":[{"content":{"parts":[{"text":7}]}}]}`+"\n\n"), contract.ErrGarbage},
 		"an error within":            {raw(stream, `data: {"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`+"\n\n"), contract.ErrUnavailable},
+		"an error between events":    {raw(stream, "data: {\"candidates\":[]}\n\n{\n  \"error\": {\n    \"code\": 401,\n    \"message\": \"x\",\n    \"status\": \"UNAUTHENTICATED\"\n  }\n}\n"), contract.ErrAuth},
+		"an error that is a text":    {raw(stream, `data: {"error":"quota is over"}`+"\n\n"), contract.ErrUnavailable},
+		"a null candidate":           {raw(stream, `data: {"candidates":[null],"citationMetadata":"x"}`+"\n\n"), contract.ErrGarbage},
+		"metadata of a wrong type":   {raw(stream, `data: {"candidates":[{"citationMetadata":"x","groundingMetadata":7,"finishReason":"STOP"}]}`+"\n\n"), contract.ErrGarbage},
+		"usage of a wrong type":      {raw(stream, `data: {"usageMetadata":"x"}`+"\n\n"), contract.ErrGarbage},
 		"an error with status 200":   {raw("application/json", `{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED"}}`), contract.ErrRateLimited},
 		"a blocked prompt":           {raw(stream, `data: {"promptFeedback":{"blockReason":"SAFETY"}}`+"\n\n"), contract.ErrBadRequest},
 		"a withheld answer":          {finish("SAFETY"), contract.ErrBadRequest},
@@ -286,5 +291,66 @@ func TestCost(t *testing.T) {
 	})
 	if u := ask(t, a, request(t, says("x"))).Usage; u != (contract.Usage{InputTokens: 1000, OutputTokens: 150, CostMicroUSD: 2600}) {
 		t.Errorf("usage is %+v", u)
+	}
+}
+
+// A hook after the plan may change what the model has written. Then its parts are not sent:
+// they would bring back what the hook took away.
+func TestAMessageThatAHookHasChanged(t *testing.T) {
+	s := geminitest.New(t)
+	a := client(t, s)
+	s.Next(replay(`{"text":"my password is x"}`,
+		`{"functionCall":{"name":"a","args":{},"id":"1"},"thoughtSignature":"c2ln"}`, `{"functionCall":{"name":"b","args":{},"id":"2"}}`))
+	resp := ask(t, a, request(t, says("go")))
+	whole := contract.Message{
+		Role: contract.RoleAssistant, Text: resp.TextContent, ToolCalls: resp.ToolCalls, ProviderState: resp.ProviderState,
+	}
+	fewer, final, redacted := whole, whole, whole
+	fewer.ToolCalls = whole.ToolCalls[:1]
+	final.ToolCalls, final.Text = nil, "no"
+	redacted.Text = "my password is [hidden]"
+	for name, talk := range map[string][]contract.Message{
+		"one call less":     {says("go"), fewer, result(fewer.ToolCalls[0], "done")},
+		"a final answer":    {says("go"), final, says("and now?")},
+		"the text redacted": {says("go"), redacted, result(whole.ToolCalls[0], "1"), result(whole.ToolCalls[1], "2")},
+	} {
+		before := len(s.Seen())
+		ask(t, a, request(t, talk...)) // the test's server refuses calls without results
+		b, err := json.Marshal(s.Seen()[before].Contents[1])
+		if err != nil || strings.Contains(string(b), "c2ln") || name == "the text redacted" && strings.Contains(string(b), "password is x") {
+			t.Errorf("%s: sent %s, %v", name, b, err)
+		}
+	}
+}
+
+// Arguments that do not fit into the state are an answer all the same.
+func TestLargeArgumentsHaveNoState(t *testing.T) {
+	s := geminitest.New(t)
+	big := `{"functionCall":{"name":"write","args":{"text":"` + strings.Repeat("<&>", 60<<10) + `"}},"thoughtSignature":"c2ln"}`
+	s.Next(replay(big))
+	if resp := ask(t, client(t, s), request(t, says("go"))); len(resp.ToolCalls) != 1 || resp.ProviderState != nil {
+		t.Errorf("%d calls, a state of %d bytes", len(resp.ToolCalls), len(resp.ProviderState))
+	}
+}
+
+func TestAModelThatIsNoName(t *testing.T) {
+	s := geminitest.New(t)
+	req := request(t, says("go"))
+	req.Model = "../x?y"
+	var e *contract.Error
+	if _, err := client(t, s).Generate(t.Context(), req, func(string, string) {}); !errors.As(err, &e) ||
+		e.Code != contract.ErrBadRequest || len(s.Seen()) > 0 {
+		t.Errorf("%v, %d requests", err, len(s.Seen()))
+	}
+}
+
+func TestWhatTheFilterSaysIsCleaned(t *testing.T) {
+	s := geminitest.New(t)
+	s.Next(func(w http.ResponseWriter, _ *http.Request) {
+		geminitest.NewStream(w).Event(`{"promptFeedback":{"blockReason":"X","blockReasonMessage":"` + geminitest.Key +
+			strings.Repeat("x", 5000) + `"}}`)
+	})
+	if e := refused(t, client(t, s), "go"); strings.Contains(e.Message, geminitest.Key) || len(e.Message) > 1000 {
+		t.Errorf("it is %d bytes: %.100s", len(e.Message), e.Message)
 	}
 }

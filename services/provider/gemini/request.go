@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/genai"
 
@@ -66,6 +67,9 @@ func (a *Adapter) question(req contract.Request) (*question, error) {
 	}
 	q := &question{
 		model: cmp.Or(req.Model, a.cfg.Model), tools: map[string]string{}, body: map[string]any{},
+	}
+	if strings.ContainsAny(q.model, "?&#") || strings.Contains(q.model, "..") {
+		return nil, adapter.Errorf(contract.ErrBadRequest, "model %q is not a name of the API's", q.model)
 	}
 	c := conversation{open: lastUser(talk)}
 	for i, m := range talk {
@@ -157,23 +161,14 @@ func (c *conversation) put(role string, parts ...any) {
 
 func (c *conversation) assistant(m contract.Message, open bool) {
 	c.calls, c.asText = map[string]functionCall{}, false
-	s, own := readState(m.ProviderState)
-	if own {
-		var before []contract.ToolCall
-		var parts []any
+	if s, calls, own := stateOf(m); own {
+		c.calls = calls
 		if s.NoText && m.Text != "" {
-			parts = append(parts, textPart{m.Text})
+			c.put("model", textPart{m.Text})
 		}
 		for _, raw := range s.Parts {
-			parts = append(parts, raw)
-			var p part
-			if json.Unmarshal(raw, &p) == nil && p.FunctionCall != nil {
-				id := callID(p.FunctionCall.ID, before)
-				before = append(before, contract.ToolCall{ID: id})
-				c.calls[id] = *p.FunctionCall
-			}
+			c.put("model", raw)
 		}
-		c.put("model", parts...)
 		return
 	}
 	if m.Text != "" || len(m.ToolCalls) == 0 {

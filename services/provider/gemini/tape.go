@@ -10,26 +10,32 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/httpapi"
 )
 
-// maxEvent bounds one event of a stream, in bytes.
-const maxEvent = 8 << 20
+// Bounds of what is read, in bytes.
+const (
+	maxEvent = 8 << 20  // one event of a stream
+	maxBare  = 64 << 10 // an error between the events
+)
 
 // tape keeps the parts of an answer as they arrived, while the SDK reads the rest. The SDK
-// gets the events without the arguments of calls, which its types could not hold, and
-// without comments, which it takes for errors. It reads no error of the connection, which it
-// would print: the error is kept here.
+// gets events of nothing but the fields that are used, because it panics at some others of
+// an odd type. It reads no error, neither of the connection nor of the API: it would print
+// the first and lose parts of the second.
 type tape struct {
+	api    httpapi.API
 	body   io.Closer
 	events *bufio.Scanner
 	ready  bytes.Buffer // for the SDK
 	parts  []json.RawMessage
-	err    error // why the body ended early
+	bare   []byte // the beginning of an error between the events
+	err    error  // why the body ended early
 }
 
 // record returns the body that the SDK is to read.
-func (t *tape) record(body io.ReadCloser) io.ReadCloser {
-	t.body, t.events = body, bufio.NewScanner(body)
+func (t *tape) record(body io.ReadCloser, api httpapi.API) io.ReadCloser {
+	t.api, t.body, t.events = api, body, bufio.NewScanner(body)
 	t.events.Buffer(nil, maxEvent)
 	return t
 }
@@ -62,11 +68,13 @@ func (t *tape) next() bool {
 		}
 		return false
 	}
-	data, ok := bytes.CutPrefix(t.events.Bytes(), []byte("data:"))
-	if !ok { // an empty line, a comment, or a field without a meaning here
-		return true
+	line := bytes.TrimSpace(t.events.Bytes())
+	data, ok := bytes.CutPrefix(line, []byte("data:"))
+	if !ok {
+		t.err = t.between(line)
+		return t.err == nil
 	}
-	event, err := t.keep(bytes.TrimSpace(data))
+	event, err := t.keep(data)
 	if err != nil {
 		t.err = err
 		return false
@@ -75,52 +83,76 @@ func (t *tape) next() bool {
 	return true
 }
 
-// object is a JSON object whose values stay as they are.
-type object = map[string]json.RawMessage
-
-// keep puts an event's parts on the tape, and returns the event without arguments.
-func (t *tape) keep(data []byte) (json.RawMessage, error) {
-	var event object
-	if err := json.Unmarshal(data, &event); err != nil {
-		return nil, err
-	}
-	err := within(event, "candidates", func(candidates *[]object) error {
-		if len(*candidates) == 0 {
-			return nil
-		}
-		return within((*candidates)[0], "content", func(content *object) error {
-			return within(*content, "parts", t.keepParts)
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(event)
-}
-
-func (t *tape) keepParts(parts *[]json.RawMessage) error {
-	t.parts = append(t.parts, *parts...)
-	*parts = nil // they are on the tape
-	return nil
-}
-
-// within lets f change a value of an object, if it is there.
-func within[T any](o object, key string, f func(*T) error) error {
-	raw, ok := o[key]
-	if !ok || string(raw) == "null" {
+// between reads a line that is not data. The API may put an error between the events, as
+// JSON of one line or more; anything else is a comment, or a field without a meaning here.
+func (t *tape) between(line []byte) error {
+	if len(t.bare) == 0 && !bytes.HasPrefix(line, []byte("{")) && !bytes.HasPrefix(line, []byte("[{")) {
 		return nil
 	}
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return err
+	if t.bare = append(t.bare, line...); len(t.bare) > maxBare {
+		return adapter.Errorf(contract.ErrGarbage, "the stream holds something other than events")
 	}
-	if err := f(&v); err != nil {
-		return err
+	if !json.Valid(t.bare) {
+		return nil
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
+	body := bytes.Trim(t.bare, "[]")
+	t.bare = nil
+	if f := httpapi.ParseFault(body); f.Known() {
+		return t.api.InStream(f)
 	}
-	o[key] = b
 	return nil
+}
+
+// event is an event of a stream.
+type event struct {
+	Candidates    []*candidate `json:"candidates,omitempty"`
+	UsageMetadata *usage       `json:"usageMetadata,omitempty"`
+	ModelVersion  string       `json:"modelVersion,omitempty"`
+	Feedback      *feedback    `json:"promptFeedback,omitempty"`
+
+	Error json.RawMessage `json:"error,omitempty"`
+}
+
+type candidate struct {
+	Content *struct {
+		Parts []json.RawMessage `json:"parts"`
+	} `json:"content,omitempty"`
+	FinishReason string `json:"finishReason,omitempty"`
+}
+
+type usage struct {
+	Prompt     int64 `json:"promptTokenCount"`
+	ToolPrompt int64 `json:"toolUsePromptTokenCount"`
+	Cached     int64 `json:"cachedContentTokenCount"`
+	Candidates int64 `json:"candidatesTokenCount"`
+	Thoughts   int64 `json:"thoughtsTokenCount"`
+}
+
+type feedback struct {
+	BlockReason        string `json:"blockReason,omitempty"`
+	BlockReasonMessage string `json:"blockReasonMessage,omitempty"`
+}
+
+// keep puts an event's parts on the tape, and returns the rest.
+func (t *tape) keep(data []byte) (json.RawMessage, error) {
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return nil, err
+	}
+	if len(e.Error) > 0 {
+		if f := httpapi.ParseFault(data); f.Known() {
+			return nil, t.api.InStream(f)
+		}
+	}
+	e.Error = nil
+	if len(e.Candidates) > 0 && e.Candidates[0] != nil { // only one was asked for
+		first := e.Candidates[0]
+		if first.Content != nil {
+			t.parts = append(t.parts, first.Content.Parts...)
+		}
+		e.Candidates = []*candidate{{FinishReason: first.FinishReason}}
+	} else {
+		e.Candidates = nil
+	}
+	return json.Marshal(e)
 }

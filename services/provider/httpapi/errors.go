@@ -63,13 +63,15 @@ func ParseFault(body []byte) Fault {
 		Type    json.RawMessage `json:"type"`
 		Code    json.RawMessage `json:"code"`
 		Status  json.RawMessage `json:"status"` // Google's type
-		Details []detail        `json:"details"`
+		Details json.RawMessage `json:"details"`
 	}
 	if json.Unmarshal(top.Error, &inner) == nil {
 		f := Fault{
 			Message: scalar(inner.Message), Type: cmp.Or(scalar(inner.Type), scalar(inner.Status)), Code: scalar(inner.Code),
 		}
-		for _, d := range inner.Details {
+		var details []detail
+		_ = json.Unmarshal(inner.Details, &details) // Google's; others have anything there
+		for _, d := range details {
 			d.addTo(&f)
 		}
 		if f.Known() {
@@ -120,7 +122,7 @@ func (a API) Status(status int, h http.Header, f Fault, now time.Time) *contract
 		message = http.StatusText(status)
 	}
 	e := adapter.Errorf(statusCode(status, f), "%s",
-		a.clean(fmt.Sprintf("%s answered %d: %s", a.host, status, message)))
+		a.Clean(fmt.Sprintf("%s answered %d: %s", a.host, status, message)))
 	if wish := cmp.Or(retryAfter(h, now), f.Retry); wish > 0 && e.Retryable {
 		e.RetryInMS = wish.Milliseconds()
 	}
@@ -179,7 +181,7 @@ func (a API) InStream(f Fault) *contract.Error {
 	case strings.Contains(kind, "invalid_request"):
 		code = contract.ErrBadRequest
 	}
-	e := adapter.Errorf(code, "%s", a.clean("the API reports: "+strings.TrimSpace(f.Message+" "+f.Type+" "+f.Code)))
+	e := adapter.Errorf(code, "%s", a.Clean("the API reports: "+strings.TrimSpace(f.Message+" "+f.Type+" "+f.Code)))
 	e.Retryable = e.Retryable && !f.exhausted()
 	return e
 }
@@ -222,9 +224,9 @@ func (a API) Explain(ctx context.Context, err error) error {
 		return adapter.Errorf(contract.ErrTooLong, "the stream did not end within %d bytes", maxWireBytes)
 	case errors.As(err, &syntax) || errors.As(err, &wrongType):
 		return adapter.Errorf(contract.ErrGarbage, "a chunk of the stream is not valid JSON of the API: %s",
-			a.clean(err.Error()))
+			a.Clean(err.Error()))
 	case errors.As(err, &certificate):
-		e := adapter.Errorf(contract.ErrUnavailable, "%s", a.clean(certificate.Error()))
+		e := adapter.Errorf(contract.ErrUnavailable, "%s", a.Clean(certificate.Error()))
 		e.Retryable = false
 		return e
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
@@ -241,9 +243,9 @@ func (a API) network(err error) *contract.Error {
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return adapter.Errorf(contract.ErrTimeout, "%s", a.clean(err.Error()))
+		return adapter.Errorf(contract.ErrTimeout, "%s", a.Clean(err.Error()))
 	}
-	return adapter.Errorf(contract.ErrUnavailable, "%s", a.clean(err.Error()))
+	return adapter.Errorf(contract.ErrUnavailable, "%s", a.Clean(err.Error()))
 }
 
 var secrets = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b[srp]k-[\w*-]{4,}`)
@@ -251,8 +253,8 @@ var secrets = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b[srp]k-[\w*-]{4,}`)
 // maxMessage bounds an error's message, in runes.
 const maxMessage = 500
 
-// clean removes the key, anything that looks like a key and control characters, and limits the length.
-func (a API) clean(s string) string {
+// Clean removes the key, anything that looks like a key and control characters, and limits the length.
+func (a API) Clean(s string) string {
 	if string(a.key) != "" {
 		s = strings.ReplaceAll(s, string(a.key), hiddenKey)
 	}
