@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 
 	"skandha.dev/services/sandbox/driver"
@@ -88,6 +89,10 @@ func TestProbesFindHoles(t *testing.T) {
 				continue
 			}
 			holes = slices.DeleteFunc(holes, func(n string) bool { return n == p.name })
+			if p.name == "i386 system calls" && !hasI386(t) {
+				t.Log("the kernel of this machine has no i386 system calls, so no sandbox can have this hole")
+				continue
+			}
 			t.Run(p.name, func(t *testing.T) {
 				ctx := within(t)
 				o, err := p.try(&attempt{sandbox: s.start(t, sandboxOptions{}), ctx: ctx, t: t, host: s.host})
@@ -103,4 +108,23 @@ func TestProbesFindHoles(t *testing.T) {
 	if len(holes) > 0 {
 		t.Errorf("no probe has the name %q", holes)
 	}
+}
+
+// hasI386 reports whether the kernel has i386 system calls: without them, getpid by one ends
+// the process with SIGSEGV, outside of any sandbox.
+func hasI386(t *testing.T) bool {
+	t.Helper()
+	code := "import ctypes, os, signal, struct" + kernelHelpers + "i386(20, 0, 0, 0)"
+	err := exec.CommandContext(within(t), "/usr/bin/python3", "-c", code).Run()
+	if err == nil {
+		return true
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGSEGV {
+		t.Fatalf("getpid as an i386 system call: %v", err)
+	}
+	return false
 }
