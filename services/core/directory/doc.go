@@ -1,4 +1,4 @@
-// Package directory knows the executors that serve this core: who has announced itself,
+// Package directory knows the executors that serve this core: which have announced themselves,
 // which tools and providers they offer, and which of their slots are free.
 //
 // Consumes: announcements of executors. Produces: requests that executors announce
