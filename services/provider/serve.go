@@ -75,6 +75,11 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 		defer leave()
 		ec.Updates = s.remote.offers.Updates()
 	}
+	reports, err := s.report()
+	if err != nil {
+		return fmt.Errorf("starting the provider: %w", err)
+	}
+	defer reports.Stop()
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 

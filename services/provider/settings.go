@@ -11,7 +11,7 @@ import (
 
 // Settings is the section providers of the configuration file.
 type Settings struct {
-	// Prices are US dollars per million tokens, by model or <provider>/<model>; * stands for
+	// Prices are US dollars per million tokens, by model or <provider>/<model>; * matches
 	// any characters. The cost of other models is unknown.
 	Prices budget.Prices `yaml:"prices"`
 	Budget budget.Limit  `yaml:"budget"` // for all agents together; default none

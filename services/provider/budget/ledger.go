@@ -49,14 +49,14 @@ func (l Limit) Check() error {
 
 // key returns the key of the period that contains now.
 func (l Limit) key(now time.Time) string {
-	switch now = now.UTC(); l.Per {
+	switch l.Period() {
 	case Month:
-		return now.Format("month-2006-01")
+		return now.UTC().Format("month-2006-01")
 	case Ever:
 		return string(Ever)
-	case Day, "":
+	case Day:
 	}
-	return now.Format("day-2006-01-02")
+	return now.UTC().Format("day-2006-01-02")
 }
 
 // Ledger counts what is spent against a limit. It is safe for concurrent use, also by
@@ -92,7 +92,7 @@ func (l *Ledger) Spent(ctx context.Context) (int64, error) {
 // settle once, with what the answer cost.
 func (l *Ledger) Reserve(ctx context.Context, worst int64) (settle func(cost int64), failure *contract.Error) {
 	key := l.limit.key(l.now())
-	limit := int64(l.limit.USD * 1e6)
+	limit := l.limit.MicroUSD()
 	var left int64
 	err := l.change(ctx, key, func(a *account) error {
 		if left = limit - a.Spent; worst > left {
@@ -105,7 +105,7 @@ func (l *Ledger) Reserve(ctx context.Context, worst int64) (settle func(cost int
 	case errors.Is(err, errOver):
 		return nil, &contract.Error{Code: contract.ErrOverBudget, Message: fmt.Sprintf(
 			"the answer may cost up to %s, and %s of the budget of %s per %s (providers.budget) are left",
-			contract.USD(worst), contract.USD(left), contract.USD(limit), l.limit.per())}
+			contract.USD(worst), contract.USD(left), contract.USD(limit), l.limit.Period())}
 	case err != nil:
 		return nil, &contract.Error{
 			Code: contract.ErrUnavailable, Message: "the budget cannot be read: " + err.Error(), Retryable: true,
@@ -114,7 +114,11 @@ func (l *Ledger) Reserve(ctx context.Context, worst int64) (settle func(cost int
 	return func(cost int64) { l.settle(key, cost-worst) }, nil
 }
 
-func (l Limit) per() Period {
+// MicroUSD returns the limit in millionths of a US dollar.
+func (l Limit) MicroUSD() int64 { return int64(l.USD * 1e6) }
+
+// Period returns the period of the limit.
+func (l Limit) Period() Period {
 	if l.Per == "" {
 		return Day
 	}

@@ -20,7 +20,7 @@ type Price struct {
 }
 
 // Prices maps models to their prices. A key is the name of a model, or <provider>/<model>; *
-// stands for any characters.
+// matches any characters.
 type Prices map[string]Price
 
 // maxPrice keeps sums within 64 bits.
@@ -71,7 +71,7 @@ func match(pattern, name string) bool {
 	return err == nil && ok
 }
 
-// noSlash lets * stand for slashes, too.
+// noSlash lets * match slashes, too.
 func noSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 // Cost returns the cost of a response, in millionths of a US dollar: a price per million

@@ -43,7 +43,7 @@ func TestCostCountsEachKindOfTokenOnce(t *testing.T) {
 		t.Errorf("costs %d", got)
 	}
 	if got := (budget.Price{Input: 2}).Cost(contract.Usage{InputTokens: 10, CachedTokens: 5}); got != 20 {
-		t.Errorf("without a price of its own cached input costs %d, want 20", got)
+		t.Errorf("without its own price, cached input costs %d, want 20", got)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -178,6 +179,21 @@ func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err e
 		return last, false
 	}
 	return next, true
+}
+
+// Breaker describes the circuit breaker.
+func (p *Policy) Breaker() providerapi.Breaker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.breaker.IsOpen():
+		return providerapi.Breaker{
+			State: providerapi.Open, Reason: p.last, RetryInMS: max(p.breaker.RemainingDelay().Milliseconds(), 0),
+		}
+	case p.breaker.IsHalfOpen():
+		return providerapi.Breaker{State: providerapi.HalfOpen, Reason: p.last}
+	}
+	return providerapi.Breaker{State: providerapi.Closed}
 }
 
 // jittered adds up to a quarter to the pause: never less than the API asked for.
