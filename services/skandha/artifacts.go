@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mime"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
 
@@ -126,17 +129,14 @@ func (p *artifactsPutCmd) Run(ctx context.Context, g *globals) error {
 			return fmt.Errorf("%s: %w: %q", what, subject.ErrInvalidID, id)
 		}
 	}
-	data, err := os.ReadFile(p.File)
-	if err != nil {
-		return err
-	}
 	c, err := g.connectRunning(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	ref := p.Agent + "/" + p.Session + "/uploads/" + orElse(p.Name, filepath.Base(p.File))
-	if err := c.Journal.PutArtifact(ctx, ref, data); err != nil {
+	data, err := c.put(ctx, ref, p.File)
+	if err != nil {
 		return err
 	}
 	fmt.Println(clean(ref))
@@ -253,4 +253,34 @@ func (r *artifactsRmCmd) ask(ctx context.Context, chosen []journal.ArtifactInfo,
 		}
 	}
 	return nil
+}
+
+// put stores a file as an artifact and returns its content.
+func (c *connection) put(ctx context.Context, ref, file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return data, c.Journal.PutArtifact(ctx, ref, data)
+}
+
+// upload stores files for a session, so that an input can name them.
+func (c *connection) upload(ctx context.Context, ref subject.Ref, files []string) (out []provider.File, err error) {
+	for i, file := range files {
+		f := provider.File{
+			Name: filepath.Base(file),
+			Ref:  fmt.Sprintf("%s/uploads/%s-%d-%s", ref, time.Now().UTC().Format("20060102-150405.000"), i, filepath.Base(file)),
+		}
+		data, err := c.put(ctx, f.Ref, file)
+		if err != nil {
+			return nil, fmt.Errorf("storing %s: %w", file, err)
+		}
+		f.Bytes = int64(len(data))
+		if f.MediaType = mime.TypeByExtension(filepath.Ext(file)); f.MediaType == "" {
+			f.MediaType = http.DetectContentType(data)
+		}
+		f.MediaType, _, _ = strings.Cut(f.MediaType, ";")
+		out = append(out, f)
+	}
+	return out, nil
 }

@@ -34,6 +34,7 @@ import (
 type askCmd struct {
 	Text    []string      `arg:"" help:"Question, or a slash command such as /help; \"-\" reads standard input."`
 	Agent   string        `short:"a" default:"main" help:"Agent to ask."`
+	File    []string      `short:"f" type:"existingfile" placeholder:"FILE" help:"File that the model sees with the question, such as a photo; may be repeated."`
 	Session string        `short:"s" placeholder:"NAME" help:"Session to continue. Default: a new one."`
 	JSON    bool          `help:"Print every event of the turn as one line of JSON."`
 	Yes     bool          `short:"y" help:"Approve every confirmation request. Without this flag and without a terminal, they are refused."`
@@ -88,8 +89,12 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	if err != nil {
 		return err
 	}
+	files, err := c.upload(ctx, ref, a.File)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
-	seq, err := c.submit(ctx, ref, text, "ask")
+	seq, err := c.submit(ctx, ref, text, "ask", files...)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrTimeout) {
 		// The bus is given up earlier than after a.Timeout if it says that it cannot store.
 		fmt.Fprintf(os.Stderr, "skandha: the bus did not acknowledge the input within %s: %v\n",

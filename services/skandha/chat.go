@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/client"
@@ -131,12 +132,14 @@ func (c *chat) read(ctx context.Context) (string, error) {
 }
 
 // submit stores typed text as an input or a slash command.
-func (c *connection) submit(ctx context.Context, ref subject.Ref, text, source string) (uint64, error) {
+func (c *connection) submit(
+	ctx context.Context, ref subject.Ref, text, source string, files ...provider.File,
+) (uint64, error) {
 	say, command := client.Typed(text)
 	if command != nil {
 		return c.Run(ctx, ref, *command)
 	}
-	return c.Say(ctx, ref, event.Input{Text: say, Source: source})
+	return c.Say(ctx, ref, event.Input{Text: say, Source: source, Files: files})
 }
 
 // turn sends one text and shows its turn. Ctrl-C cancels the turn.

@@ -28,14 +28,11 @@ func (p *providersCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer c.close()
 	reports, err := c.Providers(ctx)
-	if err != nil && len(reports) == 0 {
+	if err != nil {
 		return err
 	}
 	if p.JSON {
 		return printJSON(os.Stdout, reports, true)
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "some providers did not answer:", clean(err.Error()))
 	}
 	return printProviders(os.Stdout, reports)
 }

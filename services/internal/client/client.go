@@ -5,13 +5,16 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/providerapi"
@@ -65,26 +68,39 @@ func (c *Client) Ask(ctx context.Context, verb string, question, answer any) err
 	return c.AskService(ctx, coreapi.ServiceName, verb, question, answer)
 }
 
-// Providers asks every provider process which providers it has, and how they are. The reports
-// of processes that do not answer are missing; err says why.
-func (c *Client) Providers(ctx context.Context) (out []providerapi.Report, err error) {
+// providersWait bounds asking one provider process.
+const providersWait = 5 * time.Second
+
+// Providers asks every provider process which providers it has, and how they are. For a
+// process that does not answer, it returns what the process announced.
+func (c *Client) Providers(ctx context.Context) ([]providerapi.Report, error) {
 	var st coreapi.Status
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
 		return nil, err
 	}
-	var errs []error
-	for _, e := range st.Executors {
-		if e.Kind != subject.Provider {
-			continue
-		}
-		var r providerapi.Report
-		if err := c.AskService(ctx, providerapi.ServiceName, string(e.Instance), nil, &r); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		out = append(out, r)
+	there := slices.DeleteFunc(st.Executors, func(e executor.Announcement) bool { return e.Kind != subject.Provider })
+	out := make([]providerapi.Report, len(there))
+	var all sync.WaitGroup
+	for i, e := range there {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, providersWait)
+			defer cancel()
+			if err := c.AskService(ctx, providerapi.ServiceName, string(e.Instance), nil, &out[i]); err != nil {
+				c.Log.Debug("a provider process did not answer", "instance", e.Instance, "error", err)
+				out[i] = announced(e)
+			}
+		})
 	}
-	return out, errors.Join(errs...)
+	all.Wait()
+	return out, nil
+}
+
+func announced(e executor.Announcement) providerapi.Report {
+	r := providerapi.Report{Instance: e.Instance, Providers: []providerapi.Provider{}}
+	for _, p := range e.Providers {
+		r.Providers = append(r.Providers, providerapi.Provider{Name: p.Name, Model: p.Model, Note: p.Note})
+	}
+	return r
 }
 
 // AskService asks any replica of a service, on service.<service>.<verb>, and decodes

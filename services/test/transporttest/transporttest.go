@@ -61,7 +61,7 @@ type Called struct {
 func Methods() map[string]contract.Right {
 	out := map[string]contract.Right{"pluginAction": contract.Administer}
 	for _, name := range []string{
-		"listSessions", "getSession", "listTools", "listPlugins", "getHooks", "getStatus", "listTurns", "getTimeline",
+		"listSessions", "getSession", "listTools", "listProviders", "listPlugins", "getHooks", "getStatus", "listTurns", "getTimeline",
 		"listArtifacts",
 	} {
 		out[name] = contract.See

@@ -60,7 +60,7 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 		r.Sequence, err = c.Run(ctx, in.Ref, *cmd)
 		return r, b.refusal("storing a command", err)
 	}
-	r.Sequence, err = c.Say(ctx, in.Ref, event.Input{Text: say, ID: in.ID, Source: in.Source, Mode: in.Mode})
+	r.Sequence, err = c.Say(ctx, in.Ref, event.Input{Text: say, ID: in.ID, Source: in.Source, Mode: in.Mode, Files: in.Files})
 	if err == nil {
 		r.Turn = event.TurnID(r.Sequence)
 	}
@@ -81,10 +81,27 @@ func checkSubmission(in contract.Submission) error {
 		return contract.Invalid("mode", fmt.Sprintf("is %q, want %q or %q", in.Mode, event.ModeQueue, event.ModeInterrupt))
 	}
 	return first(
+		checkFiles(in),
 		checkText("input", in.Text, event.MaxTextBytes),
 		checkText("id", in.ID, event.MaxInputIDBytes),
 		checkText("source", in.Source, maxSourceBytes),
 	)
+}
+
+// checkFiles checks the descriptions of files: they must be artifacts of the session.
+func checkFiles(in contract.Submission) error {
+	if n := len(in.Files); n > event.MaxInputFiles {
+		return contract.Invalid("files", fmt.Sprintf("%d files; the limit is %d", n, event.MaxInputFiles))
+	}
+	for i, f := range in.Files {
+		if err := f.Check(); err != nil {
+			return contract.Invalid(fmt.Sprintf("files[%d]", i), err.Error())
+		}
+		if !f.In(in.Ref) {
+			return contract.Invalid(fmt.Sprintf("files[%d].ref", i), "want an artifact of this session: "+in.Ref.String()+"/<name>")
+		}
+	}
+	return nil
 }
 
 // checkText checks a text's length and encoding.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
@@ -127,6 +128,15 @@ func TestFields(t *testing.T) {
 		{"a long id", say(contract.Submission{Ref: ref, Text: "x", ID: long}), contract.CodeTooLarge, "id"},
 		{"a long source", say(contract.Submission{Ref: ref, Text: "x", Source: long}), contract.CodeTooLarge, "source"},
 		{"an unknown mode", say(contract.Submission{Ref: ref, Text: "x", Mode: "now"}), contract.CodeInvalid, "mode"},
+		{
+			"a file without a type", say(contract.Submission{Ref: ref, Text: "x", Files: []provider.File{{Ref: "main/fields/a"}}}),
+			contract.CodeInvalid, "files[0]",
+		},
+		{
+			"a file of another session", say(contract.Submission{Ref: ref, Text: "x", Files: []provider.File{
+				{Ref: "main/other/a", MediaType: "image/png"},
+			}}), contract.CodeInvalid, "files[0].ref",
+		},
 		{
 			"many words", say(contract.Submission{Ref: ref, Text: "/help" + strings.Repeat(" x", 65)}), contract.CodeInvalid,
 			"input",

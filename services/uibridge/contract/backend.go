@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 )
 
@@ -63,7 +64,8 @@ type Submission struct {
 	Text   string
 	ID     string // chosen by the sender; a repeated one is not accepted twice; default: a random one
 	Mode   event.InputMode
-	Source string // the UI, e.g. "web"
+	Source string          // the UI, e.g. "web"
+	Files  []provider.File // artifacts of the session
 }
 
 // Receipt describes what the bus acknowledged.

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
@@ -40,14 +41,15 @@ func newInspector(d Deps) *inspector {
 	return &inspector{client: d.Client, log: log}
 }
 
-// Methods returns listSessions, getSession, listTools, listPlugins, getHooks, getStatus,
-// pluginAction, listTurns, getTimeline and listArtifacts. They are safe for concurrent use.
+// Methods returns listSessions, getSession, listTools, listProviders, listPlugins, getHooks,
+// getStatus, pluginAction, listTurns, getTimeline and listArtifacts. They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
 	return []contract.Method{
 		method(i, "listSessions", contract.See, i.listSessions),
 		method(i, "getSession", contract.See, i.getSession),
 		method(i, "listTools", contract.See, i.listTools),
+		method(i, "listProviders", contract.See, i.listProviders),
 		method(i, "listPlugins", contract.See, everywhere(pass(i, coreapi.VerbPlugins))),
 		method(i, "getHooks", contract.See, everywhere(pass(i, coreapi.VerbHooks))),
 		method(i, "getStatus", contract.See, i.getStatus),
@@ -125,6 +127,20 @@ func everywhere[Q, A any](
 		}
 		return call(ctx, p, q)
 	}
+}
+
+// listProviders returns the language models of all provider processes. What they cost together
+// is not for a token that is limited to some agents.
+func (i *inspector) listProviders(
+	ctx context.Context, p contract.Principal, _ none,
+) ([]providerapi.Report, error) {
+	reports, err := i.client.Providers(ctx)
+	if p.Everywhere() != nil {
+		for j := range reports {
+			reports[j].Budget = nil
+		}
+	}
+	return reports, err
 }
 
 // listTools returns the tools of agents, without internal ones. The statistics cover all

@@ -29,7 +29,7 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	turn := here
 	turn.Turn = "t" + jsonText(seq)
 	params := map[string]any{
-		"listSessions": nil, "getSession": here, "listTools": nil, "listPlugins": nil, "getHooks": nil, "getStatus": nil,
+		"listSessions": nil, "getSession": here, "listTools": nil, "listProviders": nil, "listPlugins": nil, "getHooks": nil, "getStatus": nil,
 		"pluginAction": map[string]any{"op": "suspend", "plugin": "guard"}, "listTurns": here, "getTimeline": turn,
 		"listArtifacts": here,
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/uibridge/contract"
 )
@@ -73,7 +74,7 @@ func Writes(method string) bool {
 
 // Call calls a method by its name. The parameters are:
 //
-//	submitUserInput      input, id?, mode?, agent?, session?
+//	submitUserInput      input, id?, mode?, agent?, session?, files?
 //	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?
 //	cancelTurn           sequence?, inputId?, reason?, agent?, session?
 //	runCommand           name, args?, id?, agent?, session?
@@ -136,8 +137,9 @@ func (d *Desk) refusal(ctx context.Context, method string, err error) error {
 
 func (d *Desk) submit(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
 	var text, id, mode string
-	ref, err := o.decode(
-		params,
+	var files []provider.File
+	ref, err := o.decodeLast(
+		params, []Param{{"files", &files, false}},
 		Param{"input", &text, true},
 		Param{"id", &id, false},
 		Param{"mode", &mode, false},
@@ -145,8 +147,9 @@ func (d *Desk) submit(ctx context.Context, p contract.Principal, o Origin, param
 	if err != nil {
 		return nil, err
 	}
-	return answer(d.backend.Submit(ctx, p,
-		contract.Submission{Ref: ref, Text: text, ID: id, Mode: event.InputMode(mode), Source: o.Source}))
+	return answer(d.backend.Submit(ctx, p, contract.Submission{
+		Ref: ref, Text: text, ID: id, Mode: event.InputMode(mode), Source: o.Source, Files: files,
+	}))
 }
 
 func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
@@ -225,12 +228,17 @@ func answer(r contract.Receipt, err error) (any, error) {
 
 // decode reads the parameters, and returns the session that they are for.
 func (o Origin) decode(raw json.RawMessage, params ...Param) (subject.Ref, error) {
+	return o.decodeLast(raw, nil, params...)
+}
+
+// decodeLast reads the parameters likewise; last come after agent and session in an array.
+func (o Origin) decodeLast(raw json.RawMessage, last []Param, params ...Param) (subject.Ref, error) {
 	if o.Fixed {
-		return o.Ref, Decode(raw, params...)
+		return o.Ref, Decode(raw, append(params, last...)...)
 	}
 	var agent, session string
-	if err := Decode(raw,
-		append(params, Param{"agent", &agent, false}, Param{"session", &session, false})...); err != nil {
+	params = append(params, Param{"agent", &agent, false}, Param{"session", &session, false})
+	if err := Decode(raw, append(params, last...)...); err != nil {
 		return subject.Ref{}, err
 	}
 	if session == "" && (agent == "" || agent == string(o.Ref.Agent)) && o.Ref.Session != "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/strictjson"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
@@ -144,6 +145,8 @@ func kind(into any) string {
 		return "a non-negative integer"
 	case *[]string:
 		return "an array of strings"
+	case *[]provider.File:
+		return "an array of {ref, media_type, bytes, name?}"
 	}
 	return "an object"
 }

@@ -87,7 +87,8 @@ func TestEveryMethodOfTheContractIsReached(t *testing.T) {
 	r := newRig(t, rpc.Config{})
 	c := r.dial(t, "?session=s")
 	for i, k := range []struct{ method, params string }{
-		{"submitUserInput", `{"input":"hello","id":"i","mode":"interrupt","agent":"other","session":"x"}`},
+		{"submitUserInput", `{"input":"hello","id":"i","mode":"interrupt","agent":"other","session":"x",` +
+			`"files":[{"ref":"other/x/a.png","media_type":"image/png","bytes":3}]}`},
 		{"provideConfirmation", `{"confirmationId":"c","approved":false,"hash":"h","reason":"no"}`},
 		{"cancelTurn", `{"sequence":4,"reason":"enough"}`},
 		{"cancelTurn", `{"inputId":"i"}`},
@@ -98,10 +99,11 @@ func TestEveryMethodOfTheContractIsReached(t *testing.T) {
 		c.must(fmt.Sprint(i), k.method, k.params, nil)
 	}
 	if got := fmt.Sprintf("%+v", r.Log()); got != "["+
-		"{Ref:other/x Text:hello ID:i Mode:interrupt Source:websocket} "+
+		"{Ref:other/x Text:hello ID:i Mode:interrupt Source:websocket "+
+		"Files:[{Ref:other/x/a.png Name: MediaType:image/png Bytes:3 Data:[]}]} "+
 		"{Ref:main/s ConfirmationID:c Hash:h Approved:false Reason:no Always:<nil> Source:websocket} "+
 		"{Ref:main/s Sequence:4 InputID: Reason:enough} {Ref:main/s Sequence:0 InputID:i Reason:} "+
-		"{Ref:main/s Text:/tools fs ID: Mode: Source:websocket}]" {
+		"{Ref:main/s Text:/tools fs ID: Mode: Source:websocket Files:[]}]" {
 		t.Errorf("stored %s", got)
 	}
 	for method := range transporttest.Methods() {

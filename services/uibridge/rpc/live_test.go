@@ -152,7 +152,7 @@ func everyMethod(t *testing.T, c *client, session string) {
 	t.Helper()
 	here := `{"agent":"main","session":"` + session + `"}`
 	for method, params := range map[string]string{
-		"listSessions": `{}`, "getSession": here, "listTools": `{}`, "listPlugins": `{}`, "getHooks": `{}`, "getStatus": `{}`,
+		"listSessions": `{}`, "getSession": here, "listTools": `{}`, "listProviders": `{}`, "listPlugins": `{}`, "getHooks": `{}`, "getStatus": `{}`,
 		"listTurns": here, "listArtifacts": here,
 	} {
 		c.must(`"`+method+`"`, method, params, nil)

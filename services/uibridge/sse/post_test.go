@@ -44,9 +44,11 @@ func TestWhatIsPostedIsStored(t *testing.T) {
 		t.Errorf("the answer is stored as %+v", log[2])
 	}
 	got := fmt.Sprintf("%+v", slices.Delete(log, 2, 3))
-	if got != "[{Ref:main/s Text:hello ID:i Mode:queue Source:http} {Ref:main/s Text:again ID: Mode: Source:mine} "+
+	if got != "[{Ref:main/s Text:hello ID:i Mode:queue Source:http Files:[]} "+
+		"{Ref:main/s Text:again ID: Mode: Source:mine Files:[]} "+
 		"{Ref:main/s Sequence:1 InputID: Reason:enough} {Ref:main/s Sequence:0 InputID: Reason:} "+
-		"{Ref:main/s Text:/provider offline ID: Mode: Source:http} {Ref:other/x Text:there ID: Mode: Source:http}]" {
+		"{Ref:main/s Text:/provider offline ID: Mode: Source:http Files:[]} "+
+		"{Ref:other/x Text:there ID: Mode: Source:http Files:[]}]" {
 		t.Errorf("stored %s", got)
 	}
 }

@@ -10,7 +10,7 @@ const COMMANDS = [
   ['reset', 'end the running turn, forget the conversation, unlock the session'],
   ['cancel', 'cancel the running turn and report which of its tool calls ran'],
   ['tools', 'list the tools that the agent can use now'],
-  ['provider', 'show which language model answers'],
+  ['provider', 'show the language models, or choose the one that answers: /provider name'],
   ['plugins', 'list the plugins and what they do'],
   ['metrics', 'show statistics of this session and its tools'],
   ['replay', 'show what happened in the last turn, the last n turns, or one turn by id'],
@@ -31,7 +31,7 @@ export class Composer {
   #back = -1; // index in the history, from its end
   #draft = '';
 
-  // hooks: {send(text, mode), canSend}
+  // hooks: {send(text, mode), canSend, beside}; beside is a node left of the button
   constructor(hooks) {
     this.#hooks = hooks;
     this.#field = el('textarea', {
@@ -44,7 +44,7 @@ export class Composer {
     this.#list = el('ul', { class: 'commands', id: 'commands', role: 'listbox', 'aria-label': 'Commands', hidden: true });
     this.#notice = el('p', { class: 'composer-notice small', role: 'alert', hidden: true });
     this.node = el('form', { class: 'composer', on: { submit: (e) => { e.preventDefault(); this.submit(); } } }, this.#list, this.#notice,
-      el('div', { class: 'composer-frame' }, this.#field, this.#send));
+      el('div', { class: 'composer-frame' }, this.#field, hooks.beside, this.#send));
   }
 
   focus() { this.#field.focus(); }

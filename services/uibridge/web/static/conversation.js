@@ -9,6 +9,7 @@ import { Turn } from './turn.js';
 import { Files } from './call.js';
 import { forgetPictures } from './files.js';
 import { Composer } from './composer.js';
+import { Models } from './models.js';
 import { StateLine } from './state.js';
 import { Transcript } from './transcript.js';
 import { Outbox } from './outbox.js';
@@ -32,6 +33,7 @@ export class Conversation {
   #decisions = new Set(); // that are open
   #context;
   #composer;
+  #models;
   #state;
   #outbox;
   #shown = WINDOW;
@@ -55,7 +57,8 @@ export class Conversation {
       retry: (text) => this.#send(text),
       decided: (d) => { this.#decisions.delete(d); this.#mark(); },
     };
-    this.#composer = new Composer({ canSend: app.can('talk'), send: (text, mode) => this.#send(text, mode) });
+    this.#models = new Models(app, (text) => this.#send(text));
+    this.#composer = new Composer({ canSend: app.can('talk'), send: (text, mode) => this.#send(text, mode), beside: this.#models.node });
     this.#outbox = new Outbox(app, (m) => this.#composer.notice(m));
     this.#state = new StateLine({ cancel: app.can('talk') ? () => this.cancel() : null, show: () => this.focusDecision() });
     this.#transcript = new Transcript({ earlier: () => this.#earlier() });
@@ -275,7 +278,7 @@ export class Conversation {
     handle('onToolCall', (p, raw) => { this.#turn(p)?.started(p, field(raw, ['params', 'args'])); this.#state.tool(p.toolName); });
     handle('onToolOutput', (p) => this.#turn(p)?.printed(p));
     handle('onToolResult', (p) => this.#turn(p)?.ended(p));
-    handle('onTurnEnd', (p) => this.#ended(p));
+    handle('onTurnEnd', (p) => { this.#ended(p); if (p.recorded?.provider && this.#live) this.#models.load(); });
     handle('onSessionLocked', (p) => this.#lock(p.reason, p.until));
     handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. The model no longer knows what is above.`); });
     on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
@@ -297,6 +300,7 @@ export class Conversation {
     this.#problem.hidden = true;
     this.#live = false;
     this.#until = place(p.until);
+    this.#models.load();
     this.#received(place(p.after));
   }
 
