@@ -46,6 +46,9 @@ type usage struct {
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
 	CacheRead  int64 `json:"cache_read_input_tokens"`
 	Output     int64 `json:"output_tokens"`
+	Details    struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
 }
 
 // content is a content block that is being written.
@@ -233,6 +236,7 @@ func (a *accumulator) finish(model string) (contract.Response, error) {
 		TextContent: a.text.String(), StopReason: a.stopReason(), Model: a.model,
 		Usage: contract.Usage{
 			InputTokens: a.usage.Input + a.usage.CacheWrite + a.usage.CacheRead, OutputTokens: a.usage.Output,
+			CachedTokens: a.usage.CacheRead, ReasoningTokens: a.usage.Details.Thinking,
 		},
 	}
 	if resp.Model == "" {

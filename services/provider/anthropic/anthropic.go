@@ -119,7 +119,8 @@ func (a *Adapter) try(
 	if err != nil {
 		return contract.Response{}, acc.begun, err
 	}
-	resp.Usage.CostMicroUSD = a.cfg.Prices.Cost(resp.Usage.InputTokens, acc.usage.CacheRead, resp.Usage.OutputTokens)
+	u := &resp.Usage
+	u.CostMicroUSD = a.cfg.Prices.Cost(u.InputTokens, u.CachedTokens, u.OutputTokens)
 	return resp, acc.begun, nil
 }
 

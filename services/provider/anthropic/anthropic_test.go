@@ -156,7 +156,9 @@ func TestUsageAndCost(t *testing.T) {
 		out.Text("x")
 		out.Finish("end_turn", contract.Usage{InputTokens: 1000, OutputTokens: 100}) // 250 written, 500 read
 	}))
-	want := contract.Usage{InputTokens: 1000, OutputTokens: 100, CostMicroUSD: 500*2 + 500/2 + 100*8}
+	want := contract.Usage{
+		InputTokens: 1000, OutputTokens: 100, CachedTokens: 500, ReasoningTokens: 50, CostMicroUSD: 500*2 + 500/2 + 100*8,
+	}
 	if u := ask(t, a, request(t, says("x"))).Usage; u != want {
 		t.Errorf("usage is %+v, want %+v", u, want)
 	}

@@ -52,6 +52,7 @@ func newConversation(model string, keep bool) *conversation {
 func (c *conversation) add(m contract.Message) error {
 	switch m.Role {
 	case contract.RoleUser:
+		c.put(user, fileBlocks(m.Files)...)
 		c.put(user, textBlocks(m.Text)...)
 	case contract.RoleAssistant:
 		c.answer(m)
@@ -115,9 +116,10 @@ func (c *conversation) result(m contract.Message) {
 	i := slices.IndexFunc(c.open, func(o openCall) bool { return o.id == m.CallID })
 	if i < 0 {
 		c.put(user, textBlocks(fmt.Sprintf("%s of %s: %s", outcome(m), cmp.Or(m.Tool, "a tool"), m.Text))...)
+		c.put(user, fileBlocks(m.Files)...)
 		return
 	}
-	c.settle(i, textBlocks(m.Text), m.Failed)
+	c.settle(i, append(textBlocks(m.Text), fileBlocks(m.Files)...), m.Failed)
 }
 
 func outcome(m contract.Message) string {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/httpapi"
@@ -28,6 +30,17 @@ type body struct {
 	Tools       []tool    `json:"tools,omitempty"`
 	System      []*block  `json:"system,omitempty"`
 	Messages    []message `json:"messages"`
+	Output      *output   `json:"output_config,omitempty"`
+}
+
+// output is what the answer's text must be like.
+type output struct {
+	Format format `json:"format"`
+}
+
+type format struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
 }
 
 type tool struct {
@@ -52,6 +65,8 @@ type block struct {
 	ToolUseID string          `json:"tool_use_id,omitempty"`
 	Content   []any           `json:"content,omitempty"`
 	IsError   bool            `json:"is_error,omitempty"`
+	Title     string          `json:"title,omitempty"`
+	Source    *source         `json:"source,omitempty"`
 	Cache     *cacheControl   `json:"cache_control,omitempty"`
 }
 
@@ -83,6 +98,9 @@ func (a *Adapter) question(req contract.Request, thoughts bool) (*question, erro
 	if strings.TrimSpace(req.System) != "" {
 		b.System = []*block{{Type: typeText, Text: req.System}}
 	}
+	if b.Output, err = outputOf(req.Schema); err != nil {
+		return nil, err
+	}
 	b.Thinking = a.think(q.model, b.MaxTokens, c)
 	if t := req.Temperature; t != nil && b.Thinking == nil && budgeted(q.model) {
 		limited := min(max(*t, 0), 1) // other APIs go up to 2
@@ -94,6 +112,22 @@ func (a *Adapter) question(req contract.Request, thoughts bool) (*question, erro
 		return nil, adapter.Errorf(contract.ErrBadRequest, "the schema of a tool is not JSON")
 	}
 	return q, nil
+}
+
+// outputOf asks for text that matches a schema. The API accepts only some keywords; the SDK
+// turns others into descriptions.
+func outputOf(schema json.RawMessage) (*output, error) {
+	if len(schema) == 0 {
+		return nil, nil
+	}
+	var fields map[string]any
+	if json.Unmarshal(schema, &fields) != nil || fields == nil {
+		return nil, adapter.Errorf(contract.ErrBadRequest, "schema: want a JSON Schema that is an object")
+	}
+	if fit, _ := sdk.BetaJSONSchemaOutputFormat(fields).Schema.(map[string]any); fit != nil {
+		schema = encode(fit)
+	}
+	return &output{format{"json_schema", schema}}, nil
 }
 
 // declare returns the tools by name, so that their order is always the same.

@@ -1,8 +1,10 @@
 package anthropictest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 // Bounds of the API.
 const (
 	maxMarks    = 4
+	maxImage    = 5 << 20 // bytes of base64
 	leastBudget = 1024
 )
 
@@ -22,7 +25,7 @@ var (
 // check is what the real API would refuse, in words; empty if nothing.
 func (s *Server) check(r Request) string {
 	for _, why := range []string{
-		r.checkParameters(), r.checkThinking(), r.checkTools(), checkBlocks("system", r.System), r.checkMarks(),
+		r.checkParameters(), r.checkThinking(), r.checkTools(), r.checkOutput(), checkBlocks("system", r.System), r.checkMarks(),
 		r.checkRoles(),
 	} {
 		if why != "" {
@@ -90,6 +93,55 @@ func (r Request) checkTools() string {
 			return fmt.Sprintf("tools.%d.custom.input_schema: does not support oneOf, allOf, or anyOf at the top level", i)
 		}
 		names[t.Name] = true
+	}
+	return ""
+}
+
+func (r Request) checkOutput() string {
+	if r.Output == nil {
+		return ""
+	}
+	var schema map[string]any
+	if f := r.Output.Format; f == nil || f.Type != "json_schema" || json.Unmarshal(f.Schema, &schema) != nil {
+		return "output_config.format: Input should be a JSON schema"
+	}
+	return checkSchema(schema)
+}
+
+// checkSchema wants closed objects, and knows no bounds.
+func checkSchema(v any) string {
+	fields, _ := v.(map[string]any)
+	if fields["type"] == "object" && fields["additionalProperties"] != false {
+		return "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false"
+	}
+	for _, unknown := range []string{"minimum", "maxLength", "oneOf"} {
+		if fields[unknown] != nil {
+			return "output_config.format.schema: property '" + unknown + "' is not supported"
+		}
+	}
+	properties, _ := fields["properties"].(map[string]any)
+	for _, p := range properties {
+		if why := checkSchema(p); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// checkSource wants content that is what it is called.
+func (b Block) checkSource() string {
+	if b.Source == nil || b.Source.Type != "base64" {
+		return ".source: Field required"
+	}
+	data, err := base64.StdEncoding.DecodeString(b.Source.Data)
+	is := http.DetectContentType(data)
+	switch {
+	case err != nil || len(data) == 0:
+		return ".source.base64.data: Invalid base64 data"
+	case len(b.Source.Data) > maxImage && b.Type == "image":
+		return ".source.base64: image exceeds 5 MB maximum"
+	case is != b.Source.MediaType || b.Type == "image" != strings.HasPrefix(is, "image/"):
+		return ".source.base64: the media type is " + b.Source.MediaType + ", but the content appears to be " + is
 	}
 	return ""
 }
@@ -197,8 +249,8 @@ func checkBlocks(at string, blocks []Block) string {
 			return where + ".tool_use.input: Input should be an object"
 		case b.isThought() && len(b.Cache) > 0:
 			return where + ": cache_control: Extra inputs are not permitted"
-		case (b.Type == "image" || b.Type == "document") && (b.Source == nil || b.Source.Data == ""):
-			return where + ".source: Field required"
+		case (b.Type == "image" || b.Type == "document") && b.checkSource() != "":
+			return where + b.checkSource()
 		case !slices.Contains([]string{
 			"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document",
 		}, b.Type):
