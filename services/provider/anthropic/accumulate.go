@@ -147,15 +147,15 @@ func (a *accumulator) extend(index int64, d delta) error {
 	if c == nil {
 		return adapter.Errorf(contract.ErrGarbage, "the stream continues content block %d, which did not begin", index)
 	}
-	switch d.Type {
-	case "text_delta":
+	switch c.Type + " " + d.Type {
+	case "text text_delta":
 		return a.addText(c, d.Text)
-	case "thinking_delta", "signature_delta":
-		return a.addThoughts(c, d.Thinking, d.Signature)
-	case "input_json_delta":
-		return a.addArgs(c, d.PartialJSON)
-	case "citations_delta":
+	case "text citations_delta":
 		return nil
+	case "thinking thinking_delta", "thinking signature_delta":
+		return a.addThoughts(c, d.Thinking, d.Signature)
+	case "tool_use input_json_delta":
+		return a.addArgs(c, d.PartialJSON)
 	}
 	a.lost = true // a block of the future, which cannot be put together
 	return nil

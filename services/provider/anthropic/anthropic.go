@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,17 +59,7 @@ func (a *Adapter) Generate(
 	if err := ctx.Err(); err != nil {
 		return contract.Response{}, adapter.Failure(err)
 	}
-	q, err := a.question(req, true)
-	if err != nil {
-		return contract.Response{}, err
-	}
-	resp, err := a.ask(ctx, q, delta)
-	if q.thoughts && refusesThoughts(err) {
-		if q, err = a.question(req, false); err != nil {
-			return contract.Response{}, err
-		}
-		resp, err = a.ask(ctx, q, delta)
-	}
+	resp, err := a.insist(ctx, req, delta)
 	if err != nil {
 		if ctx.Err() == context.Canceled {
 			return contract.Response{}, ctx.Err()
@@ -76,6 +67,28 @@ func (a *Adapter) Generate(
 		return contract.Response{}, adapter.Failure(err)
 	}
 	return resp, nil
+}
+
+// insist asks with all thinking blocks. If the API refuses them, it asks with those of the turn
+// that is not answered yet, and then without any.
+func (a *Adapter) insist(
+	ctx context.Context, req contract.Request, delta func(text, reasoning string),
+) (resp contract.Response, err error) {
+	var before []byte
+	for keep := keepAll; keep <= keepNone; keep++ {
+		q, wrong := a.question(req, keep)
+		if wrong != nil {
+			return resp, wrong
+		}
+		if bytes.Equal(q.body, before) {
+			continue
+		}
+		if resp, err = a.ask(ctx, q, delta); !q.thoughts || !refusesThoughts(err) {
+			return resp, err
+		}
+		before = q.body
+	}
+	return resp, err
 }
 
 var aboutThoughts = regexp.MustCompile(`(?i)thinking\W{0,3}block|signature|expected .?thinking`)

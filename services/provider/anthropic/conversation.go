@@ -24,6 +24,15 @@ const (
 	assistant = "assistant"
 )
 
+// keeping is which thinking blocks are sent.
+type keeping int
+
+const (
+	keepAll  keeping = iota
+	keepOpen         // of the turn that is not answered yet
+	keepNone
+)
+
 // conversation builds the messages. Those of the user and of the assistant alternate; the
 // user's after calls begins with their results, one each.
 type conversation struct {
@@ -32,6 +41,7 @@ type conversation struct {
 	thoughts bool // there are some
 	entries  []entry
 	ids      map[string]bool // of all calls, on the wire
+	called   []string        // the tools, on the wire
 	open     []openCall
 }
 
@@ -45,8 +55,21 @@ type entry struct {
 // openCall is a call of the latest answer that has no result yet.
 type openCall struct{ id, wire string }
 
-func newConversation(model string, keep bool) *conversation {
-	return &conversation{model: model, keep: keep, ids: map[string]bool{}}
+func newConversation(model string, talk []contract.Message, keep keeping) (*conversation, error) {
+	c := &conversation{model: model, ids: map[string]bool{}}
+	open := 0 // where the turn that is not answered begins
+	for i, m := range talk {
+		if m.Role == contract.RoleUser {
+			open = i
+		}
+	}
+	for i, m := range talk {
+		c.keep = keep == keepAll || keep == keepOpen && i > open
+		if err := c.add(m); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 func (c *conversation) add(m contract.Message) error {
@@ -87,6 +110,7 @@ func (c *conversation) answer(m contract.Message) {
 			Type: typeToolUse, ID: c.wireID(call.ID), Name: httpapi.WireName(call.Tool), Input: httpapi.WireArgs(call.Args),
 		}
 		c.open = append(c.open, openCall{call.ID, calls[i].ID})
+		c.called = append(c.called, calls[i].Name)
 	}
 	if s, own := stateOf(m, c.model); own && c.keep {
 		c.thoughts = true
@@ -119,7 +143,12 @@ func (c *conversation) result(m contract.Message) {
 		c.put(user, fileBlocks(m.Files)...)
 		return
 	}
-	c.settle(i, append(textBlocks(m.Text), fileBlocks(m.Files)...), m.Failed)
+	if m.Failed { // the result of a failure may contain only text
+		c.settle(i, textBlocks(m.Text), true)
+		c.put(user, fileBlocks(m.Files)...)
+		return
+	}
+	c.settle(i, append(textBlocks(m.Text), fileBlocks(m.Files)...), false)
 }
 
 func outcome(m contract.Message) string {

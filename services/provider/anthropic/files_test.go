@@ -74,8 +74,11 @@ func TestAMessageOfFilesAlone(t *testing.T) {
 	m := says("")
 	m.Files = []contract.File{{Name: "a.png", MediaType: "image/png", Data: []byte(png)}}
 	stray := contract.Message{Role: contract.RoleTool, CallID: "none", Tool: "x", Text: "y", Files: m.Files}
-	_, _, _, _ = generate(t, client(t, s), request(t, m, stray)) // the test's model has no eyes
-	if got := shape(last(t, s)); got != "user: image, text output of x: y, image" {
+	used := call("t1", "x", `{}`)
+	failed := result(used, "no")
+	failed.Failed, failed.Files = true, m.Files
+	_, _, _, _ = generate(t, client(t, s), request(t, m, stray, calls(used), failed)) // the test's model has no eyes
+	if got := shape(last(t, s)); got != "user: image, text output of x: y, image\nassistant: call t1 x {}\nuser: error t1, image" {
 		t.Errorf("sent %s", got)
 	}
 	wellFormed(t, s)

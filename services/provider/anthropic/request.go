@@ -28,6 +28,7 @@ type body struct {
 	Temperature *float64  `json:"temperature,omitempty"`
 	Thinking    *thinking `json:"thinking,omitempty"`
 	Tools       []tool    `json:"tools,omitempty"`
+	ToolChoice  *choice   `json:"tool_choice,omitempty"`
 	System      []*block  `json:"system,omitempty"`
 	Messages    []message `json:"messages"`
 	Output      *output   `json:"output_config,omitempty"`
@@ -48,6 +49,10 @@ type tool struct {
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
 	Cache       *cacheControl   `json:"cache_control,omitempty"`
+}
+
+type choice struct {
+	Type string `json:"type"`
 }
 
 type message struct {
@@ -78,22 +83,23 @@ func textBlocks(text string) []any {
 	return []any{&block{Type: typeText, Text: text}}
 }
 
-// question turns a request of the contract into the API's, with thinking blocks or without.
-func (a *Adapter) question(req contract.Request, thoughts bool) (*question, error) {
+// question turns a request of the contract into the API's.
+func (a *Adapter) question(req contract.Request, keep keeping) (*question, error) {
 	talk, err := req.Conversation()
 	if err != nil {
 		return nil, adapter.Errorf(contract.ErrBadRequest, "messages: %v", err)
 	}
 	q := &question{model: cmp.Or(req.Model, a.cfg.Model), tools: map[string]string{}}
-	c := newConversation(q.model, thoughts)
-	for _, m := range talk {
-		if err := c.add(m); err != nil {
-			return nil, err
-		}
+	c, err := newConversation(q.model, talk, keep)
+	if err != nil {
+		return nil, err
 	}
 	b := body{
 		Model: q.model, MaxTokens: cmp.Or(max(req.MaxTokens, 0), a.cfg.MaxTokens),
 		Tools: q.declare(req.Tools), Messages: c.finish(),
+	}
+	if len(b.Tools) == 0 && len(c.called) > 0 {
+		b.Tools, b.ToolChoice = forbidden(c.called), &choice{"none"}
 	}
 	if strings.TrimSpace(req.System) != "" {
 		b.System = []*block{{Type: typeText, Text: req.System}}
@@ -142,6 +148,18 @@ func (q *question) declare(tools []contract.ToolSpec) []tool {
 		out = append(out, tool{Name: name, Description: t.Description, InputSchema: inputSchema(t.Args)})
 	}
 	slices.SortFunc(out, func(a, b tool) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// forbidden declares tools that were called and are offered no more: the API wants to know
+// them.
+func forbidden(called []string) []tool {
+	called = slices.Clone(called)
+	slices.Sort(called)
+	var out []tool
+	for _, name := range slices.Compact(called) {
+		out = append(out, tool{Name: name, InputSchema: inputSchema(nil)})
+	}
 	return out
 }
 

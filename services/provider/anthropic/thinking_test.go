@@ -2,6 +2,7 @@ package anthropic_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,23 +121,61 @@ func TestWhoseBlocksAreSent(t *testing.T) {
 
 // The API refuses thoughts when something before them has changed. The answer comes without.
 func TestAChangedPrefixCostsTheThoughts(t *testing.T) {
-	for _, tools := range []bool{false, true} {
+	for name, change := range map[string]func(*contract.Request){
+		"the system prompt": func(r *contract.Request) { r.System = "Be brief." },
+		"the tools":         func(r *contract.Request) { r.Tools[0].Description = "Counts." },
+		"no tools":          func(r *contract.Request) { r.Tools = nil },
+	} {
 		s := anthropictest.New(t)
 		a := client(t, s, thinking(anthropictest.Model))
 		resp := ask(t, a, request(t, says("call math:evaluate {}")))
 		req := request(t, says("call math:evaluate {}"), message(resp), result(resp.ToolCalls[0], "2"))
-		if req.System = "Be brief."; tools {
-			req.System, req.Tools = "", nil
-		}
+		change(&req)
 		if got := ask(t, a, req).TextContent; got != "math:evaluate: 2" {
-			t.Errorf("answered %q", got)
+			t.Errorf("%s: answered %q", name, got)
 		}
 		if wrong := s.Wrong(); len(wrong) != 1 || !strings.Contains(wrong[0], "bound to a different conversation") {
-			t.Errorf("refused were %q", wrong)
+			t.Errorf("%s: refused were %q", name, wrong)
 		}
-		if r := last(t, s); r.Thinking == nil || strings.Contains(r.Raw, "signature") || len(s.Seen()) != 3 {
-			t.Errorf("sent %s", r.Raw)
+		r := last(t, s)
+		if r.Thinking == nil || strings.Contains(r.Raw, "signature") || len(s.Seen()) != 3 {
+			t.Errorf("%s: sent %s", name, r.Raw)
 		}
+		if name == "no tools" && (len(r.Tools) != 1 || r.ToolChoice == nil || r.ToolChoice.Type != "none") {
+			t.Errorf("sent the tools %+v, %+v", r.Tools, r.ToolChoice)
+		}
+	}
+}
+
+// A prompt that changes from turn to turn costs the thoughts of earlier turns alone.
+func TestTheThoughtsOfTheOpenTurnStay(t *testing.T) {
+	s := anthropictest.New(t)
+	a := client(t, s, thinking(anthropictest.Model))
+	talk := []contract.Message{says("hello")}
+	talk = append(talk, message(ask(t, a, request(t, talk...))), says("call math:evaluate {}"))
+	req := request(t, talk...)
+	req.System = "It is Monday."
+	resp := ask(t, a, req)
+	req = request(t, append(talk, message(resp), result(resp.ToolCalls[0], "2"))...)
+	req.System = "It is Monday."
+	ask(t, a, req)
+	var kept []int // thoughts in each request
+	for _, r := range s.Seen() {
+		kept = append(kept, strings.Count(r.Raw, `"signature"`))
+	}
+	if !slices.Equal(kept, []int{0, 1, 0, 2, 1}) || len(s.Wrong()) != 2 {
+		t.Errorf("sent %v thoughts, refused were %q", kept, s.Wrong())
+	}
+}
+
+// A refusal of something else is not repeated.
+func TestOtherRefusalsAreFinal(t *testing.T) {
+	s := anthropictest.New(t)
+	a := client(t, s)
+	m := message(ask(t, a, request(t, says("hello"))))
+	s.Next(status(400, "invalid_request_error", "tools.0: bad"))
+	if _, _, _, err := generate(t, a, request(t, says("hello"), m, says("again"))); err == nil || len(s.Seen()) != 2 {
+		t.Errorf("%v after %d requests", err, len(s.Seen()))
 	}
 }
 

@@ -94,6 +94,12 @@ func (r Request) checkTools() string {
 		}
 		names[t.Name] = true
 	}
+	called := slices.ContainsFunc(r.Messages, func(m Message) bool {
+		return slices.ContainsFunc(m.Content, func(b Block) bool { return b.Type == "tool_use" })
+	})
+	if called && len(r.Tools) == 0 {
+		return "Requests which include `tool_use` or `tool_result` blocks must define tools"
+	}
 	return ""
 }
 
@@ -249,6 +255,8 @@ func checkBlocks(at string, blocks []Block) string {
 			return where + ".tool_use.input: Input should be an object"
 		case b.isThought() && len(b.Cache) > 0:
 			return where + ": cache_control: Extra inputs are not permitted"
+		case b.Type == "tool_result" && b.IsError && slices.ContainsFunc(b.Content, func(b Block) bool { return b.Type != "text" }):
+			return where + ".tool_result: all content must be type `text` if `is_error` is true"
 		case (b.Type == "image" || b.Type == "document") && b.checkSource() != "":
 			return where + b.checkSource()
 		case !slices.Contains([]string{

@@ -24,6 +24,9 @@ type Request struct {
 	System      []Block       `json:"system"`
 	Messages    []Message     `json:"messages"`
 	Output      *OutputConfig `json:"output_config"`
+	ToolChoice  *struct {
+		Type string `json:"type"`
+	} `json:"tool_choice"`
 }
 
 // Thinking is how the model is to think.
