@@ -175,7 +175,7 @@ func (s *selector) anthropic() (Adapter, error) {
 	c := anthropic.Config{
 		APIKey: httpapi.Key(s.env("ANTHROPIC_API_KEY")),
 		Model:  s.env("ANTHROPIC_MODEL"), BaseURL: s.env("ANTHROPIC_BASE_URL"),
-		Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
+		Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
 	}
 	if tokens := s.env("ANTHROPIC_THINKING_TOKENS"); tokens != "" {
 		var err error

@@ -51,6 +51,18 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
+// counts is the usage of the contract. What it costs is for others to say.
+func (u usage) counts() contract.Usage {
+	c := contract.Usage{
+		InputTokens: u.Input + u.CacheWrite + u.CacheRead, OutputTokens: u.Output, CachedTokens: u.CacheRead,
+		CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Details.Thinking, Unpriced: 1,
+	}
+	if u == (usage{}) {
+		c.Uncounted = 1
+	}
+	return c
+}
+
 // content is a content block that is being written.
 type content struct {
 	Type      string          `json:"type"`
@@ -234,10 +246,7 @@ func (a *accumulator) count(n int) error {
 func (a *accumulator) finish(model string) (contract.Response, error) {
 	resp := contract.Response{
 		TextContent: a.text.String(), StopReason: a.stopReason(), Model: a.model,
-		Usage: contract.Usage{
-			InputTokens: a.usage.Input + a.usage.CacheWrite + a.usage.CacheRead, OutputTokens: a.usage.Output,
-			CachedTokens: a.usage.CacheRead, ReasoningTokens: a.usage.Details.Thinking,
-		},
+		Usage: a.usage.counts(),
 	}
 	if resp.Model == "" {
 		resp.Model = model

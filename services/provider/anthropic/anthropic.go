@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/retry"
@@ -22,11 +24,15 @@ import (
 type Adapter struct {
 	cfg      Config
 	messages sdk.MessageService
+	models   sdk.ModelService
 	policy   *retry.Policy
 	api      httpapi.API
 }
 
-var _ adapter.Adapter = (*Adapter)(nil)
+var (
+	_ adapter.Adapter = (*Adapter)(nil)
+	_ adapter.Checker = (*Adapter)(nil)
+)
 
 // New validates the configuration; it does not connect yet.
 func New(cfg Config) (*Adapter, error) {
@@ -34,14 +40,15 @@ func New(cfg Config) (*Adapter, error) {
 		return nil, fmt.Errorf("configuring the anthropic provider: %w", err)
 	}
 	cfg = cfg.WithDefaults()
+	opts := []option.RequestOption{
+		option.WithHTTPClient(httpapi.Client(cfg.HTTPClient)), option.WithBaseURL(cfg.BaseURL),
+		option.WithAPIKey(string(cfg.APIKey)), option.WithMaxRetries(0), option.WithMiddleware(discreet),
+		option.WithoutOpenTelemetry(), option.WithOpenTelemetryPropagation(false),
+	}
 	return &Adapter{
 		cfg: cfg,
 		// Not sdk.NewClient: it takes keys, profiles, headers and addresses from the environment.
-		messages: sdk.NewMessageService(
-			option.WithHTTPClient(httpapi.Client(cfg.HTTPClient)), option.WithBaseURL(cfg.BaseURL),
-			option.WithAPIKey(string(cfg.APIKey)), option.WithMaxRetries(0),
-			option.WithoutOpenTelemetry(), option.WithOpenTelemetryPropagation(false),
-		),
+		messages: sdk.NewMessageService(opts...), models: sdk.NewModelService(opts...),
 		policy: retry.New(cfg.Retry),
 		api:    httpapi.NewAPI(cfg.BaseURL, cfg.Stall, cfg.APIKey, ", usually without /v1"),
 	}, nil
@@ -129,29 +136,60 @@ func (a *Adapter) try(
 		return contract.Response{}, acc.begun, a.explain(ctx, err)
 	}
 	resp, err := acc.finish(q.model)
-	if err != nil {
-		return contract.Response{}, acc.begun, err
-	}
-	u := &resp.Usage
-	u.CostMicroUSD = a.cfg.Prices.Cost(u.InputTokens, u.CachedTokens, u.OutputTokens)
-	return resp, acc.begun, nil
+	return resp, acc.begun, err
 }
 
-// intercept removes what the SDK tells about this machine, and handles every response before
-// the SDK does: it reads errors of any shape.
+// Models implements adapter.Checker.
+func (a *Adapter) Models(ctx context.Context) ([]string, error) {
+	page, err := a.models.List(ctx, sdk.ModelListParams{Limit: sdk.Int(providerapi.MaxModels)},
+		option.WithMiddleware(bounded))
+	var refused *sdk.Error
+	switch {
+	case errors.As(err, &refused):
+		return nil, a.api.Status(refused.StatusCode, nil, httpapi.ParseFault([]byte(refused.RawJSON())), time.Now())
+	case err != nil:
+		return nil, a.api.Explain(ctx, err)
+	}
+	var out []string
+	for _, m := range page.Data {
+		out = append(out, m.ID)
+	}
+	return out, nil
+}
+
+// maxModels bounds the list of models, in bytes.
+const maxModels = 4 << 20
+
+func bounded(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	resp, err := next(req)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxModels)
+	}
+	return resp, err
+}
+
+// Breaker implements adapter.Checker.
+func (a *Adapter) Breaker() providerapi.Breaker { return a.policy.Breaker() }
+
+// intercept handles every response before the SDK does: it reads errors of any shape.
 func (a *Adapter) intercept(w *httpapi.Watchdog) option.Middleware {
 	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		for name := range req.Header {
-			if strings.HasPrefix(name, "X-Stainless-") {
-				req.Header.Del(name)
-			}
-		}
 		resp, err := next(req)
 		if err != nil {
 			return resp, err
 		}
 		return w.Receive(resp, a.api)
 	}
+}
+
+// discreet removes what the SDK tells about this machine.
+func discreet(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	for name := range req.Header {
+		if strings.HasPrefix(name, "X-Stainless-") {
+			req.Header.Del(name)
+		}
+	}
+	return next(req)
 }
 
 // explain maps an error of the SDK or of the connection.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/anthropic"
 	"skandha.dev/services/provider/retry"
 	"skandha.dev/services/test/anthropictest"
@@ -149,18 +151,43 @@ func TestConfigNamesTheField(t *testing.T) {
 	}
 }
 
-func TestUsageAndCost(t *testing.T) {
+func TestUsage(t *testing.T) {
 	s := anthropictest.New(t)
-	a := client(t, s, func(c *anthropic.Config) { c.Prices.Input, c.Prices.CachedInput, c.Prices.Output = 2, 0.5, 8 })
 	s.Next(s.Reply(func(out *anthropictest.Stream) {
 		out.Text("x")
 		out.Finish("end_turn", contract.Usage{InputTokens: 1000, OutputTokens: 100}) // 250 written, 500 read
 	}))
 	want := contract.Usage{
-		InputTokens: 1000, OutputTokens: 100, CachedTokens: 500, ReasoningTokens: 50, CostMicroUSD: 500*2 + 500/2 + 100*8,
+		InputTokens: 1000, OutputTokens: 100, CachedTokens: 500, CacheWriteTokens: 250, ReasoningTokens: 50, Unpriced: 1,
 	}
-	if u := ask(t, a, request(t, says("x"))).Usage; u != want {
+	if u := ask(t, client(t, s), request(t, says("x"))).Usage; u != want {
 		t.Errorf("usage is %+v, want %+v", u, want)
+	}
+	s.Next(stream("x", begin, "x", `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, "x", end))
+	if u := ask(t, client(t, s), request(t, says("x"))).Usage; u != (contract.Usage{Uncounted: 1, Unpriced: 1}) {
+		t.Errorf("without counts, usage is %+v", u)
+	}
+}
+
+func TestModels(t *testing.T) {
+	s := anthropictest.New(t)
+	models, err := client(t, s).Models(t.Context())
+	if err != nil || !slices.Equal(models, []string{anthropictest.Model, anthropictest.OldModel}) {
+		t.Errorf("models are %v, %v", models, err)
+	}
+	a := client(t, s, func(c *anthropic.Config) { c.APIKey = "sk-ant-wrong" })
+	var e *contract.Error
+	if _, err := a.Models(t.Context()); !errors.As(err, &e) || e.Code != contract.ErrAuth ||
+		strings.Contains(e.Message, "sk-ant-wrong") {
+		t.Errorf("with a wrong key: %v", err)
+	}
+	if b := a.Breaker(); b.State != providerapi.Closed {
+		t.Errorf("the breaker is %+v", b)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Models(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
 }
 

@@ -36,7 +36,6 @@ type Config struct {
 	MaxTokens int `min:"0"`
 	// budget for thinking, in tokens; 0: the model's default, which is none up to Claude 4.8
 	ThinkingTokens int `min:"0"`
-	Prices         httpapi.Prices
 	Limits         adapter.Limits
 	// silence after which an answer is abandoned; reasoning models think long
 	Stall      time.Duration `default:"3m" min:"0"`
@@ -60,7 +59,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	errs := []error{
-		bounds.Check("", c), c.Prices.Validate(), c.APIKey.Validate(),
+		bounds.Check("", c), c.APIKey.Validate(),
 		httpapi.CheckURL(c.BaseURL, Config{}.WithDefaults().BaseURL, "ANTHROPIC_API_KEY"),
 	}
 	if c.APIKey == "" {

@@ -25,8 +25,8 @@ var (
 // check is what the real API would refuse, in words; empty if nothing.
 func (s *Server) check(r Request) string {
 	for _, why := range []string{
-		r.checkParameters(), r.checkThinking(), r.checkTools(), r.checkOutput(), checkBlocks("system", r.System), r.checkMarks(),
-		r.checkRoles(),
+		r.checkParameters(), r.checkThinking(), r.checkTools(), r.checkOutput(), checkBlocks("system", r.System),
+		r.checkMarks(), r.checkRoles(),
 	} {
 		if why != "" {
 			return why
@@ -255,7 +255,7 @@ func checkBlocks(at string, blocks []Block) string {
 			return where + ".tool_use.input: Input should be an object"
 		case b.isThought() && len(b.Cache) > 0:
 			return where + ": cache_control: Extra inputs are not permitted"
-		case b.Type == "tool_result" && b.IsError && slices.ContainsFunc(b.Content, func(b Block) bool { return b.Type != "text" }):
+		case b.IsError && slices.ContainsFunc(b.Content, func(b Block) bool { return b.Type != "text" }):
 			return where + ".tool_result: all content must be type `text` if `is_error` is true"
 		case (b.Type == "image" || b.Type == "document") && b.checkSource() != "":
 			return where + b.checkSource()

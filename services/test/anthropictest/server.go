@@ -79,6 +79,7 @@ func NewPiped(t testing.TB) *Server {
 func newServer() (*Server, *http.ServeMux) {
 	s, mux := &Server{model: scripted.New(), signed: map[string]thought{}}, http.NewServeMux()
 	mux.HandleFunc("POST /v1/messages", s.messages)
+	mux.HandleFunc("GET /v1/models", s.models)
 	return s, mux
 }
 
@@ -144,6 +145,15 @@ func (s *Server) issued(signature string) (thought, bool) {
 	defer s.mu.Unlock()
 	t, ok := s.signed[signature]
 	return t, ok
+}
+
+func (s *Server) models(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Api-Key") != Key {
+		Refuse(w, http.StatusUnauthorized, "authentication_error", "invalid x-api-key "+r.Header.Get("X-Api-Key"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"data":[{"type":"model","id":%q},{"type":"model","id":%q}],"has_more":false}`, Model, OldModel)
 }
 
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) {

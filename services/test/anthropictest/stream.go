@@ -66,7 +66,8 @@ func (s *Stream) Open(kind, block string) {
 
 // Delta continues the open block; delta is a JSON object.
 func (s *Stream) Delta(delta string) {
-	s.Event("content_block_delta", fmt.Sprintf(`{"type": "content_block_delta", "index": %d, "delta": %s}`, s.index, delta))
+	s.Event("content_block_delta", fmt.Sprintf(`{"type": "content_block_delta", "index": %d, "delta": %s}`, s.index,
+		delta))
 }
 
 // Close ends the open block, if there is one.
@@ -120,7 +121,7 @@ func (s *Stream) Redacted(data string) {
 func (s *Stream) Call(c contract.ToolCall) {
 	args := string(c.Args)
 	var broken string
-	if json.Unmarshal(c.Args, &broken) == nil {
+	if strings.HasPrefix(args, `"`) && json.Unmarshal(c.Args, &broken) == nil {
 		args = broken
 	}
 	s.RawCall("toolu_"+strings.ReplaceAll(c.ID, ":", "_"), subject.Encode(c.Tool), args)
