@@ -8,7 +8,8 @@
 // texts and calls. They are kept in provider_state (state.go), byte for byte, and go only to
 // the model that wrote them. A message that a hook has changed is sent without them. Newer
 // models refuse blocks when something before them has changed, such as the system prompt or
-// the tools; the request is then repeated once without any.
+// the tools; the request is then repeated with those of the open turn alone, and then without
+// any.
 //
 // [Config].ThinkingTokens asks for thinking. Models up to Claude 4.6 get that budget; they
 // want every open tool loop to begin with a thinking block, and think about nothing in a loop
