@@ -25,23 +25,25 @@ const NoLocal = "none"
 
 // The providers that Config.Provider may name.
 const (
-	NameOffline = offline.Name
-	NameOpenAI  = "openai"
-	NameGemini  = "gemini"
-	NameLocal   = "local"
+	NameOffline   = offline.Name
+	NameOpenAI    = "openai"
+	NameAnthropic = "anthropic"
+	NameGemini    = "gemini"
+	NameLocal     = "local"
 )
 
-func names() []string { return []string{NameOffline, NameOpenAI, NameGemini, NameLocal} }
+func names() []string { return []string{NameOffline, NameOpenAI, NameAnthropic, NameGemini, NameLocal} }
 
 // Config of the service. With the zero value, [Select] finds a provider by itself.
 type Config struct {
-	// Provider names the providers to use: offline, openai, gemini or local (a server on
-	// this machine); several are separated by commas, in order of preference. Empty:
-	// SKANDHA_PROVIDER, or what Select finds.
+	// Provider names the providers to use: offline, openai, anthropic, gemini or local (a
+	// server on this machine); several are separated by commas, in order of preference.
+	// Empty: SKANDHA_PROVIDER, or what Select finds.
 	Provider string
-	// Model and BaseURL are for the OpenAI-compatible API, and for Gemini's if it is the
-	// only provider that is named. By default the environment's count: OPENAI_MODEL and
-	// OPENAI_BASE_URL, or GEMINI_MODEL and GOOGLE_GEMINI_BASE_URL.
+	// Model and BaseURL are for the OpenAI-compatible API, and for Anthropic's or Gemini's if
+	// that is the only provider that is named. By default the environment's count:
+	// OPENAI_MODEL and OPENAI_BASE_URL, ANTHROPIC_MODEL and ANTHROPIC_BASE_URL, or
+	// GEMINI_MODEL and GOOGLE_GEMINI_BASE_URL.
 	Model   string
 	BaseURL string
 

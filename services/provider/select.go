@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
+	"skandha.dev/services/provider/anthropic"
 	"skandha.dev/services/provider/gemini"
 	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/offline"
@@ -20,8 +22,9 @@ import (
 
 // Select chooses the adapters, in order of preference, and returns one line with the
 // choice and the reason. The configuration comes first; then keys and addresses in
-// the environment (OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY), then a local server that
-// speaks the OpenAI API, such as Ollama; otherwise the offline rules, which always work.
+// the environment (OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY, GEMINI_API_KEY, in this
+// order), then a local server that speaks the OpenAI API, such as Ollama; otherwise the
+// offline rules, which always work.
 // Getenv is [os.Getenv] outside of tests.
 func Select(ctx context.Context, cfg Config, getenv func(string) string) ([]Adapter, string, error) {
 	if err := cfg.Validate(); err != nil {
@@ -90,6 +93,7 @@ func (s *selector) find(ctx context.Context) (Adapter, string, error) {
 	for _, v := range []struct{ name, provider string }{
 		{"OPENAI_API_KEY", NameOpenAI},
 		{"OPENAI_BASE_URL", NameOpenAI},
+		{"ANTHROPIC_API_KEY", NameAnthropic},
 		{"GEMINI_API_KEY", NameGemini},
 		{"GOOGLE_API_KEY", NameGemini},
 	} {
@@ -102,7 +106,7 @@ func (s *selector) find(ctx context.Context) (Adapter, string, error) {
 		}
 		return a, describe(a) + ": " + v.name + " is set", nil
 	}
-	absent := "none of OPENAI_API_KEY, OPENAI_BASE_URL and GEMINI_API_KEY is set"
+	absent := "none of OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY and GEMINI_API_KEY is set"
 	if s.cfg.LocalURL != NoLocal {
 		a, err := s.make(ctx, NameLocal)
 		if err == nil {
@@ -126,6 +130,8 @@ func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
 		return offline.New(nil)
 	case NameLocal:
 		return s.local(ctx)
+	case NameAnthropic:
+		return s.anthropic()
 	case NameGemini:
 		return s.gemini()
 	default:
@@ -165,16 +171,40 @@ func (s *selector) openai(ctx context.Context) (Adapter, error) {
 	return openai.New(c)
 }
 
+func (s *selector) anthropic() (Adapter, error) {
+	c := anthropic.Config{
+		APIKey: httpapi.Key(s.env("ANTHROPIC_API_KEY")),
+		Model:  s.env("ANTHROPIC_MODEL"), BaseURL: s.env("ANTHROPIC_BASE_URL"),
+		Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
+	}
+	if tokens := s.env("ANTHROPIC_THINKING_TOKENS"); tokens != "" {
+		var err error
+		if c.ThinkingTokens, err = strconv.Atoi(tokens); err != nil {
+			return nil, fmt.Errorf("ANTHROPIC_THINKING_TOKENS is %q, want a number of tokens", tokens)
+		}
+	}
+	if s.only(NameAnthropic) {
+		c.Model, c.BaseURL = cmp.Or(s.cfg.Model, c.Model), cmp.Or(s.cfg.BaseURL, c.BaseURL)
+	}
+	return anthropic.New(c)
+}
+
 func (s *selector) gemini() (Adapter, error) {
 	c := gemini.Config{
 		APIKey: httpapi.Key(cmp.Or(s.env("GEMINI_API_KEY"), s.env("GOOGLE_API_KEY"))),
 		Model:  s.env("GEMINI_MODEL"), BaseURL: s.env("GOOGLE_GEMINI_BASE_URL"),
 		Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
 	}
-	if named, _, err := s.named(); err == nil && slices.Equal(named, []string{NameGemini}) {
+	if s.only(NameGemini) {
 		c.Model, c.BaseURL = cmp.Or(s.cfg.Model, c.Model), cmp.Or(s.cfg.BaseURL, c.BaseURL)
 	}
 	return gemini.New(c)
+}
+
+// only reports whether a provider is the only one that is named.
+func (s *selector) only(name string) bool {
+	named, _, err := s.named()
+	return err == nil && slices.Equal(named, []string{name})
 }
 
 func (s *selector) local(ctx context.Context) (Adapter, error) {

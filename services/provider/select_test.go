@@ -49,7 +49,7 @@ func TestSelect(t *testing.T) {
 		want   string // name/model of each adapter
 		reason string
 	}{
-		{"nothing there", provider.Config{}, env(), "offline/rules", "none of OPENAI_API_KEY, OPENAI_BASE_URL and GEMINI_API_KEY is set"},
+		{"nothing there", provider.Config{}, env(), "offline/rules", "none of OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY and GEMINI_API_KEY is set"},
 		{"a key", provider.Config{}, env(key, "sk-1"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key with a line break", provider.Config{}, env(key, " sk-1\n"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key and a model", provider.Config{}, env(key, "sk-1", "OPENAI_MODEL", "m1"), "openai/m1", "api.openai.com"},
@@ -58,6 +58,29 @@ func TestSelect(t *testing.T) {
 			provider.Config{Model: "m2"},
 			env(key, "sk-1", "OPENAI_MODEL", "m1"),
 			"openai/m2", "",
+		},
+		{
+			"a key for Anthropic",
+			provider.Config{},
+			env("ANTHROPIC_API_KEY", "k", "ANTHROPIC_THINKING_TOKENS", "2048"),
+			"anthropic/claude-haiku-5-5", "ANTHROPIC_API_KEY is set",
+		},
+		{
+			"Anthropic before Gemini, with a model",
+			provider.Config{},
+			env("GEMINI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "ANTHROPIC_MODEL", "m"), "anthropic/m", "api.anthropic.com",
+		},
+		{"OpenAI before Anthropic", provider.Config{}, env("ANTHROPIC_API_KEY", "k", key, "sk-1"), "openai/gpt-5.4-mini", ""},
+		{
+			"Anthropic elsewhere",
+			provider.Config{Provider: "anthropic", BaseURL: "http://h:1", Model: "m2"},
+			env("ANTHROPIC_API_KEY", "k", "ANTHROPIC_MODEL", "m", "ANTHROPIC_BASE_URL", "http://g:2"), "anthropic/m2", "h:1",
+		},
+		{
+			"Anthropic beside another",
+			provider.Config{Provider: "anthropic,openai", BaseURL: "http://h:1/v1", Model: "m2"},
+			env("ANTHROPIC_API_KEY", "k", "ANTHROPIC_BASE_URL", "http://g:2"),
+			"anthropic/claude-haiku-5-5 openai/m2", "g:2",
 		},
 		{"a key for Gemini", provider.Config{}, env("GEMINI_API_KEY", "k"), "gemini/gemini-flash-latest", "GEMINI_API_KEY is set"},
 		{
@@ -169,11 +192,22 @@ func TestSelectRefuses(t *testing.T) {
 			"an unknown provider",
 			provider.Config{Provider: "openia"},
 			env(),
-			`"openia" is unknown, want one of offline, openai, gemini, local`,
+			`"openia" is unknown, want one of offline, openai, anthropic, gemini, local`,
 		},
 		{"an unknown provider in the environment", provider.Config{}, env("SKANDHA_PROVIDER", "gpt"), "SKANDHA_PROVIDER"},
 		{"one twice", provider.Config{Provider: "offline,offline"}, env(), "twice"},
 		{"openai without a key", provider.Config{Provider: "openai"}, env(), "OPENAI_API_KEY"},
+		{"anthropic without a key", provider.Config{Provider: "anthropic"}, env(), "ANTHROPIC_API_KEY"},
+		{
+			"thinking that is no number",
+			provider.Config{},
+			env("ANTHROPIC_API_KEY", "k", "ANTHROPIC_THINKING_TOKENS", "much"), "ANTHROPIC_THINKING_TOKENS",
+		},
+		{
+			"thinking that is too short",
+			provider.Config{},
+			env("ANTHROPIC_API_KEY", "k", "ANTHROPIC_THINKING_TOKENS", "5"), "thinking_tokens is 5",
+		},
 		{"a server that does not say its model", provider.Config{BaseURL: "http://127.0.0.1:1/v1"}, env(), "OPENAI_MODEL"},
 		{"a broken address", provider.Config{}, env("OPENAI_BASE_URL", "localhost", "OPENAI_MODEL", "m"), "base_url"},
 		{

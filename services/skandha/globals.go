@@ -30,7 +30,7 @@ type globals struct {
 	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"Lowest level that is logged to standard error: debug, info, warn or error. While chatting at a terminal, warnings go to DATA/chat.log."`
 	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) for an embedded system: agents and policy." placeholder:"FILE"`
 
-	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai, gemini, local or offline. Default: the one that the environment has a key for." placeholder:"NAME"`
+	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai, anthropic, gemini, local or offline. Default: the one that the environment has a key for." placeholder:"NAME"`
 	Model        string   `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model to use." placeholder:"NAME"`
 	BaseURL      string   `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
 	OfflineRules string   `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules for the offline provider, instead of the built-in ones." placeholder:"FILE"`

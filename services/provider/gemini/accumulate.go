@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"google.golang.org/genai"
@@ -111,20 +110,8 @@ func (a *accumulator) call(c *functionCall) error {
 	if !ok {
 		tool = httpapi.ToolName(c.Name)
 	}
-	a.calls = append(a.calls, contract.ToolCall{ID: callID(c.ID, a.calls), Tool: tool, Args: httpapi.ReadArgs(string(c.Args))})
+	a.calls = append(a.calls, contract.ToolCall{ID: httpapi.CallID(c.ID, a.calls), Tool: tool, Args: httpapi.ReadArgs(string(c.Args))})
 	return nil
-}
-
-// callID returns the API's id of a call, or another one if it has none, or one that was used.
-func callID(id string, before []contract.ToolCall) string {
-	used := id == ""
-	for _, c := range before {
-		used = used || c.ID == id
-	}
-	if used {
-		return "call_" + strconv.Itoa(len(before))
-	}
-	return id
 }
 
 // finish builds the answer from the chunks, or returns why they do not form one.

@@ -107,5 +107,5 @@ func stateOf(m contract.Message) (s state, calls map[string]functionCall, own bo
 // is reports whether a part's call became the contract's call after others. Its arguments are
 // not compared: core may have completed them.
 func (c *functionCall) is(call contract.ToolCall, before []contract.ToolCall) bool {
-	return callID(c.ID, before) == call.ID && (wireName(call.Tool) == c.Name || httpapi.ToolName(c.Name) == call.Tool)
+	return httpapi.CallID(c.ID, before) == call.ID && (wireName(call.Tool) == c.Name || httpapi.ToolName(c.Name) == call.Tool)
 }

@@ -113,7 +113,7 @@ func scalar(raw json.RawMessage) string {
 }
 
 var contextFull = regexp.MustCompile(
-	`(?i)context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|exceed.{0,30}\btokens\b`)
+	`(?i)context.{0,20}(length|window|size|limit)|maximum context|too many tokens|prompt is too long|exceed.{0,30}\btokens\b`)
 
 // Status maps an HTTP status and the fault in the body to a failure.
 func (a API) Status(status int, h http.Header, f Fault, now time.Time) *contract.Error {
@@ -175,6 +175,8 @@ func (a API) InStream(f Fault) *contract.Error {
 		code = contract.ErrTooLong
 	case strings.Contains(kind, "rate_limit") || f.exhausted():
 		code = contract.ErrRateLimited
+	case strings.Contains(kind, "timeout"):
+		code = contract.ErrTimeout
 	case strings.Contains(kind, "authentication") || strings.Contains(kind, "permission") ||
 		strings.Contains(kind, "invalid_api_key"):
 		code = contract.ErrAuth

@@ -3,9 +3,11 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 )
 
@@ -32,6 +34,19 @@ func ToolName(wire string) string {
 		return name
 	}
 	return wire
+}
+
+// CallID returns the API's id of a call, or another one if it has none, or one of the calls
+// before.
+func CallID(id string, before []contract.ToolCall) string {
+	used := id == ""
+	for _, c := range before {
+		used = used || c.ID == id
+	}
+	if used {
+		return "call_" + strconv.Itoa(len(before))
+	}
+	return id
 }
 
 // ReadArgs keeps arguments as they were written; anything that is not JSON becomes a string.

@@ -33,7 +33,7 @@ func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
 		file + `:6: listeners.cron.c.catch_up is "some", want none, last or all`,
 		file + ":8: ui.url is a number, want text: put it in quotes",
 		"--files-session-files is -2, want",
-		`provider "nosuch" is unknown, want one of offline, openai, gemini, local`,
+		`provider "nosuch" is unknown, want one of offline, openai, anthropic, gemini, local`,
 	}
 	for _, w := range want {
 		if err == nil || strings.Count(err.Error(), w) != 1 {

@@ -53,6 +53,7 @@ var (
 		"charm.land/bubbles":                 command,
 		"charm.land/bubbletea":               command,
 		"charm.land/lipgloss":                command,
+		"github.com/anthropics":              services + "/provider/anthropic",
 		"github.com/chromedp":                support + "/webtest",
 		"github.com/docker/docker":           services + "/sandbox/docker",
 		"github.com/microcosm-cc/bluemonday": services + "/uibridge/markdown",

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 func command(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "SKANDHA_PROVIDER=",
+	cmd.Env = append(os.Environ(), "SKANDHA_TEST_COMMAND=1", "OPENAI_API_KEY=", "OPENAI_BASE_URL=",
+		"ANTHROPIC_API_KEY=", "GEMINI_API_KEY=", "GOOGLE_API_KEY=", "SKANDHA_PROVIDER=",
 		"SKANDHA_HTTP=")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -140,9 +141,9 @@ func ask(t *testing.T, b *journal.Journal, to subject.Instance, text string) con
 func TestWrongUseIsExplained(t *testing.T) {
 	srv := natstest.Start(t, natstest.WithTCP())
 	for want, args := range map[string][]string{
-		`"openia" is unknown, want one of offline, openai, gemini, local`: {"--provider", "openia"},
-		"OPENAI_API_KEY is not set":                                       {"--provider", "openai"},
-		"slots is -1":                                                     {"--slots=-1"},
+		`"openia" is unknown, want one of offline, openai, anthropic, gemini, local`: {"--provider", "openia"},
+		"OPENAI_API_KEY is not set": {"--provider", "openai"},
+		"slots is -1":               {"--slots=-1"},
 		"http: listen tcp: address nonsense": {
 			"--provider", "offline", "--http", "nonsense", "--drain", "1ms",
 		},
