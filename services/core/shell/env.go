@@ -18,11 +18,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	c := s.c
 	c.dir.Unclaim(s.claimant) // what the previous decision claimed and did not store
 	at := c.plugins.Current()
-	agent, provider := c.agent(s.ref.Agent), ""
-	if agent != nil {
-		provider = agent.Provider
-	}
-	seen := c.dir.Picks(s.claimant, at.Snapshot, provider)
+	agent, seen := c.agent(s.ref.Agent), c.dir.Picks(s.claimant, at.Snapshot)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: c.cfg.Policy, Stats: c.views.ToolUse,

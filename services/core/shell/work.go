@@ -157,12 +157,8 @@ func (s *session) dispatch(w *work) {
 	}
 	var tools json.RawMessage
 	if w.kind == subject.Provider {
-		agent := s.c.agent(s.ref.Agent)
-		m := decide.Prompt(s.state, agent)
-		r.Model = &m
-		if agent != nil {
-			r.Provider = agent.Provider
-		}
+		m := decide.Prompt(s.state, s.c.agent(s.ref.Agent))
+		r.Model, r.Provider = &m, s.state.Turn.Plan.Use
 		tools = s.c.dir.Described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.id)

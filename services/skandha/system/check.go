@@ -66,10 +66,11 @@ func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []
 		here = append(here, a.Info().Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if p := agents[name].Provider; p != "" && !slices.Contains(here, p) {
-			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, "+
-				"or start the plugin that offers it",
-				name, p, strings.Join(here, ", ")))
+		for _, p := range agents[name].Provider {
+			if p, _, _ := strings.Cut(p, "/"); !slices.Contains(here, p) {
+				s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, "+
+					"or start the plugin that offers it", name, p, strings.Join(here, ", ")))
+			}
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	timeType = reflect.TypeFor[time.Time]()
-	rawType  = reflect.TypeFor[json.RawMessage]()
+	timeType  = reflect.TypeFor[time.Time]()
+	bytesType = reflect.TypeFor[[]byte]()
+	rawType   = reflect.TypeFor[json.RawMessage]()
 )
 
 // field is a JSON field of a struct.
@@ -87,6 +88,12 @@ func (k *comparer) compare(at string, typ reflect.Type, n node, open bool) {
 	switch {
 	case typ == rawType, typ.Kind() == reflect.Interface:
 		return // any JSON; what it may be is for the schema alone to say
+	case typ == bytesType:
+		if n.m["type"] != "string" || n.m["contentEncoding"] != "base64" {
+			k.Errorf("%s: bytes are a string of contentEncoding base64, the schema says %v %v", at, n.m["type"],
+				n.m["contentEncoding"])
+		}
+		return
 	case typ == timeType:
 		if n.m["type"] != "string" || n.m["format"] != "date-time" {
 			k.Errorf("%s: a time is a string of format date-time, the schema says %v %v", at, n.m["type"], n.m["format"])

@@ -78,6 +78,7 @@ var goTypes = map[string]any{
 	"tool/output": tool.Output{},
 
 	"provider/message":   provider.Message{},
+	"provider/file":      provider.File{},
 	"provider/tool_call": provider.ToolCall{},
 	"provider/tool_spec": provider.ToolSpec{},
 	"provider/request":   provider.Request{},
