@@ -47,7 +47,7 @@ type answer struct {
 	calls   []provider.ToolCall
 	args    int // bytes
 	state   state
-	usage   usage
+	usage   *usage // nil: not reported
 	version string
 	ended   string
 	blocked string
@@ -72,10 +72,8 @@ func (a *answer) next(stream *genai.GenerateContentResponseIterator, t *tape) (b
 
 // add adds an event: its candidate, or nil, and its record.
 func (a *answer) add(c *genai.Candidate, r record) error {
-	if r.usage != nil {
-		a.usage = *r.usage
-	}
-	a.version, a.ended, a.blocked = cmp.Or(r.model, a.version), cmp.Or(r.ended, a.ended), cmp.Or(r.blocked, a.blocked)
+	a.usage, a.version = cmp.Or(r.usage, a.usage), cmp.Or(r.model, a.version)
+	a.ended, a.blocked = cmp.Or(r.ended, a.ended), cmp.Or(r.blocked, a.blocked)
 	if c != nil && c.Content != nil {
 		for _, p := range c.Content.Parts {
 			if text, is := p.(genai.Text); is {
@@ -161,9 +159,15 @@ func (a *answer) finish() (provider.Response, error) {
 	}, nil
 }
 
-// tokens are what the API charges for.
-func (u usage) tokens() provider.Usage {
-	return provider.Usage{InputTokens: u.Prompt + u.ToolPrompt, OutputTokens: u.Candidates + u.Thoughts}
+// tokens returns the contract's usage. The provider service knows the prices.
+func (u *usage) tokens() provider.Usage {
+	if u == nil {
+		return provider.Usage{Uncounted: 1, Unpriced: 1}
+	}
+	return provider.Usage{
+		InputTokens: u.Prompt + u.ToolPrompt, OutputTokens: u.Candidates + u.Thoughts,
+		CachedTokens: u.Cached, ReasoningTokens: u.Thoughts, Unpriced: 1,
+	}
 }
 
 // fault returns why there is no answer; nil if there is one.

@@ -33,13 +33,18 @@ func newQuestion(r provider.Request) (*question, error) {
 			return nil, err
 		}
 	}
+	c.attach()
 	end := len(c.contents) - 1
 	if end < 0 || c.contents[end].Role != roleUser {
 		return nil, failure(provider.ErrBadRequest,
 			"messages: the last one must be a user's message or a tool's result")
 	}
 	q := &question{
-		history: c.contents[:end], last: c.contents[end].Parts, exact: exact{parts: c.exact}, names: map[string]string{},
+		history: c.contents[:end], last: c.contents[end].Parts, names: map[string]string{},
+		exact: exact{parts: c.exact, answer: r.Schema},
+	}
+	if len(r.Schema) > 0 {
+		q.settings.ResponseMIMEType = "application/json"
 	}
 	if r.System != "" {
 		q.system = genai.NewUserContent(genai.Text(r.System))
@@ -95,12 +100,20 @@ type conversation struct {
 
 	calls  map[string]functionCall // of the latest answer, by the contract's id
 	asText bool                    // that answer's calls were sent as text
+	files  []genai.Part            // of its results, which follow when all results are there
 }
 
 func (c *conversation) add(i int, m provider.Message) error {
+	if m.Role != provider.RoleTool {
+		c.attach()
+	}
 	switch m.Role {
 	case provider.RoleUser:
-		c.put(roleUser, genai.Text(m.Text))
+		if m.Text != "" || len(m.Files) == 0 {
+			c.put(roleUser, genai.Text(m.Text))
+		}
+		c.files = fileParts(m)
+		c.attach()
 	case provider.RoleAssistant:
 		c.assistant(m, i > c.open)
 	case provider.RoleTool:
@@ -158,8 +171,17 @@ func (c *conversation) assistant(m provider.Message, open bool) {
 	}
 }
 
+// attach adds the files that wait.
+func (c *conversation) attach() {
+	for _, p := range c.files {
+		c.put(roleUser, p)
+	}
+	c.files = nil
+}
+
 // result adds a tool's result, with the API's id of the call, which the SDK has no field for.
 func (c *conversation) result(m provider.Message) {
+	c.files = append(c.files, fileParts(m)...)
 	kind := "output"
 	if m.Failed {
 		kind = "error"

@@ -46,8 +46,31 @@ func TestARequestOnTheWire(t *testing.T) {
 		got.Contents[0].Role != "user" || !strings.Contains(string(got.System.Parts[0]), "Be kind.") {
 		t.Errorf("the contents are %+v, the system prompt %s", got.Contents, got.System.Parts)
 	}
-	if resp.Model != "other-model" || resp.Usage.InputTokens != 105 || resp.Usage.OutputTokens != 27 {
+	want := provider.Usage{InputTokens: 105, OutputTokens: 27, CachedTokens: 60, ReasoningTokens: 20, Unpriced: 1}
+	if resp.Model != "other-model" || resp.Usage != want {
 		t.Errorf("the answer is %+v", resp)
+	}
+}
+
+func TestAnAnswerWithASchema(t *testing.T) {
+	const schema = `{"type":"object","properties":{"z":{"const":1.0},"a":true}}`
+	a, m := serve(t, answers("STOP", `{"text":"{}"}`))
+	r := request(user("hello"))
+	r.Schema = json.RawMessage(schema)
+	resp, err := ask(t, m, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings struct {
+		Type   string          `json:"responseMimeType"`
+		Schema json.RawMessage `json:"responseJsonSchema"`
+	}
+	if err := json.Unmarshal(a.last().Settings, &settings); err != nil || settings.Type != "application/json" ||
+		string(settings.Schema) != schema {
+		t.Errorf("the settings are %s, %v", a.last().Settings, err)
+	}
+	if resp.Usage != (provider.Usage{Uncounted: 1, Unpriced: 1}) {
+		t.Errorf("without a report, the usage is %+v", resp.Usage)
 	}
 }
 

@@ -14,6 +14,7 @@ type position struct{ content, part int }
 type exact struct {
 	parts   map[position][]byte // JSON objects
 	schemas []json.RawMessage   // of the declared functions, by their index; nil: none
+	answer  json.RawMessage     // the schema of the answer; nil: none
 }
 
 // splice returns the SDK's request with the exact parts in their positions. All other parts
@@ -29,6 +30,9 @@ func (e exact) splice(body []byte) ([]byte, error) {
 	}
 	tools, err := e.declare(request["tools"])
 	if err != nil {
+		return nil, err
+	}
+	if request["generationConfig"], err = e.configure(request["generationConfig"]); err != nil {
 		return nil, err
 	}
 	delete(request, "contents")
@@ -103,4 +107,17 @@ func (e exact) declare(raw json.RawMessage) ([]byte, error) {
 		}
 	}
 	return json.Marshal(tools)
+}
+
+// configure adds the schema of the answer to the settings.
+func (e exact) configure(raw json.RawMessage) (json.RawMessage, error) {
+	if len(e.answer) == 0 {
+		return raw, nil
+	}
+	var settings map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &settings); err != nil {
+		return nil, err
+	}
+	settings["responseJsonSchema"] = e.answer
+	return json.Marshal(settings)
 }
