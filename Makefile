@@ -138,7 +138,7 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 
 .PHONY: compose-down
 compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
-	$(COMPOSE) down
+	COMPOSE_PROFILES=gemini-legacy $(COMPOSE) down
 
 # The secrets of docker-compose.yml, each made once.
 .PHONY: secrets

@@ -3,6 +3,7 @@ package gemini
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -164,6 +165,12 @@ func (m *Model) explain(ctx context.Context, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err // without the URL
+	}
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		e := failure(provider.ErrUnavailable, "%s", m.clean(certificate.Error()))
+		e.Retryable = false
+		return e
 	}
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -177,6 +178,21 @@ func TestAnswersAreBounded(t *testing.T) {
 		if e := fails(t, err); e.Code != provider.ErrTooLong || e.Retryable {
 			t.Errorf("%s: %+v", name, e)
 		}
+	}
+}
+
+// A server that cannot prove who it is does not get the key, and waiting does not help.
+func TestACertificateIsChecked(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	t.Cleanup(s.Close)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	m, err := gemini.New(gemini.Config{APIKey: key, BaseURL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ask(t, m, request(user("hello")))
+	if e := fails(t, err); e.Code != provider.ErrUnavailable || e.Retryable || !strings.Contains(e.Message, "certificate") {
+		t.Errorf("%+v", e)
 	}
 }
 

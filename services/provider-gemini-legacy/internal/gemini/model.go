@@ -39,8 +39,9 @@ func New(cfg Config) (*Model, error) {
 		return nil, err // not after Validate
 	}
 	m.host = u.Host
-	// The SDK also prepares a gRPC client, which this package never uses. The placeholder
-	// keeps that client from searching the machine for other credentials.
+	// The SDK also opens a gRPC client, which this package never uses. It cannot connect,
+	// because its address is a URL, and sleeps after 30 minutes. The placeholder keeps it from
+	// searching the machine for other credentials.
 	m.client, err = genai.NewClient(context.Background(), option.WithHTTPClient(&http.Client{Transport: m}),
 		option.WithEndpoint(m.cfg.BaseURL), option.WithAPIKey("added-by-the-transport"))
 	if err != nil {

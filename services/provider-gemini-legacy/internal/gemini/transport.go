@@ -31,9 +31,10 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 
 // RoundTrip implements [http.RoundTripper] for the SDK.
 func (m *Model) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer func() { _ = r.Body.Close() }() // it is in memory
 	x, ok := r.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {
-		return nil, failure(provider.ErrInternal, "the SDK sent a request that nobody made")
+		return nil, failure(provider.ErrInternal, "the SDK sent a request that was not asked for: %s", r.URL.Path)
 	}
 	sent, err := m.request(r, x.exact)
 	if err != nil {
@@ -56,9 +57,6 @@ func (m *Model) RoundTrip(r *http.Request) (*http.Response, error) {
 // request returns the SDK's request with the exact parts and the key.
 func (m *Model) request(r *http.Request, e exact) (*http.Request, error) {
 	body, err := io.ReadAll(r.Body)
-	if err == nil {
-		err = r.Body.Close()
-	}
 	if err == nil {
 		body, err = e.splice(body)
 	}
