@@ -12,13 +12,17 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-// hang never answers.
-func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+// halfway begins to answer and never ends.
+func halfway(w http.ResponseWriter, r *http.Request) {
+	geminitest.NewStream(w).Text("half an answer")
+	<-r.Context().Done()
+}
 
-// A request whose plugin was killed goes to the next process of the plugin.
+// A request whose plugin was killed in the middle of the answer goes to the next process of
+// the plugin.
 func TestAKilledPluginsRequestIsAskedAgain(t *testing.T) {
 	r := start(t)
-	r.api.Next(hang)
+	r.api.Next(halfway)
 	ended := make(chan foreigntest.End, 1)
 	go func() { ended <- r.Say("s", "hello") }()
 	natstest.Eventually(t, "the API is asked", func() bool { return len(r.api.Seen()) == 1 })
