@@ -15,12 +15,15 @@ var rounds = [][]string{
 	{
 		`{ "text": "I think", "thought": true, "thoughtSignature": "dGhvdWdodA==" }`,
 		`{"text": "Both & \u003cat once\u003e."}`,
-		`{"functionCall": { "id": "r1-a", "name": "math--evaluate", "args": {"expression": "1+1"} }, "thoughtSignature": "cjEtYQ=="}`,
+		`{"functionCall": { "id": "r1-a", "name": "math--evaluate", "args": {"expression": "1+1"} }, ` +
+			`"thoughtSignature": "cjEtYQ=="}`,
 		`{"functionCall": {"id": "r1-b", "args": {"expression": "2+2"}, "name": "math--evaluate"}}`,
 	},
 	{
-		`{"functionCall": {"id": "r2-a", "name": "math--evaluate", "args": {"expression": "3+3"}}, "thoughtSignature" : "cjItYQ=="}`,
-		`{"functionCall": {"id": "r2-b", "name": "math--evaluate", "args": {"expression": "1/0"}},  "thoughtSignature":"cjItYg=="}`,
+		`{"functionCall": {"id": "r2-a", "name": "math--evaluate", "args": {"expression": "3+3"}}, ` +
+			`"thoughtSignature" : "cjItYQ=="}`,
+		`{"functionCall": {"id": "r2-b", "name": "math--evaluate", "args": {"expression": "1/0"}},  ` +
+			`"thoughtSignature":"cjItYg=="}`,
 		`{"text": "", "thoughtSignature": "cjItZW5k"}`,
 	},
 }

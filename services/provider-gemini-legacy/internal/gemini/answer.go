@@ -105,7 +105,8 @@ func (a *answer) part(raw json.RawMessage) error {
 	a.args += len(p.Call.Args)
 	switch {
 	case p.Call.Name == "" || len(p.Call.Name) > maxName:
-		return failure(provider.ErrGarbage, "call %d names no function, or one with more than %d bytes", len(a.calls), maxName)
+		return failure(provider.ErrGarbage, "call %d names no function, or one with more than %d bytes", len(a.calls),
+			maxName)
 	case len(a.calls) == maxCalls:
 		return failure(provider.ErrTooLong, "the answer has more than %d calls", maxCalls)
 	case a.args > maxArgs:

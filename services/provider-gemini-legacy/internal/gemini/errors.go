@@ -94,7 +94,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-var contextFull = regexp.MustCompile(`(?i)token count.{0,40}exceeds|exceeds? the maximum number of tokens|context (length|window)`)
+var contextFull = regexp.MustCompile(
+	`(?i)token count.{0,40}exceeds|exceeds? the maximum number of tokens|context (length|window)`)
 
 // codeOf maps a status and the API's fault to a code.
 func codeOf(status int, f fault) provider.ErrorCode {

@@ -38,6 +38,7 @@ func refusal(code int, status, message, detail string) http.HandlerFunc {
 
 func TestRefusalsBecomeCodes(t *testing.T) {
 	const badKey = `{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}`
+	const full = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
 	const wait = `{"@type": "type.googleapis.com/google.rpc.Help", "links": [{}]}, {"@type": "x", "retryDelay": "2.5s"}`
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -45,11 +46,11 @@ func TestRefusalsBecomeCodes(t *testing.T) {
 		retryMS int64
 		words   string
 	}{
-		"a bad key":         {refusal(400, "INVALID_ARGUMENT", "API key not valid: "+key, badKey), provider.ErrAuth, 0, "[key]"},
+		"a bad key":         {refusal(400, "INVALID_ARGUMENT", "not valid: "+key, badKey), provider.ErrAuth, 0, "[key]"},
 		"not permitted":     {refusal(403, "PERMISSION_DENIED", "no", ""), provider.ErrAuth, 0, "403"},
 		"a bad request":     {refusal(400, "INVALID_ARGUMENT", "bad", ""), provider.ErrBadRequest, 0, "bad"},
 		"an unknown model":  {refusal(404, "NOT_FOUND", "no model", ""), provider.ErrBadRequest, 0, "GEMINI_MODEL"},
-		"a full context":    {refusal(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""), provider.ErrTooLong, 0, "token"},
+		"a full context":    {refusal(400, "INVALID_ARGUMENT", full, ""), provider.ErrTooLong, 0, "token"},
 		"a large request":   {refuses(413, "too large"), provider.ErrTooLong, 0, "413"},
 		"too many requests": {refusal(429, "RESOURCE_EXHAUSTED", "slow down", wait), provider.ErrRateLimited, 2500, "slow"},
 		"Retry-After":       {refuses(429, "", "Retry-After", "7"), provider.ErrRateLimited, 7000, "429"},
@@ -66,16 +67,18 @@ func TestRefusalsBecomeCodes(t *testing.T) {
 		"nothing":           {writes(``), provider.ErrUnavailable, 0, "broke"},
 		"no events":         {writes(`[]`), provider.ErrGarbage, 0, "finishReason"},
 		"an error among the events": {
-			writes(`[{"candidates": [{"content": {"parts": [{"text": "x"}]}}]}, {"error": {"code": 503, "message": "gone ` + key + `"}}]`),
+			writes(`[{"candidates": [{"content": {"parts": [{"text": "x"}]}}]}, ` +
+				`{"error": {"code": 503, "message": "gone ` + key + `"}}]`),
 			provider.ErrUnavailable, 0, "gone [key]",
 		},
 		"an odd error among the events": {writes(`[{"error": "odd"}]`), provider.ErrUnavailable, 0, "broke off"},
 		"a refused conversation": {
-			writes(`[{"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "` + key + `"}}]`), provider.ErrBadRequest, 0,
-			"SAFETY: [key]",
+			writes(`[{"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "` + key + `"}}]`),
+			provider.ErrBadRequest, 0, "SAFETY: [key]",
 		},
 		"refused for a new reason": {
-			writes(`[{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}]`), provider.ErrBadRequest, 0, "PROHIBITED_CONTENT",
+			writes(`[{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}]`), provider.ErrBadRequest, 0,
+			"PROHIBITED_CONTENT",
 		},
 		"a withheld answer":      {answers("SAFETY"), provider.ErrBadRequest, 0, "SAFETY"},
 		"withheld otherwise":     {answers("PROHIBITED_CONTENT"), provider.ErrBadRequest, 0, "PROHIBITED_CONTENT"},
@@ -84,7 +87,8 @@ func TestRefusalsBecomeCodes(t *testing.T) {
 		"no room for the answer": {answers("MAX_TOKENS"), provider.ErrTooLong, 0, "max_tokens"},
 		"only a thought":         {answers("STOP", `{"thought": true, "text": "hm"}`), provider.ErrGarbage, 0, "neither"},
 		"too many calls": {
-			answers("STOP", slices.Repeat([]string{`{"functionCall": {"name": "a"}}`}, 65)...), provider.ErrTooLong, 0, "64",
+			answers("STOP", slices.Repeat([]string{`{"functionCall": {"name": "a"}}`}, 65)...),
+			provider.ErrTooLong, 0, "64",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +187,9 @@ func TestAnswersAreBounded(t *testing.T) {
 
 // A server that cannot prove who it is does not get the key, and waiting does not help.
 func TestACertificateIsChecked(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("it was asked")
+	}))
 	t.Cleanup(s.Close)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	m, err := gemini.New(gemini.Config{APIKey: key, BaseURL: s.URL})

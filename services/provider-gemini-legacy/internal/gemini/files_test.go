@@ -17,7 +17,9 @@ func TestFilesAreSent(t *testing.T) {
 	a, m := serve(t, answers("STOP", first, second), answers("STOP", `{"text":"done"}`))
 	resp := mustAsk(t, m, user("go"))
 	asked := user("look")
-	asked.Files = []provider.File{file("a.png", "image/png", "\x89PNG"), file("b.zip", "application/zip", "PK"), file("c.pdf", "application/pdf", "")}
+	asked.Files = []provider.File{
+		file("a.png", "image/png", "\x89PNG"), file("b.zip", "application/zip", "PK"), file("c.pdf", "application/pdf", ""),
+	}
 	talk := append([]provider.Message{asked}, turn(t, resp, "2", "x")...)
 	talk[2].Files = []provider.File{file("plot.jpg", "image/jpeg; q=1", "JPEG")}
 	mustAsk(t, m, talk...)
@@ -32,7 +34,8 @@ func TestFilesAreSent(t *testing.T) {
 		"look", "[file a.png, image/png, 99 bytes]", "image/png:\x89PNG",
 		"[file b.zip, application/zip, 99 bytes; its content is not shown]",
 		"[file c.pdf, application/pdf, 99 bytes; its content is not shown]",
-		"result fc-1", "result fc-2", "[file plot.jpg, image/jpeg; q=1, 99 bytes, of the tool math:evaluate]", "image/jpeg:JPEG",
+		"result fc-1", "result fc-2",
+		"[file plot.jpg, image/jpeg; q=1, 99 bytes, of the tool math:evaluate]", "image/jpeg:JPEG",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -42,7 +45,9 @@ func TestFilesAreSent(t *testing.T) {
 // A message may be a file alone.
 func TestAFileAlone(t *testing.T) {
 	a, m := serve(t, answers("STOP", `{"text":"nice"}`))
-	mustAsk(t, m, provider.Message{Role: provider.RoleUser, Files: []provider.File{{Ref: "r", MediaType: "image/png", Data: []byte("x")}}})
+	mustAsk(t, m, provider.Message{
+		Role: provider.RoleUser, Files: []provider.File{{Ref: "r", MediaType: "image/png", Data: []byte("x")}},
+	})
 	if parts := a.last().Contents[0].Parts; len(parts) != 2 {
 		t.Errorf("the parts are %s", parts)
 	}

@@ -14,10 +14,12 @@ func TestOddAnswers(t *testing.T) {
 		return `[{"candidates": [{"content": {"parts": [{"text": "x"}, ` + part + `]}, "finishReason": "STOP"}]}]`
 	}
 	for _, body := range []string{
-		wrap(`{}`), wrap(`null`), wrap(`7`), wrap(`{"text": null}`), wrap(`{"text": 7}`), wrap(`{"thoughtSignature": "eA=="}`),
+		wrap(`{}`), wrap(`null`), wrap(`7`), wrap(`{"text": null}`), wrap(`{"text": 7}`),
+		wrap(`{"thoughtSignature": "eA=="}`),
 		wrap(`{"functionCall": null}`), wrap(`{"functionCall": {"name": "a", "args": null}}`),
 		wrap(`{"functionCall": {"name": "a", "args": [1]}, "text": "both"}`),
-		wrap(`{"functionResponse": {"name": "a", "response": {}}}`), wrap(`{"inlineData": {"mimeType": "x", "data": "eA=="}}`),
+		wrap(`{"functionResponse": {"name": "a", "response": {}}}`),
+		wrap(`{"inlineData": {"mimeType": "x", "data": "eA=="}}`),
 		wrap(`{"executableCode": {"code": "x", "language": "PYTHON"}}`), wrap(`{"later": {"deep": [1e400]}}`),
 		`[null]`, `[{}]`, `[[]]`, `[7]`, `[{"candidates": [null]}]`, `[{"candidates": [{}]}, {"promptFeedback": null}]`,
 		`[{"candidates": [{"content": null, "finishReason": "STOP"}]}]`, `[{"usageMetadata": {"promptTokenCount": "many"}}]`,
@@ -25,7 +27,7 @@ func TestOddAnswers(t *testing.T) {
 		_, m := serve(t, writes(body), answers("STOP", `{"text":"done"}`))
 		resp, err := ask(t, m, request(user("go")))
 		if err != nil {
-			fails(t, err)
+			_ = fails(t, err)
 			continue
 		}
 		results := make([]string, len(resp.ToolCalls))

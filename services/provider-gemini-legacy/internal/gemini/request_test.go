@@ -23,7 +23,8 @@ func TestARequestOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := a.last()
-	if got.url != "/v1beta/models/other-model:streamGenerateContent?%24alt=json" || got.header.Get("X-Goog-Api-Key") != key {
+	if got.url != "/v1beta/models/other-model:streamGenerateContent?%24alt=json" ||
+		got.header.Get("X-Goog-Api-Key") != key {
 		t.Errorf("it asked %s with the key %q", got.url, got.header.Get("X-Goog-Api-Key"))
 	}
 	if len(got.Tools) != 1 || len(got.Tools[0].Functions) != 2 {

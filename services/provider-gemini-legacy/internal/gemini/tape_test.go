@@ -15,7 +15,8 @@ const (
 	thought  = `{ "thought" : true, "text": "hm", "thoughtSignature":"dGhvdWdodA==" }`
 	spoken   = `{"text": "Let me \u003csee\u003e "}`
 	signed   = `{"text":"&more", "thoughtSignature" : "dGV4dA=="}`
-	first    = `{"functionCall": { "id" : "fc-1" ,"name": "math--evaluate", "args": {"n": 1.50, "big": 12345678901234567890} }, "thoughtSignature": "Zmlyc3Q="}`
+	first    = `{"functionCall": { "id" : "fc-1" ,"name": "math--evaluate", ` +
+		`"args": {"n": 1.50, "big": 12345678901234567890} }, "thoughtSignature": "Zmlyc3Q="}`
 	second   = `{"functionCall": {"id": "fc-2", "name": "math--evaluate", "args": {"text": "<&>"}}, "later": [1e400]}`
 	noID     = `{ "functionCall": {"name": "time--now"}, "thoughtSignature": "bm9JRA==" }`
 	lastSign = `{"text": "", "thoughtSignature": "bGFzdA=="}`
@@ -37,8 +38,8 @@ func wantParts(t *testing.T, a *api, content int, want ...string) {
 }
 
 func TestPartsComeBackByteForByte(t *testing.T) {
-	a, m := serve(t, answers("STOP", thought, spoken, unsigned, signed, first, second, noID, lastSign), answers("STOP", noID),
-		answers("STOP", `{"text":"done"}`))
+	a, m := serve(t, answers("STOP", thought, spoken, unsigned, signed, first, second, noID, lastSign),
+		answers("STOP", noID), answers("STOP", `{"text":"done"}`))
 	resp := mustAsk(t, m, user("go"))
 	if resp.TextContent != "Let me <see> &more" || len(resp.ToolCalls) != 3 || resp.StopReason != provider.StopToolCalls {
 		t.Fatalf("the answer is %+v", resp)
@@ -70,9 +71,11 @@ func TestPartsComeBackByteForByte(t *testing.T) {
 		if err := json.Unmarshal(raw, &p); err != nil {
 			t.Fatal(err)
 		}
-		responses = append(responses, strings.Join([]string{p.Response.ID, p.Response.Name, p.Response.Response.Output}, " "))
+		r := p.Response
+		responses = append(responses, r.ID+" "+r.Name+" "+r.Response.Output)
 	}
-	if want := []string{"fc-1 math--evaluate 2", "fc-2 math--evaluate x", " time--now noon"}; !slices.Equal(responses, want) {
+	want := []string{"fc-1 math--evaluate 2", "fc-2 math--evaluate x", " time--now noon"}
+	if !slices.Equal(responses, want) {
 		t.Errorf("the results are %q, want %q", responses, want)
 	}
 }
@@ -131,7 +134,8 @@ func TestALongAnswerKeepsItsCalls(t *testing.T) {
 	if len(parts) != 2 || len(parts[0]) < 150<<10 || string(parts[1]) != first {
 		t.Errorf("%d parts, the last is %s", len(parts), parts[len(parts)-1])
 	}
-	huge := `{"functionCall": {"name": "a", "args": {"x": "` + strings.Repeat("x", 200<<10) + `"}}, "thoughtSignature": "YQ=="}`
+	huge := `{"functionCall": {"name": "a", "args": {"x": "` + strings.Repeat("x", 200<<10) + `"}}, ` +
+		`"thoughtSignature": "YQ=="}`
 	_, m = serve(t, answers("STOP", huge))
 	if resp := mustAsk(t, m, user("go")); resp.ProviderState != nil || len(resp.ToolCalls) != 1 {
 		t.Errorf("%d bytes of state, %d calls", len(resp.ProviderState), len(resp.ToolCalls))
