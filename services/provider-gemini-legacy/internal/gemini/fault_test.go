@@ -197,7 +197,8 @@ func TestACertificateIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ask(t, m, request(user("hello")))
-	if e := fails(t, err); e.Code != provider.ErrUnavailable || e.Retryable || !strings.Contains(e.Message, "certificate") {
+	if e := fails(t, err); e.Code != provider.ErrUnavailable || e.Retryable ||
+		!strings.Contains(e.Message, "certificate") {
 		t.Errorf("%+v", e)
 	}
 }

@@ -12,10 +12,10 @@ import (
 // The parts of an answer as a server might write them: with space, escapes and numbers that
 // Go would write otherwise, and with unknown fields.
 const (
-	thought  = `{ "thought" : true, "text": "hm", "thoughtSignature":"dGhvdWdodA==" }`
-	spoken   = `{"text": "Let me \u003csee\u003e "}`
-	signed   = `{"text":"&more", "thoughtSignature" : "dGV4dA=="}`
-	first    = `{"functionCall": { "id" : "fc-1" ,"name": "math--evaluate", ` +
+	thought = `{ "thought" : true, "text": "hm", "thoughtSignature":"dGhvdWdodA==" }`
+	spoken  = `{"text": "Let me \u003csee\u003e "}`
+	signed  = `{"text":"&more", "thoughtSignature" : "dGV4dA=="}`
+	first   = `{"functionCall": { "id" : "fc-1" ,"name": "math--evaluate", ` +
 		`"args": {"n": 1.50, "big": 12345678901234567890} }, "thoughtSignature": "Zmlyc3Q="}`
 	second   = `{"functionCall": {"id": "fc-2", "name": "math--evaluate", "args": {"text": "<&>"}}, "later": [1e400]}`
 	noID     = `{ "functionCall": {"name": "time--now"}, "thoughtSignature": "bm9JRA==" }`
