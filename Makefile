@@ -10,7 +10,7 @@ MAKEFLAGS   += --no-print-directory
 RUNNERS  ?= 1
 FUZZTIME ?= 50000x
 STORM    ?= 3000
-PKGS     ?= ./pkg/... ./services/...
+PKGS     ?= ./pkg/... ./services/... ./services/provider-gemini-legacy/...
 BIN      ?= bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
@@ -19,7 +19,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 export CGO_ENABLED := 0
 export GOFLAGS     += -trimpath
 
-MODULES  := pkg services
+MODULES  := pkg services services/provider-gemini-legacy
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/skandha
 COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-*))
 STATIC   := go build -buildvcs=false -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
@@ -72,7 +72,7 @@ test: setup $(GOTESTSUM) $(REPORT) ## Set up and run every test; one that fails 
 
 # What the race detector adds nothing to: work that is done in other processes (sandboxes,
 # plugins, containers, browsers, whole deployments), and functions without goroutines.
-NO_RACE := sandboxtest|sandbox/(agent|bwrap|deps|docker|seccomp)|conformance|e2e|e2e/(compose|storm)|webtest|listener/examples|services/(skandha|bench)|skandha/scaffold|cmd/skandha-[a-z]+|test/(archtest|contract|testreport|model|model/explore)|uibridge/(examples|markdown)|core/(commands|decide|planner|security|security/grant)|pkg/(event|guide|hook|provider|subject|tool)|tools/(calc|clock)
+NO_RACE := sandboxtest|sandbox/(agent|bwrap|deps|docker|seccomp)|conformance|e2e|e2e/(compose|storm)|webtest|listener/examples|services/(skandha|bench)|skandha/scaffold|cmd/skandha-[a-z]+|test/(archtest|contract|legacytest|testreport|model|model/explore)|uibridge/(examples|markdown)|core/(commands|decide|planner|security|security/grant)|pkg/(event|guide|hook|provider|subject|tool)|tools/(calc|clock)
 
 .PHONY: test-race
 test-race: export CGO_ENABLED := 1
@@ -84,16 +84,16 @@ storm: setup ## Long storms over a whole deployment: kills and pauses for STORM 
 	@SKANDHA_STORM=$(STORM) go test -count=1 -v -timeout 90m ./services/test/e2e/storm
 
 .PHONY: lint
-lint: $(GOLANGCI) ## golangci-lint, on both modules
-	@bad=0; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config ../.golangci.yml ./...) || bad=1; done; exit $$bad
+lint: $(GOLANGCI) ## golangci-lint, on every module
+	@bad=0; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || bad=1; done; exit $$bad
 
 .PHONY: fmt
 fmt: $(GOLANGCI) ## Format every Go file
-	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) fmt --config ../.golangci.yml ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) fmt --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: fmt-check
 fmt-check: ## Say which Go files gofmt would change
-	@files=$$(gofmt -l $(MODULES)); \
+	@files=$$(gofmt -l pkg services); \
 	if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
 
 .PHONY: vet
@@ -113,7 +113,7 @@ schemas: $(GOTESTSUM) $(REPORT) ## Hold schemas/ and the Go types against each o
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
-	@deploy/dev/fuzz.sh $(FUZZTIME) $(MODULES)
+	@deploy/dev/fuzz.sh $(FUZZTIME) pkg services
 
 .PHONY: bench
 bench: setup-build ## Measure this machine against the budgets, each beside the raw operation
@@ -138,7 +138,7 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 
 .PHONY: compose-down
 compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
-	$(COMPOSE) down
+	COMPOSE_PROFILES=gemini-legacy $(COMPOSE) down
 
 # The secrets of docker-compose.yml, each made once.
 .PHONY: secrets

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Waits until every container of docker-compose.yml is healthy:
+# Waits until every container of docker-compose.yml is healthy, or runs if it has no health
+# check:
 #
 #   compose-healthy.sh docker compose
 #   compose-healthy.sh docker-compose
@@ -18,7 +19,7 @@ for ((i = 0; ; i++)); do
 	ids=$("$@" ps --all --quiet)
 	# shellcheck disable=SC2086 # one id a word
 	states=$([ -z "$ids" ] || docker inspect --format "$format" $ids | sed -n 's,^False /,  ,p')
-	unhealthy=$(grep -v ' healthy$' <<<"$states" || true)
+	unhealthy=$(grep -vE ' (healthy|running)$' <<<"$states" || true)
 	if [ -n "$states" ] && [ -z "$unhealthy" ]; then
 		echo "all are healthy:"
 		echo "$states"

@@ -16,7 +16,7 @@ say() { printf 'images: %s\n' "$*"; }
 fail() { say "$*" >&2; exit 1; }
 
 if [ "${SKANDHA_REGISTRY:-}" != no ]; then
-	if COMPOSE_PROFILES=cli "$@" build; then
+	if COMPOSE_PROFILES=cli,gemini-legacy "$@" build; then
 		exit
 	fi
 	say "compose could not build them (above), as without a registry: making them from this machine's programs instead"
@@ -78,6 +78,7 @@ service() { # NAME BINARY
 }
 service core skandha-core
 service provider skandha-provider
+service provider-gemini-legacy skandha-provider-gemini-legacy
 service toolrunner skandha-toolrunner
 service sandbox-service skandha-sandbox
 service listener skandha-listener

@@ -11,6 +11,7 @@ const (
 	support  = services + "/test"
 	bridge   = services + "/uibridge"
 	compat   = bridge + "/compat"
+	legacy   = root + "/provider-gemini-legacy"
 )
 
 // What the rules go by.
@@ -56,6 +57,7 @@ var (
 		"github.com/anthropics":              services + "/provider/anthropic",
 		"github.com/chromedp":                support + "/webtest",
 		"github.com/docker/docker":           services + "/sandbox/docker",
+		"github.com/google/generative-ai-go": legacy,
 		"github.com/microcosm-cc/bluemonday": services + "/uibridge/markdown",
 		"github.com/nats-io/nats-server/v2":  internal + "/natsserver",
 		"github.com/openai/openai-go":        services + "/provider/openai",
@@ -65,6 +67,9 @@ var (
 		"github.com/yuin/goldmark":           services + "/uibridge/markdown",
 		"modernc.org/sqlite":                 internal + "/store/sqlite",
 	}
+
+	// guests are modules of plugins in this tree. They join as any other plugin does.
+	guests = []string{legacy}
 
 	// families are directories whose sub-packages are implementations, chosen by
 	// mains. Named are the sub-packages that are none.

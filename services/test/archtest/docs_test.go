@@ -22,7 +22,8 @@ func TestPagesNameWhatExists(t *testing.T) {
 		t.Fatalf("no pages: %v", err)
 	}
 	tests := testNames(t, root)
-	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "services/README.md")) {
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "services/README.md"),
+		filepath.Join(root, "services/provider-gemini-legacy/README.md")) {
 		b, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ func Rules() []Rule {
 	return []Rule{
 		{"the contract packages import the standard library and each other", contractIsPure},
 		{"pkg is light", sdkIsLight},
+		{"plugins in separate modules use the SDK alone", guestsUseTheSDK},
 		{"decide and planner reach no bus, no clock and no chance", coreIsPure},
 		{"one package owns a library", librariesHaveOwners},
 		{"drivers and adapters are imported by mains and tests", driversAreChosenByMains},
@@ -102,6 +103,26 @@ func sdkIsLight(r *Repo) (out []string) {
 					out = append(out,
 						fmt.Sprintf("%s imports %s; pkg depends on the NATS client and the OTel API alone", p.Path, imp))
 				}
+			}
+		}
+	}
+	return out
+}
+
+// guestsUseTheSDK looks at tests too, and at who imports a guest.
+func guestsUseTheSDK(r *Repo) (out []string) {
+	for _, guest := range guests {
+		if r.Modules[guest] == nil {
+			out = append(out, "module "+guest+" is not there; if it was renamed, rename it in archtest/allow.go")
+		}
+	}
+	for _, p := range r.packages() {
+		for _, imp := range append(p.Imports(false), p.Imports(true)...) {
+			switch inside := slices.Contains(guests, p.Module); {
+			case inside && within(imp, root) && !within(imp, sdk) && !within(imp, p.Module):
+				out = append(out, fmt.Sprintf("%s imports %s; a plugin uses %s alone", p.Path, imp, sdk))
+			case !inside && withinAny(imp, guests):
+				out = append(out, fmt.Sprintf("%s imports %s; start the plugin as a process", p.Path, imp))
 			}
 		}
 	}

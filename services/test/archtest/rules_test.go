@@ -33,6 +33,8 @@ func tree() map[string]string {
 			"skandha.dev/services/internal/store"),
 		"services/test/storetest/test.go":               src("storetest", "skandha.dev/services/internal/store/redis"),
 		"services/internal/store/redis/testdata/bad.go": "package bad bad",
+		"services/provider-gemini-legacy/go.mod":        "module skandha.dev/provider-gemini-legacy\n",
+		"services/provider-gemini-legacy/main.go":       src("main", "skandha.dev/pkg/bus"),
 		"services/skandha/main.go": src("main", "skandha.dev/services/core",
 			"skandha.dev/services/internal/store/redis"),
 	}
@@ -113,6 +115,15 @@ func TestBreachesAreFound(t *testing.T) {
 		rule              string
 		says              string
 	}{
+		{
+			"a plugin that uses more than the SDK", "services/provider-gemini-legacy/a_test.go",
+			src("main", "skandha.dev/services/internal/store"),
+			"plugins in separate modules use the SDK alone", "internal/store",
+		},
+		{
+			"a service that imports a plugin", "services/core/more.go", src("core", "skandha.dev/provider-gemini-legacy/model"),
+			"plugins in separate modules use the SDK alone", "as a process",
+		},
 		{
 			"a contract package that talks", "pkg/event/more.go", src("event", "github.com/nats-io/nats.go"),
 			"the contract packages import the standard library and each other", "nats.go",

@@ -53,24 +53,25 @@ func Start(t testing.TB) *System {
 // StartWithLease is Start with another lease of plugins, and with judges at before_act.
 func StartWithLease(t testing.TB, lease time.Duration, judges ...subject.Plugin) *System {
 	t.Helper()
-	dir := t.TempDir()
-	write := func(name string, b []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	required, err := json.Marshal(judges)
 	if err != nil {
+		t.Fatal(err)
+	}
+	return StartWithConfig(t, fmt.Sprintf("plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required))
+}
+
+// StartWithConfig is Start with a configuration file.
+func StartWithConfig(t testing.TB, config string) *System {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &System{t: t, Workspace: filepath.Join(dir, "workspace")}
 	s.cfg = system.Config{
 		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t),
-		Token: "it's the token",
-		ConfigFile: write("config.yaml",
-			fmt.Appendf(nil, "plugins: {lease: %v}\nhooks: {before_act: {required: %s}}\n", lease, required)),
+		Token: "it's the token", ConfigFile: file,
 		Models: []provider.Adapter{scripted.New()},
 	}
 	s.up()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	contract "skandha.dev/pkg/provider"
@@ -92,8 +93,8 @@ func (s *Server) checkContents(all []Content) string {
 		if why := s.checkSignatures(i, c, parts, i > open); why != "" {
 			return why
 		}
-		if calls := callsOf(parts); calls > 0 && (i+1 == len(all) || responsesOf(all[i+1]) != calls) {
-			return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
+		if calls := callsOf(parts); len(calls) > 0 && (i+1 == len(all) || !slices.Equal(responsesOf(all[i+1]), calls)) {
+			return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn, with their ids."
 		}
 	}
 	return ""
@@ -129,23 +130,25 @@ func (c Content) parts() ([]part, error) {
 	return out, nil
 }
 
-func callsOf(parts []part) (n int) {
+// callsOf are the ids of the calls; an id may be empty.
+func callsOf(parts []part) (ids []string) {
 	for _, p := range parts {
 		if p.FunctionCall != nil {
-			n++
+			ids = append(ids, p.FunctionCall.ID)
 		}
 	}
-	return n
+	return ids
 }
 
-func responsesOf(c Content) (n int) {
+// responsesOf are the ids of the calls that the responses name.
+func responsesOf(c Content) (ids []string) {
 	parts, _ := c.parts()
 	for _, p := range parts {
 		if p.FunctionResponse != nil {
-			n++
+			ids = append(ids, p.FunctionResponse.ID)
 		}
 	}
-	return n
+	return ids
 }
 
 // lastText is the index of the last entry of a user with text.

@@ -1,5 +1,6 @@
 // Package geminitest is a Gemini API server for tests: the real wire protocol over a real
-// socket, with the model of package scripted. It signs its calls, and refuses what the real
+// socket, with the model of package scripted. A stream is server-sent events if the request
+// asks for alt=sse, else a JSON array, which also wraps errors. The server signs its calls, and refuses what the real
 // API refuses, a missing or moved signature included, so that a client which passes here
 // sends well-formed requests.
 package geminitest
@@ -118,14 +119,17 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 	var req Request
 	err := json.NewDecoder(r.Body).Decode(&req)
 	req.Header, req.Path = r.Header.Clone(), r.URL.Path
+	if r.URL.Query().Get("alt") != "sse" {
+		w = arrayWriter{w}
+	}
 	if h := s.note(req); h != nil {
 		h(w, r)
 		return
 	}
 	_, method, _ := strings.Cut(r.PathValue("call"), ":")
 	switch {
-	case method != "streamGenerateContent" || r.URL.Query().Get("alt") != "sse":
-		Refuse(w, http.StatusNotFound, "NOT_FOUND", "this server wants streamGenerateContent?alt=sse", "")
+	case method != "streamGenerateContent":
+		Refuse(w, http.StatusNotFound, "NOT_FOUND", "this server wants streamGenerateContent", "")
 		return
 	case r.Header.Get("X-Goog-Api-Key") != Key:
 		refuseAs(w, &contract.Error{Code: contract.ErrAuth, Message: "API key not valid. Please pass a valid API key."})
@@ -196,8 +200,7 @@ func refuseAs(w http.ResponseWriter, e *contract.Error) {
 		Refuse(w, http.StatusBadRequest, "INVALID_ARGUMENT",
 			"The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", "")
 	case contract.ErrGarbage:
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = fmt.Fprint(w, "data: {as the test asked\r\n\r\n")
+		NewStream(w).Event("{as the test asked")
 	default:
 		Refuse(w, http.StatusBadRequest, "INVALID_ARGUMENT", e.Message, "")
 	}
@@ -205,8 +208,11 @@ func refuseAs(w http.ResponseWriter, e *contract.Error) {
 
 // Refuse answers with an error in the API's shape; detail is a JSON object, or empty.
 func Refuse(w http.ResponseWriter, code int, status, message, detail string) {
+	body := fmt.Sprintf(`{"error":{"code":%d,"message":%s,"status":%q,"details":[%s]}}`, code, quote(message), status, detail)
+	if _, array := w.(arrayWriter); array {
+		body = "[" + body + "]"
+	}
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.WriteHeader(code)
-	_, _ = fmt.Fprintf(w, `{"error":{"code":%d,"message":%s,"status":%q,"details":[%s]}}`, code, quote(message), status,
-		detail)
+	_, _ = fmt.Fprint(w, body)
 }

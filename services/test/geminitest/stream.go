@@ -11,22 +11,42 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
+// arrayWriter is the response to a request for a JSON array.
+type arrayWriter struct{ http.ResponseWriter }
+
+// Unwrap is for [http.ResponseController].
+func (w arrayWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // Stream writes an answer chunk by chunk, as the API does.
 type Stream struct {
 	w     http.ResponseWriter
+	array bool
 	begun bool
 }
 
 // NewStream prepares a stream; nothing is sent before its first piece.
-func NewStream(w http.ResponseWriter) *Stream { return &Stream{w: w} }
+func NewStream(w http.ResponseWriter) *Stream {
+	_, array := w.(arrayWriter)
+	return &Stream{w: w, array: array}
+}
 
 // Event writes one event with the data as it is.
 func (s *Stream) Event(data string) {
-	if !s.begun {
-		s.begun = true
+	switch {
+	case s.array && s.begun:
+		s.write(",\r\n" + data)
+	case s.array:
+		s.w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+		s.write("[" + data)
+	default:
 		s.w.Header().Set("Content-Type", "text/event-stream")
+		s.write("data: " + data + "\r\n\r\n")
 	}
-	_, _ = fmt.Fprintf(s.w, "data: %s\r\n\r\n", data)
+	s.begun = true
+}
+
+func (s *Stream) write(text string) {
+	_, _ = fmt.Fprint(s.w, text)
 	_ = http.NewResponseController(s.w).Flush()
 }
 
@@ -55,6 +75,9 @@ func (s *Stream) Finish(reason string, u contract.Usage) {
 	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": ""}],"role": "model"},"finishReason": %q,"index": 0}],`+
 		`"usageMetadata": {"promptTokenCount": %d,"candidatesTokenCount": %d,"totalTokenCount": %d},"modelVersion": %q}`,
 		reason, u.InputTokens, u.OutputTokens, u.InputTokens+u.OutputTokens, Model+"-001"))
+	if s.array {
+		s.write("\r\n]")
+	}
 }
 
 // endless goes on until the client has had enough.

@@ -3,9 +3,9 @@
 //
 //	testreport [--keep DIR] EVENTS
 //
-// It lists the slowest packages; each test that was skipped, with the reason; and each
-// test that failed and passed when it was run again, as FLAKY, with the output of the
-// failure. That output is also kept in DIR, one file per test.
+// It lists the slowest packages; each test that was skipped, with the reason; what tests that
+// passed log as "NOT TESTED: …"; and each test that failed and passed when it was run again,
+// as FLAKY, with the output of the failure. That output is also kept in DIR, one file per test.
 //
 // It exits with 1 when a test or package failed to the end, when no test ran at all, and,
 // if the environment says SKANDHA_REQUIRE=all, when a test was skipped that package

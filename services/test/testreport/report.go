@@ -134,6 +134,7 @@ func (r *report) print(w io.Writer, maySkip func(pkg, test string) bool) bool {
 	defer func() { _ = out.Flush() }() // nobody reads it
 	r.printSlowest(out)
 	ok := r.printSkipped(out, maySkip)
+	r.printUntested(out)
 	for _, t := range r.flaky() {
 		o := r.tests[t]
 		_, _ = fmt.Fprintf(out, "FLAKY %s: passed in run %d. It failed with:\n%s", t, len(o.failed)+1, indent(o.failed[0]))
@@ -174,6 +175,20 @@ func (r *report) printSkipped(out io.Writer, maySkip func(pkg, test string) bool
 		}
 	}
 	return ok
+}
+
+// untested begins what a test says about a part of it that does not apply.
+const untested = "NOT TESTED: "
+
+// printUntested lists what tests that passed have declared as not tested.
+func (r *report) printUntested(out io.Writer) {
+	for _, t := range r.ended("pass") {
+		for _, line := range r.tests[t].output {
+			if _, what, found := strings.Cut(line, untested); found {
+				_, _ = fmt.Fprintf(out, "%s%s: %s\n", untested, t, strings.TrimSpace(what))
+			}
+		}
+	}
 }
 
 // indent leaves out the lines that go test adds.

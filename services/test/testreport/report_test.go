@@ -64,6 +64,13 @@ func TestReport(t *testing.T) {
 			[]string{"chatter"},
 		},
 		{
+			"what a passing test does not test is listed", head +
+				"func TestA(t *testing.T) { t.Run(\"part\", func(t *testing.T) { t.Log(\"NOT TESTED: the sea\") }) }\n",
+			nil, true, true,
+			[]string{"NOT TESTED: example.test TestA/part: the sea\n", "2 passed (0 flaky), 0 failed, 0 skipped"},
+			nil,
+		},
+		{
 			"a failure fails", head + "func TestA(t *testing.T) { t.Error(\"broke\") }\nfunc TestB(t *testing.T) {}\n",
 			nil, true, false,
 			[]string{"FAILED example.test TestA\n", "1 passed (0 flaky), 1 failed"},
