@@ -143,8 +143,7 @@ func (s *service) askAdapter(
 	})
 	out.close()
 
-	var tooLong *contract.Error
-	if errors.As(context.Cause(ctx), &tooLong) {
+	if tooLong, ok := errors.AsType[*contract.Error](context.Cause(ctx)); ok {
 		return resp, tooLong
 	}
 	return resp, adapter.Failure(err)

@@ -100,8 +100,7 @@ func (s *session) load() bool {
 	var next *decide.State
 	var err error
 	s.patiently(func() { next, err = s.Loader.Load(s.ctx, s.ref, from) })
-	var d *loader.Damage
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*loader.Damage](err); ok {
 		return s.suspect(d)
 	}
 	if errors.Is(err, decide.ErrNewer) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -227,10 +228,8 @@ func (s *session) guessable(h *held) bool {
 		return false
 	}
 	hooks := s.Plugins.Current().Hooks
-	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
-		if hooks.Any(p) {
-			return false
-		}
+	if slices.ContainsFunc([]hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError}, hooks.Any) {
+		return false
 	}
 	return h.at.Kind == subject.Input && s.state.Turn == nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -80,9 +81,7 @@ func (c Config) metrics() string {
 		"goroutines": int64(runtime.NumGoroutine()), "heap_bytes": int64(m.HeapAlloc), "sys_bytes": int64(m.Sys),
 	}
 	if c.Metrics != nil {
-		for k, v := range c.Metrics() {
-			all[k] = v
-		}
+		maps.Copy(all, c.Metrics())
 	}
 	names := make([]string, 0, len(all))
 	for k := range all {

@@ -206,8 +206,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 // Explain maps an error of the SDK or of the connection.
 func (a API) Explain(ctx context.Context, err error) error {
-	var known *contract.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*contract.Error](err); ok {
 		return known
 	}
 	if errors.Is(context.Cause(ctx), errStalled) {
@@ -237,8 +236,7 @@ func (a API) Explain(ctx context.Context, err error) error {
 
 // network describes an error of the connection, without the URL.
 func (a API) network(err error) *contract.Error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	var timeout net.Error

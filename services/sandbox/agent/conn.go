@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"time"
 )
@@ -175,9 +176,7 @@ func (w *work) request() ([]byte, error) {
 	if w.in != nil {
 		q["stream"] = true
 	}
-	for k, v := range w.fields {
-		q[k] = v
-	}
+	maps.Copy(q, w.fields)
 	head, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request: %w", err)
