@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err != nil {
 		return err
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	deps.Logger.Info("provider: " + why)
 	return Serve(ctx, cfg, adapters, deps)
 }
@@ -51,9 +50,7 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 	if deps.Bus == nil || len(adapters) == 0 {
 		return errors.New("configuring the provider: Bus and at least one adapter are required")
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	s := &service{cfg: cfg.withDefaults(), adapters: adapters, bus: deps.Bus, log: deps.Logger}
 	var offer engine.Offer
 	for _, a := range adapters {

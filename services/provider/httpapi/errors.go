@@ -118,9 +118,7 @@ var contextFull = regexp.MustCompile(
 // Status maps an HTTP status and the fault in the body to a failure.
 func (a API) Status(status int, h http.Header, f Fault, now time.Time) *contract.Error {
 	message := f.Message
-	if message == "" {
-		message = http.StatusText(status)
-	}
+	message = cmp.Or(message, http.StatusText(status))
 	e := adapter.Errorf(statusCode(status, f), "%s",
 		a.Clean(fmt.Sprintf("%s answered %d: %s", a.host, status, message)))
 	if wish := cmp.Or(retryAfter(h, now), f.Retry); wish > 0 && e.Retryable {

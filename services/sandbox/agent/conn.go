@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -330,12 +331,8 @@ func (c *Conn) ask(ctx context.Context, w *work, v any) error {
 	case <-c.done:
 		return c.Err()
 	}
-	if w.timeout == 0 {
-		w.timeout = fileTimeout
-	}
-	if w.grace == 0 {
-		w.grace = defaultGrace
-	}
+	w.timeout = cmp.Or(w.timeout, fileTimeout)
+	w.grace = cmp.Or(w.grace, defaultGrace)
 	if w.frame == nil {
 		w.frame = func(frame) {}
 	}
