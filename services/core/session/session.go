@@ -371,12 +371,7 @@ func (s *session) settled(seq uint64) bool {
 }
 
 func (s *session) scheduled() bool {
-	for _, st := range s.state.Confirmations() {
-		if !s.timers[st.Call] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.state.Confirmations(), func(st decide.Step) bool { return !s.timers[st.Call] })
 }
 
 // driving reports whether this core holds the driver's delivery.

@@ -83,13 +83,8 @@ func (c Config) metrics() string {
 	if c.Metrics != nil {
 		maps.Copy(all, c.Metrics())
 	}
-	names := make([]string, 0, len(all))
-	for k := range all {
-		names = append(names, k)
-	}
-	slices.Sort(names)
 	var out []byte
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		out = fmt.Appendf(out, "skandha_%s %d\n", k, all[k])
 	}
 	return string(out)
