@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/strictjson"
 )
 
@@ -16,6 +17,8 @@ const (
 	MaxTextBytes = 256 << 10
 	// MaxInputIDBytes is the maximum length of the id that a sender gives an input, in bytes.
 	MaxInputIDBytes = 128
+	// MaxInputFiles is the maximum number of files of an input.
+	MaxInputFiles = 16
 )
 
 // InputMode is what happens to an input when the agent is busy.
@@ -33,6 +36,8 @@ type Input struct {
 	ID     string    `json:"id,omitempty"`     // the sender's id; an input with a repeated one ends as duplicate_of
 	Source string    `json:"source,omitempty"` // where it was perceived, e.g. "stdin"
 	Mode   InputMode `json:"mode,omitempty"`   // default queue
+	// Files are artifacts of the session that belong to the input, at most [MaxInputFiles].
+	Files []provider.File `json:"files,omitempty"`
 }
 
 // Confirmation answers a confirmation request. It has no effect unless both the id and the
@@ -138,6 +143,13 @@ func (in Input) Check() error {
 		return fmt.Errorf("%w: id has %d bytes, at most %d", ErrMalformed, len(in.ID), MaxInputIDBytes)
 	case in.Mode != "" && in.Mode != ModeQueue && in.Mode != ModeInterrupt:
 		return fmt.Errorf("%w: mode is %q, want %q or %q", ErrMalformed, in.Mode, ModeQueue, ModeInterrupt)
+	case len(in.Files) > MaxInputFiles:
+		return fmt.Errorf("%w: files has %d entries, at most %d", ErrMalformed, len(in.Files), MaxInputFiles)
+	}
+	for i, f := range in.Files {
+		if err := f.Check(); err != nil {
+			return fmt.Errorf("%w: files[%d].%w", ErrMalformed, i, err)
+		}
 	}
 	return nil
 }

@@ -23,14 +23,15 @@ const (
 
 // Perceived reports that core has started to process an input or command, or has queued it.
 type Perceived struct {
-	Sequence    uint64         `json:"sequence"` // of the cause, as in the acknowledgement to the sender
-	InputID     string         `json:"input_id,omitempty"`
-	Writer      subject.Writer `json:"writer"`
-	Source      string         `json:"source,omitempty"`
-	Text        string         `json:"text,omitempty"`
-	Annotations []string       `json:"annotations,omitempty"` // by after_sense hooks
-	Disposition Disposition    `json:"disposition"`
-	Deadline    time.Time      `json:"deadline,omitzero"` // of the turn, when it begins
+	Sequence    uint64          `json:"sequence"` // of the cause, as in the acknowledgement to the sender
+	InputID     string          `json:"input_id,omitempty"`
+	Writer      subject.Writer  `json:"writer"`
+	Source      string          `json:"source,omitempty"`
+	Text        string          `json:"text,omitempty"`
+	Annotations []string        `json:"annotations,omitempty"` // by after_sense hooks
+	Files       []provider.File `json:"files,omitempty"`       // as in the input
+	Disposition Disposition     `json:"disposition"`
+	Deadline    time.Time       `json:"deadline,omitzero"` // of the turn, when it begins
 }
 
 // PlanRequested reports a request to the model. It does not carry the history, which is the
@@ -41,6 +42,9 @@ type PlanRequested struct {
 	Attempt  string           `json:"attempt"`
 	Attempts int              `json:"attempts"` // counts from 1
 	Provider subject.Instance `json:"provider"`
+	Use      string           `json:"use,omitempty"`   // name of the provider that the instance asks; empty: its first
+	Model    string           `json:"model,omitempty"` // empty: the provider's default
+	Not      []string         `json:"not,omitempty"`   // providers that failed for good in earlier attempts
 	NotAfter time.Time        `json:"not_after"`
 	StartBy  time.Time        `json:"start_by"`
 	Chain    string           `json:"chain"`            // digest of the history that the model sees
@@ -197,16 +201,19 @@ const FaultTool Fault = "tool"
 
 // Recorded is the terminal event of a turn that ended well: the experience.
 type Recorded struct {
-	Sequence   uint64         `json:"sequence"` // the input's
-	InputID    string         `json:"input_id,omitempty"`
-	Input      string         `json:"input,omitempty"`
-	Answer     string         `json:"answer,omitempty"`
-	Actions    []Action       `json:"actions,omitempty"`
-	Rounds     int            `json:"rounds"`
-	Usage      provider.Usage `json:"usage"`
-	Notes      []string       `json:"notes,omitempty"`   // by before_reflect hooks
-	Command    string         `json:"command,omitempty"` // set if the input was a slash command
-	DurationMS int64          `json:"duration_ms"`
+	Sequence uint64         `json:"sequence"` // the input's
+	InputID  string         `json:"input_id,omitempty"`
+	Input    string         `json:"input,omitempty"`
+	Answer   string         `json:"answer,omitempty"`
+	Actions  []Action       `json:"actions,omitempty"`
+	Rounds   int            `json:"rounds"`
+	Usage    provider.Usage `json:"usage"`
+	Notes    []string       `json:"notes,omitempty"`   // by before_reflect hooks
+	Command  string         `json:"command,omitempty"` // set if the input was a slash command
+	// Provider is set if the command was /provider with a name: what the session uses from
+	// now on, or "default" for the agent's own choice.
+	Provider   string `json:"provider,omitempty"`
+	DurationMS int64  `json:"duration_ms"`
 }
 
 // Action is a step in an experience.

@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
+	"path"
 	"strings"
+
+	"skandha.dev/pkg/subject"
 )
 
 // Role is the author of a message.
@@ -27,8 +31,52 @@ type Message struct {
 	CallID    string     `json:"call_id,omitempty"`    // tool: the call it answers
 	Tool      string     `json:"tool,omitempty"`       // tool: its name
 	Failed    bool       `json:"failed,omitempty"`     // tool: the call failed
+	Files     []File     `json:"files,omitempty"`      // user, tool: pictures and documents that belong to it
 	// ProviderState is returned unchanged to the provider that wrote it.
 	ProviderState json.RawMessage `json:"provider_state,omitempty"`
+}
+
+// File is a picture or another document that belongs to a message. The log holds the
+// reference; the provider service adds the content before it asks a model.
+type File struct {
+	Ref       string `json:"ref"`            // of an artifact of the session: <agent>/<session>/<name>
+	Name      string `json:"name,omitempty"` // for people
+	MediaType string `json:"media_type"`     // e.g. "image/png"
+	Bytes     int64  `json:"bytes"`
+	// Data is the content, only in a request to a provider. It is empty if the artifact is
+	// no longer stored, or if it is too large to be sent.
+	Data []byte `json:"data,omitempty"`
+}
+
+// The limits of the fields of a [File], in bytes.
+const (
+	maxFileRef  = 512
+	maxFileName = 256
+)
+
+// Check validates the file's description, outside of a request to a provider; the error
+// begins with the name of the field.
+func (f File) Check() error {
+	kind, _, err := mime.ParseMediaType(f.MediaType)
+	switch {
+	case f.Ref == "" || len(f.Ref) > maxFileRef:
+		return fmt.Errorf("ref has %d bytes, want 1 to %d", len(f.Ref), maxFileRef)
+	case len(f.Name) > maxFileName:
+		return fmt.Errorf("name has %d bytes, at most %d", len(f.Name), maxFileName)
+	case err != nil || !strings.Contains(kind, "/"):
+		return fmt.Errorf("media_type is %.100q, want for example image/png", f.MediaType)
+	case f.Bytes < 0:
+		return fmt.Errorf("bytes is %d, want 0 or more", f.Bytes)
+	case f.Data != nil:
+		return errors.New("data is set: store the content as an artifact, and give its ref")
+	}
+	return nil
+}
+
+// In reports whether the file is an artifact of the session.
+func (f File) In(ref subject.Ref) bool {
+	name, ok := strings.CutPrefix(f.Ref, ref.String()+"/")
+	return ok && path.Clean("/"+name) == "/"+name && name != ""
 }
 
 // ToolCall is a model's request to run a tool.
@@ -83,6 +131,12 @@ type Request struct {
 	Model       string            `json:"model,omitempty"`       // empty: the provider's default
 	Temperature *float64          `json:"temperature,omitempty"` // absent: not sent
 	MaxTokens   int               `json:"max_tokens,omitempty"`  // 0: the provider's default
+	// Schema is a JSON Schema that the answer's text must match; absent: the text is free.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// MaxCostMicroUSD is what the answer may cost at most, in millionths of a US dollar;
+	// absent: no limit. A provider whose worst case is higher does not ask its model and
+	// fails with [ErrOverBudget].
+	MaxCostMicroUSD *int64 `json:"max_cost_micro_usd,omitempty"`
 }
 
 // ToolSpec describes a tool to a model.
@@ -154,17 +208,50 @@ func (r *Response) Usable() error {
 	return nil
 }
 
-// Usage is the cost of a response.
+// Usage is the cost of one response, or of several together. What a provider does not
+// report is counted as unknown: it is not free.
 type Usage struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
-	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"` // millionths of a US dollar
+	CachedTokens int64 `json:"cached_tokens,omitempty"` // of the input, read from the provider's cache
+	// CacheWriteTokens are those of the input that the provider wrote to its cache, if it counts them.
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"` // of the output, not in its text
+	CostMicroUSD     int64 `json:"cost_micro_usd,omitempty"`   // millionths of a US dollar
+	Uncounted        int64 `json:"uncounted,omitempty"`        // responses whose tokens are unknown
+	Unpriced         int64 `json:"unpriced,omitempty"`         // responses whose cost is unknown
 }
 
 // Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostMicroUSD + v.CostMicroUSD}
+	return Usage{
+		u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CachedTokens + v.CachedTokens,
+		u.CacheWriteTokens + v.CacheWriteTokens, u.ReasoningTokens + v.ReasoningTokens, u.CostMicroUSD + v.CostMicroUSD,
+		u.Uncounted + v.Uncounted, u.Unpriced + v.Unpriced,
+	}
 }
+
+// Negative reports whether one of the numbers is below zero.
+func (u Usage) Negative() bool {
+	return min(u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens, u.CostMicroUSD,
+		u.Uncounted, u.Unpriced) < 0
+}
+
+// Cost returns the cost in US dollars for people: "0.0123 USD", "unknown", or "0.0123 USD
+// and an unknown amount".
+func (u Usage) Cost() string {
+	known := USD(u.CostMicroUSD)
+	switch {
+	case u.Unpriced == 0:
+		return known
+	case u.CostMicroUSD == 0:
+		return "unknown"
+	}
+	return known + " and an unknown amount"
+}
+
+// USD formats millionths of a US dollar for people.
+func USD(micro int64) string { return fmt.Sprintf("%.4f USD", float64(micro)/1e6) }
 
 // Delta is a part of an answer, sent while the model writes it. Deltas may be lost. A new
 // attempt starts the text again, and the committed text replaces it.
@@ -196,6 +283,7 @@ const (
 	ErrGarbage     ErrorCode = "garbage"      // the answer could not be read; retryable
 	ErrTooLong     ErrorCode = "too_long"     // the answer never ended, or the context is full; not retryable
 	ErrInternal    ErrorCode = "internal"     // a fault of the adapter; not retryable
+	ErrOverBudget  ErrorCode = "over_budget"  // the answer could cost more than it may; not sent, not retryable
 )
 
 // Error is a provider's failure.

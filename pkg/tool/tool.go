@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"time"
+
+	"skandha.dev/pkg/provider"
 )
 
 // Risk is how much harm a wrong call can do.
@@ -93,6 +95,8 @@ type Result struct {
 	Data     json.RawMessage `json:"data,omitempty"`  // any JSON value
 	Error    *Error          `json:"error,omitempty"` // if not Success
 	Metadata map[string]any  `json:"metadata,omitempty"`
+	// Files are artifacts of the session that the model may look at, such as a plot; at most 16.
+	Files []provider.File `json:"files,omitempty"`
 }
 
 // Error is why a call failed, in a form that a model and a program can act on.

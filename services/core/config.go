@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +41,8 @@ type Config struct {
 	Limits SystemLimits `yaml:"limits"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// Providers belongs to the provider service, likewise.
+	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.
 	UI yaml.Node `yaml:"ui"`
 }
@@ -82,9 +85,12 @@ type AgentConfig struct {
 	Guide    GuideConfig `yaml:"guide"`
 	Guides   []string    `yaml:"guides"`          // of plugins, by name; appended to guide in this order
 	Required []string    `yaml:"required_guides"` // a subset of guides; while one is missing, the agent does not answer
-	Provider string      `yaml:"provider"`        // by name, of a service or plugin; empty: the first of any free service
-	Model    string      `yaml:"model"`           // empty: the provider's default
-	Tools    []string    `yaml:"tools"`           // absent: every public tool
+	// Provider names the provider of a service or plugin, with or without a model: openai,
+	// or openai/gpt-5. A list names several: when one fails, the next is asked. Absent: the
+	// first of any free service.
+	Provider Providers `yaml:"provider"`
+	Model    string    `yaml:"model"` // of the first provider; empty: its default
+	Tools    []string  `yaml:"tools"` // absent: every public tool
 	// Permissions lists the permissions granted to tools, e.g. mail.send, or fs.* for a
 	// group. Absent: [security.DefaultPermissions]; empty: none.
 	Permissions []string      `yaml:"permissions"`
@@ -122,14 +128,15 @@ func (l SystemLimits) backlog() (int, error) {
 
 // LimitsConfig bounds a turn. An absent field means the default, 0 no limit.
 type LimitsConfig struct {
-	Rounds      *int           `yaml:"rounds"`       // model calls per turn; default 25
-	Calls       *int           `yaml:"calls"`        // tool calls per model answer; default 32
-	Tokens      *int64         `yaml:"tokens"`       // input and output tokens per turn; default 500000
-	CostUSD     *float64       `yaml:"cost_usd"`     // per turn; default no limit
-	Wall        *time.Duration `yaml:"wall"`         // per turn, not counting the time that people take; default 10m
-	ModelCall   *time.Duration `yaml:"model_call"`   // one model call; default 2m
-	Queue       *int           `yaml:"queue"`        // inputs of a session that may wait; default 256
-	WindowTurns *int           `yaml:"window_turns"` // latest turns that the model sees; default 20
+	Rounds         *int           `yaml:"rounds"`           // model calls per turn; default 25
+	Calls          *int           `yaml:"calls"`            // tool calls per model answer; default 32
+	Tokens         *int64         `yaml:"tokens"`           // input and output tokens per turn; default 500000
+	CostUSD        *float64       `yaml:"cost_usd"`         // per turn; default no limit
+	SessionCostUSD *float64       `yaml:"session_cost_usd"` // per session; default no limit
+	Wall           *time.Duration `yaml:"wall"`             // per turn, not counting the time that people take; default 10m
+	ModelCall      *time.Duration `yaml:"model_call"`       // one model call; default 2m
+	Queue          *int           `yaml:"queue"`            // inputs of a session that may wait; default 256
+	WindowTurns    *int           `yaml:"window_turns"`     // latest turns that the model sees; default 20
 }
 
 // Rule is one rule of the policy; the last one that matches wins.
@@ -258,9 +265,52 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	}
 	limits := a.Limits.build(bad)
 	return &decide.Agent{
-		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Provider: a.Provider, Model: a.Model,
+		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Providers: a.providers(bad),
 		Tools: a.Tools, Granted: [][]string{granted}, Limits: limits, Confirm: a.Confirm,
 	}, errors.Join(errs...)
+}
+
+// Providers is a list of providers, in order of preference. In YAML it may also be a single
+// one.
+type Providers []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *Providers) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*p = Providers{n.Value}
+		return nil
+	}
+	var list []string
+	if err := n.Decode(&list); err != nil {
+		return errors.New("is neither a provider's name nor a list of names")
+	}
+	*p = list
+	return nil
+}
+
+// providers returns the agent's choice. A model beside it belongs to the first provider.
+func (a AgentConfig) providers(bad func(format string, args ...any)) []decide.Choice {
+	out := make([]decide.Choice, 0, len(a.Provider))
+	for i, name := range a.Provider {
+		c, err := decide.ParseChoice(name)
+		switch {
+		case err != nil:
+			bad(".provider[%d] %w", i, err)
+		case slices.ContainsFunc(out, func(o decide.Choice) bool { return o.Provider == c.Provider }):
+			bad(".provider[%d] names %q a second time", i, c.Provider)
+		case i == 0 && c.Model != "" && a.Model != "":
+			bad(".model is %q, and .provider names model %q; remove one of them", a.Model, c.Model)
+		}
+		out = append(out, c)
+	}
+	switch {
+	case a.Model == "":
+	case len(out) == 0:
+		out = []decide.Choice{{Model: a.Model}}
+	default:
+		out[0].Model = cmp.Or(out[0].Model, a.Model)
+	}
+	return out
 }
 
 func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits {
@@ -272,11 +322,10 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 	set(&out.ModelCall, l.ModelCall)
 	set(&out.Queue, l.Queue)
 	set(&out.WindowTurns, l.WindowTurns)
-	cost := 0.0
+	var cost, session float64
 	set(&cost, l.CostUSD)
-	if l.CostUSD != nil {
-		out.CostMicroUSD = int64(cost * 1e6)
-	}
+	set(&session, l.SessionCostUSD)
+	out.CostMicroUSD, out.SessionCostMicroUSD = int64(cost*1e6), int64(session*1e6)
 	for _, f := range []struct {
 		name     string
 		value    any
@@ -286,6 +335,7 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 		{"calls", out.Calls, out.Calls < 0},
 		{"tokens", out.Tokens, out.Tokens < 0},
 		{"cost_usd", cost, !(cost >= 0 && cost <= maxCostUSD)}, // false for NaN
+		{"session_cost_usd", session, !(session >= 0 && session <= maxCostUSD)},
 		{"wall", out.Wall, out.Wall < 0},
 		{"model_call", out.ModelCall, out.ModelCall < 0},
 		{"queue", out.Queue, out.Queue < 0},

@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/nearest"
 	"skandha.dev/services/internal/text"
 )
 
@@ -54,16 +55,48 @@ func ListTools(tools []Tool) string {
 	return b.String()
 }
 
-// ListProviders answers /provider.
-func ListProviders(infos []provider.Info) string {
+// DefaultProvider is the argument of /provider that returns to the agent's own choice.
+const DefaultProvider = "default"
+
+// ProviderReset answers /provider default.
+const ProviderReset = "The agent's own choice of provider applies again."
+
+// ListProviders answers /provider; use is the session's provider, empty if it may be any.
+func ListProviders(infos []provider.Info, use string) string {
 	if len(infos) == 0 {
 		return "No provider is available."
 	}
 	var b strings.Builder
 	for _, p := range infos {
-		fmt.Fprintf(&b, "- **%s**, model %s. %s\n", p.Name, asCode(p.Model), p.Note)
+		fmt.Fprintf(&b, "- **%s**, model %s. %s", p.Name, asCode(p.Model), asText(p.Note))
+		if p.Name == use {
+			b.WriteString(" — answers this session")
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// ProviderChosen answers /provider with a name.
+func ProviderChosen(name, model string) string {
+	if model != "" {
+		model = ", model " + asCode(model)
+	}
+	return fmt.Sprintf("From now on **%s**%s answers this session; `/provider %s` undoes it.", name, model, DefaultProvider)
+}
+
+// NoSuchProvider answers /provider with an unknown name.
+func NoSuchProvider(name string, all []string) string {
+	s := "No provider " + asCode(text.Cut(name, maxName)) + " is available"
+	switch near := nearest.Word(name, all); {
+	case len(all) == 0:
+		return s + ", nor any other."
+	case near != "":
+		s += "; did you mean " + asCode(near) + "?"
+	default:
+		s += "."
+	}
+	return s + " Available: " + asCodes(all) + "."
 }
 
 // Plugin describes a plugin, for /plugins.

@@ -43,7 +43,7 @@ var all = []Command{
 	{Cancel, "", "cancel the running turn and report which of its tool calls ran"},
 	{Tools, "", "list the tools that the agent can use now"},
 	{Plugins, "", "list the plugins with their hooks and tools"},
-	{Provider, "", "show which language model answers"},
+	{Provider, "[name[/model] | default]", "show the language models, or choose the one that answers this session"},
 	{Metrics, "", "show statistics of this session, its tools and the hooks"},
 	{Replay, "[n | turn]", "show what happened in the last turn, the last n turns, or one turn by id"},
 	{Quit, "", "leave; the session stays open"},
@@ -98,6 +98,8 @@ func Check(c event.Command) error {
 	switch {
 	case !Known(c.Name):
 		return nil
+	case c.Name == Provider:
+		check = atMostOne
 	case c.Name == Replay:
 		check = replayArguments
 	}
@@ -110,6 +112,13 @@ func Check(c event.Command) error {
 func noArguments(args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("takes no arguments, got %q; remove it", text.Cut(strings.Join(args, " "), 80))
+	}
+	return nil
+}
+
+func atMostOne(args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("takes at most one argument, got %d", len(args))
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ func Statistics(s Session, tools []ToolUse, hooks []HookUse) string {
 	fmt.Fprintf(&b, "**This session** — %s, of which %d failed; %s waiting; %s\n\n",
 		count(s.Turns, "turn"), s.Failed, count(s.Waiting, "input"), count(s.Commits, "commit"))
 	fmt.Fprintf(&b, "- tokens: %d in, %d out\n", s.Usage.InputTokens, s.Usage.OutputTokens)
-	if s.Usage.CostMicroUSD > 0 {
-		fmt.Fprintf(&b, "- cost: %.4f USD\n", float64(s.Usage.CostMicroUSD)/1e6)
+	if s.Usage.CostMicroUSD > 0 || s.Usage.Unpriced > 0 {
+		fmt.Fprintf(&b, "- cost: %s\n", s.Usage.Cost())
 	}
 	if s.Calls > 0 {
 		fmt.Fprintf(&b, "- %d of the last %d tool calls failed; the session is locked at %d\n",

@@ -2,7 +2,9 @@ package decide
 
 import (
 	"fmt"
+	"skandha.dev/services/core/commands"
 	"slices"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -178,17 +180,26 @@ func OnProgress(s *State, delivery uint64, env *Env) *Decision {
 // noProviderSince reports whether a turn that has waited for a provider since then may
 // end. While a provider is present the turn waits, however busy the provider is.
 func (b *builder) noProviderSince(t time.Time) bool {
-	return !b.head.Now.Before(t.Add(providerWait)) && b.env.Executors.NoProvider() >= providerWait
+	if b.head.Now.Before(t.Add(providerWait)) {
+		return false
+	}
+	return !slices.ContainsFunc(b.s.Providers(b.env.Agent), func(name string) bool {
+		return b.env.Executors.NoProvider(name) < providerWait
+	})
 }
 
 // noProvider explains why a turn ended for lack of a provider.
 func (b *builder) noProvider() string {
-	a := b.agent()
-	if a.Provider == "" {
+	names := b.s.Providers(b.env.Agent)
+	switch {
+	case names[0] == "":
 		return fmt.Sprintf("no provider has been available for %s", providerWait)
+	case b.s.Provider != "":
+		return fmt.Sprintf("provider %q has been unavailable for %s; /provider chose it, lists the available ones, "+
+			"and with %q returns to the agent's own", strings.Join(names, ", "), providerWait, commands.DefaultProvider)
 	}
 	return fmt.Sprintf("provider %q has been unavailable for %s; agents.%s.provider names it, "+
-		"and /provider lists the available ones", a.Provider, providerWait, a.Name)
+		"and /provider lists the available ones", strings.Join(names, ", "), providerWait, b.agent().Name)
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/internal/text"
@@ -157,6 +158,11 @@ func (x *causeDecider) input(in event.Input) {
 		x.fail(event.FailLocked, x.s.LockedWhy())
 		return
 	}
+	if i := slices.IndexFunc(in.Files, func(f provider.File) bool { return !f.In(x.s.Ref) }); i >= 0 {
+		x.fail(event.FailMalformed, fmt.Sprintf("files[%d].ref is %q, want an artifact of this session: %s/<name>", i,
+			in.Files[i].Ref, x.s.Ref))
+		return
+	}
 	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt
 	if waits && len(x.s.Queue) >= x.agent().Limits.Queue {
 		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs are already waiting", len(x.s.Queue)))
@@ -164,6 +170,7 @@ func (x *causeDecider) input(in event.Input) {
 	}
 	p := event.Perceived{
 		Sequence: x.c.Sequence, InputID: in.ID, Writer: x.c.Writer, Source: in.Source, Text: in.Text,
+		Files: in.Files,
 	}
 	if !x.sense(&p) {
 		return

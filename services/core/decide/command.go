@@ -28,36 +28,39 @@ func (x *causeDecider) command(c event.Command) {
 	if c.ID != "" {
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
 	}
-	answer := x.run(c)
+	answer, chosen := x.run(c)
 	x.emitIn("", event.UIMessage{Content: answer, Format: event.Markdown})
-	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer})
+	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer, Provider: chosen})
 	x.ready = true
 	x.next()
 }
 
-// run does what a known command says, and returns its answer.
-func (x *causeDecider) run(c event.Command) string {
+// run does what a known command says. It returns its answer and, for /provider, what the
+// session uses from now on.
+func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 	switch c.Name {
 	case commands.Reset:
-		return x.reset()
+		answer = x.reset()
 	case commands.Repair:
-		return x.repair()
+		answer = x.repair()
 	case commands.Cancel:
-		return x.cancelRunning()
+		answer = x.cancelRunning()
 	case commands.Tools:
-		return x.listTools()
+		answer = x.listTools()
 	case commands.Plugins:
-		return x.listPlugins()
+		answer = x.listPlugins()
 	case commands.Provider:
-		return commands.ListProviders(x.env.Executors.Providers())
+		return x.chooseProvider(c.Args)
 	case commands.Metrics:
-		return x.metrics()
+		answer = x.metrics()
 	case commands.Replay:
-		return x.replay(c.Args)
+		answer = x.replay(c.Args)
 	case commands.Quit: // of a UI that sends it instead of leaving by itself
-		return commands.Left
+		answer = commands.Left
+	default:
+		answer = commands.List()
 	}
-	return commands.List()
+	return answer, ""
 }
 
 func (x *causeDecider) reset() string {

@@ -41,11 +41,12 @@ type Agent struct {
 	Guides   []string // of plugins, by name: the shell appends them to Guide
 	Required []string // of Guides: without them the agent does not answer
 	Unguided string   // why it does not answer now: a required guide is missing; set by the shell
-	Provider string   // by name; empty: the first that an instance offers
-	Model    string   // empty: the provider's default
-	Tools    []string // offered; empty: every public tool
-	Limits   Limits
-	Confirm  time.Duration // how long a person may take to answer
+	// Providers may answer, in order of preference: when one fails, the next is asked.
+	// Empty: the first that an instance offers.
+	Providers []Choice
+	Tools     []string // offered; empty: every public tool
+	Limits    Limits
+	Confirm   time.Duration // how long a person may take to answer
 	// Granted lists the granted permissions: those of the agent, and those of each guide
 	// that limits them. A tool needs each of its permissions in each of the lists.
 	Granted [][]string
@@ -53,14 +54,15 @@ type Agent struct {
 
 // Limits bound one turn. Zero means no limit, except for Queue.
 type Limits struct {
-	Rounds       int           // model calls per turn
-	Calls        int           // tool calls per model answer
-	Tokens       int64         // input and output tokens per turn
-	CostMicroUSD int64         // per turn
-	Wall         time.Duration // per turn, not counting the time that people take
-	ModelCall    time.Duration // one model call
-	Queue        int           // inputs that may wait
-	WindowTurns  int           // turns that the model sees
+	Rounds              int           // model calls per turn
+	Calls               int           // tool calls per model answer
+	Tokens              int64         // input and output tokens per turn
+	CostMicroUSD        int64         // per turn
+	SessionCostMicroUSD int64         // per session
+	Wall                time.Duration // per turn, not counting the time that people take
+	ModelCall           time.Duration // one model call
+	Queue               int           // inputs that may wait
+	WindowTurns         int           // turns that the model sees
 }
 
 // DefaultLimits returns the limits of an agent that declares none.
@@ -95,11 +97,11 @@ type Directory interface {
 	// if prefer is empty, any may.
 	PickRunner(spec tool.Spec, prefer subject.Instance, not []subject.Instance) (subject.Instance, bool)
 	// PickProvider chooses the least busy provider instance with a free slot that
-	// offers the agent's provider.
-	PickProvider(not []subject.Instance) (subject.Instance, bool)
-	// NoProvider returns how long no executor has offered the agent's provider; 0 if one
+	// offers the named provider, except those in not. Empty names mean any provider.
+	PickProvider(name string, not []subject.Instance) (subject.Instance, bool)
+	// NoProvider returns how long no executor has offered the named provider; 0 if one
 	// does, with or without a free slot.
-	NoProvider() time.Duration
+	NoProvider(name string) time.Duration
 	// Providers describes the available providers, for /provider.
 	Providers() []provider.Info
 }

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/security/grant"
 	"skandha.dev/services/internal/text"
 )
@@ -137,7 +138,7 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 }
 
 func (s *State) onPerceived(p event.Perceived) error {
-	in := Pending{p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations}
+	in := Pending{p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files}
 	if p.Disposition != event.FromQueue && p.InputID != "" {
 		s.see(seenKey(p.Writer, p.InputID), p.Sequence)
 	}
@@ -177,7 +178,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	for _, a := range in.Annotations {
 		text += "\n[" + a + "]"
 	}
-	s.say(provider.Message{Role: provider.RoleUser, Text: text})
+	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files})
 	return nil
 }
 
@@ -190,6 +191,7 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 	s.spend(p.Spent)
 	t.Plan = &Plan{
 		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
+		Use: p.Use, Model: p.Model, Not: p.Not,
 		StartBy: p.StartBy, NotAfter: p.NotAfter, Tools: p.Tools, System: p.System, Notes: p.Notes,
 	}
 	return nil
@@ -371,6 +373,7 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 
 func (s *State) onRecorded(p event.Recorded) error {
 	if p.Command != "" {
+		s.choose(p.Provider)
 		return nil
 	}
 	if s.Turn == nil || s.Turn.Sequence != p.Sequence {
@@ -378,6 +381,17 @@ func (s *State) onRecorded(p event.Recorded) error {
 	}
 	s.Turn = nil
 	return nil
+}
+
+// choose keeps what /provider chose, if anything.
+func (s *State) choose(provider string) {
+	switch provider {
+	case "":
+	case commands.DefaultProvider:
+		s.Provider = ""
+	default:
+		s.Provider = provider
+	}
 }
 
 func (s *State) onTurnFailed(p event.TurnFailed) {

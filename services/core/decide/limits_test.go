@@ -262,7 +262,7 @@ func TestProvidersFailOver(t *testing.T) {
 	})
 	t.Run("the one that the agent names is not there: the turn's end says so", func(t *testing.T) {
 		w := newWorld(t)
-		w.agent.Provider, w.providers = "oracle", nil
+		w.agent.Providers, w.providers = []decide.Choice{{Provider: "oracle"}}, nil
 		in := w.say("x")
 		w.now = w.now.Add(30 * time.Second)
 		w.progress()

@@ -36,7 +36,7 @@ func (b *builder) requestPlan() {
 		b.next()
 		return
 	}
-	p, ok := b.env.Executors.PickProvider(nil)
+	c, p, ok := b.pickProvider(b.s.choices(b.env.Agent), nil)
 	if !ok {
 		return
 	}
@@ -48,11 +48,11 @@ func (b *builder) requestPlan() {
 		b.next()
 		return
 	}
-	b.assignPlan(req, p)
+	b.assignPlan(req, c, p)
 }
 
-func (b *builder) assignPlan(req event.PlanRequested, p subject.Instance) {
-	req.Provider, req.Attempt = p, b.env.Nonce()
+func (b *builder) assignPlan(req event.PlanRequested, c Choice, p subject.Instance) {
+	req.Provider, req.Use, req.Model, req.Attempt = p, c.Provider, c.Model, b.env.Nonce()
 	req.StartBy = b.head.Now.Add(executor.StartWithin)
 	req.NotAfter = b.head.Now.Add(b.modelCall())
 	b.touched = true
@@ -103,8 +103,11 @@ func (b *builder) mustEnd() bool {
 	case l.Tokens > 0 && used >= l.Tokens:
 		b.failTurn(event.FailLimitTokens, fmt.Sprintf("the turn used %d tokens, its limit is %d", used, l.Tokens))
 	case l.CostMicroUSD > 0 && t.Usage.CostMicroUSD >= l.CostMicroUSD:
-		b.failTurn(event.FailLimitCost, fmt.Sprintf("the turn cost %.4f USD, its limit is %.4f USD",
-			float64(t.Usage.CostMicroUSD)/1e6, float64(l.CostMicroUSD)/1e6))
+		b.failTurn(event.FailLimitCost, fmt.Sprintf("the turn cost %s, its limit is %s",
+			t.Usage.Cost(), provider.USD(l.CostMicroUSD)))
+	case l.SessionCostMicroUSD > 0 && b.s.Usage.CostMicroUSD >= l.SessionCostMicroUSD:
+		b.failTurn(event.FailLimitCost, fmt.Sprintf("the session cost %s, its limit is %s",
+			b.s.Usage.Cost(), provider.USD(l.SessionCostMicroUSD)))
 	case b.agent().Unguided != "":
 		b.failTurn(event.FailNoGuide, b.agent().Unguided)
 	default:
@@ -166,16 +169,14 @@ const maxErrorBytes = 4000
 // planFailed makes a new attempt, or ends the turn. It reports false if no provider is
 // free for another attempt now; the shell calls again when one is.
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
-	p := b.s.Turn.Plan
+	p := *b.s.Turn.Plan
 	e.Message = text.Cut(e.Message, maxErrorBytes)
-	limit, code := maxPlanAttempts, event.FailProvider
-	if a.State != executor.Finished {
-		limit *= 4 // the provider's process failed, not the model; refusals are free
-	} else if !e.Retryable {
-		limit = 0
+	next, limit, code := b.nextProviders(&p, a, e)
+	if e.Code == provider.ErrOverBudget {
+		code = event.FailLimitCost
 	}
-	if p.Attempts < limit || busy(a) { // a full provider is not a failure, however long it stays full
-		if b.againPlan(a) {
+	if len(next) > 0 && (p.Attempts < limit || busy(a)) { // a full provider is not a failure, however long it is full
+		if b.againPlan(p, a, next) {
 			return true
 		}
 		if !b.noProviderSince(p.NotAfter) {
@@ -191,18 +192,30 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	return true
 }
 
-func (b *builder) againPlan(a executor.Answer) bool {
-	p := *b.s.Turn.Plan
-	inst, ok := b.env.Executors.PickProvider([]subject.Instance{p.Provider})
+// nextProviders returns the providers for another attempt, in order, and how many attempts
+// there may be in all. A provider that failed for good is not asked again in this plan.
+func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([]Choice, int, event.FailCode) {
+	all := b.s.choices(b.env.Agent)
+	if a.State != executor.Finished {
+		// The provider's process failed, not the model: first another process. Refusals are free.
+		at := slices.IndexFunc(all, func(c Choice) bool { return c.Provider == p.Use })
+		return slices.Concat(all[max(at, 0):], all[:max(at, 0)]), 4 * maxPlanAttempts, event.FailProvider
+	}
+	if !e.Retryable {
+		p.Not = append(slices.Clone(p.Not), p.Use)
+	}
+	return p.after(all), maxPlanAttempts + len(all) - 1, event.FailProvider
+}
+
+func (b *builder) againPlan(p Plan, a executor.Answer, next []Choice) bool {
+	c, inst, ok := b.pickProvider(next, []subject.Instance{p.Provider})
 	if !ok {
-		if inst, ok = b.env.Executors.PickProvider(nil); !ok {
-			return false
-		}
+		return false
 	}
 	b.assignPlan(event.PlanRequested{
-		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Chain: b.s.Chain,
+		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Chain: b.s.Chain, Not: p.Not,
 		Tools: p.Tools, System: p.System, Notes: p.Notes, Spent: spent(a),
-	}, inst)
+	}, c, inst)
 	return true
 }
 

@@ -14,13 +14,14 @@ import (
 // latest turns. [Describe] adds the tools that the plan offers.
 func Prompt(s *State, agent *Agent) provider.Request {
 	p := s.Turn.Plan
-	r := provider.Request{System: p.System}
+	r := provider.Request{System: p.System, Model: p.Model}
 	limit := DefaultLimits().WindowTurns
 	if agent != nil {
 		if r.System == "" {
 			r.System = agent.Guide.System()
 		}
-		r.Model, r.Temperature = agent.Model, agent.Guide.Temperature
+		r.Temperature = agent.Guide.Temperature
+		r.MaxCostMicroUSD = s.affordable(agent.Limits)
 		if agent.Limits.WindowTurns > 0 {
 			limit = agent.Limits.WindowTurns
 		}
@@ -30,6 +31,19 @@ func Prompt(s *State, agent *Agent) provider.Request {
 	}
 	r.Messages = window(s.Window, limit)
 	return r
+}
+
+// affordable returns what the next answer may cost at most; nil if there is no limit.
+func (s *State) affordable(l Limits) *int64 {
+	var least *int64
+	for _, x := range []struct{ limit, spent int64 }{
+		{l.CostMicroUSD, s.Turn.Usage.CostMicroUSD}, {l.SessionCostMicroUSD, s.Usage.CostMicroUSD},
+	} {
+		if left := max(x.limit-x.spent, 0); x.limit > 0 && (least == nil || left < *least) {
+			least = &left
+		}
+	}
+	return least
 }
 
 // Describe returns the descriptions of the tools that are offered to the model.

@@ -6,6 +6,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
 )
@@ -47,6 +48,7 @@ func ResultOf(a executor.Answer, o *event.Obligations) tool.Result {
 // reported limits what a runner or a hook may report about a call that ran. Only core
 // may use the codes that mean that a call did not run.
 func reported(r tool.Result) tool.Result {
+	r.Files = described(r.Files)
 	switch {
 	case r.Success:
 		r.Error = nil
@@ -58,6 +60,18 @@ func reported(r tool.Result) tool.Result {
 		r.Error = &e
 	}
 	return r
+}
+
+// described returns the files of a result without their content, and without those whose
+// description is invalid.
+func described(files []provider.File) []provider.File {
+	var out []provider.File
+	for _, f := range files[:min(len(files), event.MaxInputFiles)] {
+		if f.Data = nil; f.Check() == nil {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 func didNotRun(c tool.Code) bool {

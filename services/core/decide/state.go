@@ -19,7 +19,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 5
+const FoldVersion = 6
 
 // Bounds of what a state keeps.
 const (
@@ -74,7 +74,8 @@ type core struct {
 	Turns      int              `json:"turns"`
 	Failed     int              `json:"failed"`
 	Usage      provider.Usage   `json:"usage"`
-	Leases     map[string]Lease `json:"leases,omitempty"` // of sticky tools, by pool
+	Provider   string           `json:"provider,omitempty"` // chosen by /provider; empty: as the agent says
+	Leases     map[string]Lease `json:"leases,omitempty"`   // of sticky tools, by pool
 	Chain      string           `json:"chain"`
 	SeenChain  string           `json:"seen_chain"`
 	GrantChain string           `json:"grant_chain,omitempty"`
@@ -111,12 +112,13 @@ type SeenInput struct {
 
 // Pending is an input that waits for the running turn to end.
 type Pending struct {
-	Sequence    uint64         `json:"sequence"`
-	InputID     string         `json:"input_id,omitempty"`
-	Writer      subject.Writer `json:"writer"`
-	Source      string         `json:"source,omitempty"`
-	Text        string         `json:"text"`
-	Annotations []string       `json:"annotations,omitempty"`
+	Sequence    uint64          `json:"sequence"`
+	InputID     string          `json:"input_id,omitempty"`
+	Writer      subject.Writer  `json:"writer"`
+	Source      string          `json:"source,omitempty"`
+	Text        string          `json:"text"`
+	Annotations []string        `json:"annotations,omitempty"`
+	Files       []provider.File `json:"files,omitempty"`
 }
 
 // Turn is the work on one input.
@@ -144,6 +146,9 @@ type Plan struct {
 	Attempt  string           `json:"attempt"`
 	Attempts int              `json:"attempts"`
 	Provider subject.Instance `json:"provider"`
+	Use      string           `json:"use,omitempty"`   // name of the provider that the instance asks; empty: its first
+	Model    string           `json:"model,omitempty"` // empty: the provider's default
+	Not      []string         `json:"not,omitempty"`   // providers that failed for good
 	StartBy  time.Time        `json:"start_by"`
 	NotAfter time.Time        `json:"not_after"`
 	Tools    []string         `json:"tools"`

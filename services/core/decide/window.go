@@ -20,7 +20,7 @@ func (s *State) closeRound() {
 		}
 		s.say(provider.Message{
 			Role: provider.RoleTool, CallID: st.CallID, Tool: st.Tool,
-			Text: st.text(), Failed: !st.Result.Success,
+			Text: st.text(), Failed: !st.Result.Success, Files: st.Result.Files,
 		})
 	}
 	t.Steps = nil

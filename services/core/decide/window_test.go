@@ -57,7 +57,7 @@ func TestWholeTurnsSlideOutOfTheWindow(t *testing.T) {
 func TestPrompt(t *testing.T) {
 	w := newWorld(t)
 	temperature := 0.3
-	w.agent.Model, w.agent.Limits.WindowTurns = "m", 2
+	w.agent.Providers, w.agent.Limits.WindowTurns = []decide.Choice{{Model: "m"}}, 2
 	w.agent.Guide = guide.Guide{SystemPrompt: "be kind", Temperature: &temperature, InitialMemories: []string{"likes tea"}}
 	for i := range 5 {
 		w.say(fmt.Sprint("question ", i))

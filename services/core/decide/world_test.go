@@ -47,24 +47,25 @@ type world struct {
 	nonces  int
 	seen    *observer
 
-	agent     *decide.Agent
-	tools     map[string]*offered
-	left      map[string]bool    // tools of plugins that have left
-	goneSince time.Time          // since when the missing tools are missing
-	arrived   time.Time          // when a runner or plugin last registered
-	heard     time.Time          // when the answer to decide on arrived
-	runners   []subject.Instance // with a free slot
-	providers []subject.Instance
-	full      bool // providers are present, without a free slot
-	hooks     func(hook.Envelope) hook.Decision
-	judge     func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
-	points    map[hook.Point]bool
-	policy    func(decide.Access) decide.Ruling // about calls
-	answers   func(decide.Access) decide.Ruling // about who may answer; nil: any writer
-	delivery  uint64
-	delay     time.Duration // between a commit's decision and its being stored, as the log's order sees it
-	trace     []string
-	handed    []handed
+	agent        *decide.Agent
+	tools        map[string]*offered
+	left         map[string]bool    // tools of plugins that have left
+	goneSince    time.Time          // since when the missing tools are missing
+	arrived      time.Time          // when a runner or plugin last registered
+	heard        time.Time          // when the answer to decide on arrived
+	runners      []subject.Instance // with a free slot
+	providers    []subject.Instance
+	full         bool            // providers are present, without a free slot
+	absent, busy map[string]bool // providers by name
+	hooks        func(hook.Envelope) hook.Decision
+	judge        func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
+	points       map[hook.Point]bool
+	policy       func(decide.Access) decide.Ruling // about calls
+	answers      func(decide.Access) decide.Ruling // about who may answer; nil: any writer
+	delivery     uint64
+	delay        time.Duration // between a commit's decision and its being stored, as the log's order sees it
+	trace        []string
+	handed       []handed
 }
 
 // handed is a state that another reader may still use.
@@ -178,19 +179,27 @@ func (w *world) PickRunner(_ tool.Spec, be subject.Instance, not []subject.Insta
 	return pick(w.runners, not)
 }
 
-func (w *world) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+func (w *world) PickProvider(name string, not []subject.Instance) (subject.Instance, bool) {
+	if w.absent[name] || w.busy[name] {
+		return "", false
+	}
 	return pick(w.providers, not)
 }
 
 // NoProvider returns 0 or a very long time.
-func (w *world) NoProvider() time.Duration {
+func (w *world) NoProvider(name string) time.Duration {
+	if w.absent[name] {
+		return time.Hour
+	}
 	if len(w.providers) > 0 || w.full {
 		return 0
 	}
 	return time.Hour
 }
 
-func (w *world) Providers() []provider.Info { return []provider.Info{{Name: "sim", Model: "dice"}} }
+func (w *world) Providers() []provider.Info {
+	return []provider.Info{{Name: "sim", Model: "dice"}, {Name: "gemini", Model: "flash"}, {Name: "openai", Model: "gpt"}}
+}
 
 func pick(from, not []subject.Instance) (subject.Instance, bool) {
 	for _, i := range from {

@@ -17,13 +17,12 @@ type Picks struct {
 	*Directory
 	registry *registry.Snapshot
 	claimant *Claimant // owns the claims and the place in the queue
-	provider string    // the name of the agent's provider; empty: any
 }
 
 // Picks returns the directory for one decision of the claimant, with the plugins of a
-// registry snapshot and the agent's provider.
-func (d *Directory) Picks(c *Claimant, r *registry.Snapshot, provider string) *Picks {
-	return &Picks{Directory: d, registry: r, claimant: c, provider: provider}
+// registry snapshot.
+func (d *Directory) Picks(c *Claimant, r *registry.Snapshot) *Picks {
+	return &Picks{Directory: d, registry: r, claimant: c}
 }
 
 // Lookup implements decide.Catalog.
@@ -62,7 +61,7 @@ func (p *Picks) Public() []tool.Spec {
 }
 
 // NoProvider implements decide.Directory.
-func (p *Picks) NoProvider() time.Duration { return p.WithoutProvider(p.provider) }
+func (p *Picks) NoProvider(name string) time.Duration { return p.WithoutProvider(name) }
 
 // PickRunner implements decide.Directory.
 func (p *Picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
@@ -70,11 +69,11 @@ func (p *Picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.In
 }
 
 // PickProvider implements decide.Directory.
-func (p *Picks) PickProvider(not []subject.Instance) (subject.Instance, bool) {
+func (p *Picks) PickProvider(name string, not []subject.Instance) (subject.Instance, bool) {
 	if p.Missing() != "" {
 		return "", false
 	}
-	return p.pick(p.claimant, Need{Kind: subject.Provider, Name: p.provider}, not)
+	return p.pick(p.claimant, Need{Kind: subject.Provider, Name: name}, not)
 }
 
 func (d *Directory) pickRunner(

@@ -295,11 +295,9 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 		}
 	}
 	if plan {
-		name := ""
-		if a := s.Plugins.Agent(s.ref.Agent); a != nil {
-			name = a.Provider
+		for _, name := range s.state.Providers(s.Plugins.Agent(s.ref.Agent)) {
+			add(directory.Need{Kind: subject.Provider, Name: name})
 		}
-		add(directory.Need{Kind: subject.Provider, Name: name})
 	}
 	for _, t := range tools {
 		add(directory.Need{Kind: subject.Runner, Name: t, At: s.claimant.Bound(t)})

@@ -19,11 +19,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	cfg := &s.set.cfg
 	s.Directory.Unclaim(s.claimant) // what the previous decision claimed and did not store
 	at := s.Plugins.Current()
-	agent, provider := s.Plugins.Agent(s.ref.Agent), ""
-	if agent != nil {
-		provider = agent.Provider
-	}
-	seen := s.Directory.Picks(s.claimant, at.Snapshot, provider)
+	agent, seen := s.Plugins.Agent(s.ref.Agent), s.Directory.Picks(s.claimant, at.Snapshot)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Stats: cfg.ToolUse,

@@ -143,12 +143,8 @@ func (s *session) dispatch(w *work) {
 	r.StartBy, r.NotAfter = w.startBy, w.notAfter
 	var tools json.RawMessage
 	if w.Kind == subject.Provider {
-		agent := s.Plugins.Agent(s.ref.Agent)
-		m := decide.Prompt(s.state, agent)
-		r.Model = &m
-		if agent != nil {
-			r.Provider = agent.Provider
-		}
+		m := decide.Prompt(s.state, s.Plugins.Agent(s.ref.Agent))
+		r.Model, r.Provider = &m, s.state.Turn.Plan.Use
 		tools = s.Directory.Described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.Call)

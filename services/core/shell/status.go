@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -62,14 +64,20 @@ const providerGrace = 3 * time.Second
 
 // providerFault returns the fault of an agent whose provider no service offers, or nil.
 func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
-	wanted := c.cfg.Agents[name].Provider
-	gone := c.dir.WithoutProvider(wanted)
+	var gone time.Duration
+	wanted := (&decide.State{}).Providers(c.cfg.Agents[name])
+	for i, provider := range wanted {
+		if d := c.dir.WithoutProvider(provider); i == 0 || d < gone {
+			gone = d
+		}
+	}
 	if gone < providerGrace {
 		return nil
 	}
 	which, fix := "no provider", "start one (skandha-provider, or a plugin that is one)"
-	if wanted != "" {
-		which, fix = fmt.Sprintf("no provider %q", wanted), fmt.Sprintf("start it, or correct agents.%s.provider", name)
+	if wanted[0] != "" {
+		which, fix = fmt.Sprintf("no provider %q", strings.Join(wanted, ", ")),
+			fmt.Sprintf("start it, or correct agents.%s.provider", name)
 	}
 	return &coreapi.Fault{
 		What: coreapi.FaultProvider, Agent: name, Since: time.Now().Add(-gone).UTC(),

@@ -80,7 +80,7 @@ func TestTheListsHaveWhatAClientHasSeen(t *testing.T) {
 
 // Status reports an agent's missing provider before a turn fails because of it.
 func TestStatusNamesAMissingProvider(t *testing.T) {
-	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "odd": {Provider: "oracle"}}})
+	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "odd": {Provider: core.Providers{"oracle"}}}})
 	caller := s.client(t)
 	natstest.Eventually(t, "status names the provider", func() bool {
 		var st coreapi.Status

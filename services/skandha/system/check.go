@@ -29,7 +29,8 @@ func CheckConfig(file string, page bool) error {
 	if page {
 		ui = uibridge.CheckFile(file)
 	}
-	return configfile.Join(core, listeners, ui)
+	_, providers := provider.ReadSettings(file)
+	return configfile.Join(core, listeners, providers, ui)
 }
 
 // check reports what is wrong with the configuration before anything is started.
@@ -66,10 +67,11 @@ func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []
 		here = append(here, a.Info().Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if p := agents[name].Provider; p != "" && !slices.Contains(here, p) {
-			s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, "+
-				"or start the plugin that offers it",
-				name, p, strings.Join(here, ", ")))
+		for _, p := range agents[name].Provider {
+			if p, _, _ := strings.Cut(p, "/"); !slices.Contains(here, p) {
+				s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, "+
+					"or start the plugin that offers it", name, p, strings.Join(here, ", ")))
+			}
 		}
 	}
 }

@@ -48,6 +48,10 @@ func (f *filler) fill(at string, v reflect.Value, n node) {
 	case reflect.Struct:
 		f.fillStruct(at, v, n)
 	case reflect.Slice:
+		if v.Type() == bytesType {
+			v.SetBytes([]byte(f.pick(texts)))
+			return
+		}
 		f.fillSlice(at, v, n)
 	case reflect.Map:
 		f.fillMap(at, v)
@@ -193,15 +197,23 @@ func init() { // its functions fill values, which need it
 	consistent = map[reflect.Type]func(*filler, any){
 		reflect.TypeFor[tool.Result](): func(f *filler, p any) {
 			r := p.(*tool.Result)
+			r.Files = withoutData(r.Files)
 			if r.Error = nil; !r.Success {
 				e := f.value("tool/error").(tool.Error)
 				r.Error = &e
 			}
 		},
+		reflect.TypeFor[event.Input](): func(_ *filler, p any) {
+			in := p.(*event.Input)
+			in.Files = withoutData(in.Files)
+		},
 		reflect.TypeFor[provider.Message](): func(_ *filler, p any) {
 			m := p.(*provider.Message)
 			if m.Role != provider.RoleAssistant {
 				m.ToolCalls, m.ProviderState = nil, nil
+			}
+			if m.Role == provider.RoleAssistant {
+				m.Files = nil
 			}
 			if m.Role == provider.RoleTool {
 				m.CallID = "call_1"
@@ -446,4 +458,12 @@ func TestCommitsThatGoWritesAreValid(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s\nreads back as\n%s", seed, err, b, b2)
 		}
 	}
+}
+
+// withoutData removes what only requests to providers carry.
+func withoutData(files []provider.File) []provider.File {
+	for i := range files {
+		files[i].Data = nil
+	}
+	return files
 }

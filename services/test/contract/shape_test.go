@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	timeType = reflect.TypeFor[time.Time]()
-	rawType  = reflect.TypeFor[json.RawMessage]()
+	timeType  = reflect.TypeFor[time.Time]()
+	bytesType = reflect.TypeFor[[]byte]()
+	rawType   = reflect.TypeFor[json.RawMessage]()
 )
 
 // field is a JSON field of a struct.
@@ -69,6 +70,7 @@ func newComparer(t *testing.T) *comparer {
 	k := &comparer{T: t, c: files(t), enums: map[string][]string{}, seen: map[string]bool{}}
 	for _, pkg := range append([]string{
 		"bus", "subject", "../services/core/registrar", "../services/internal/registry", "../services/internal/coreapi",
+		"../services/internal/providerapi",
 	}, contractPackages...) {
 		for typ, values := range parse(t, pkg).consts {
 			if typ != "" {
@@ -87,6 +89,12 @@ func (k *comparer) compare(at string, typ reflect.Type, n node, open bool) {
 	switch {
 	case typ == rawType, typ.Kind() == reflect.Interface:
 		return // any JSON; what it may be is for the schema alone to say
+	case typ == bytesType:
+		if n.m["type"] != "string" || n.m["contentEncoding"] != "base64" {
+			k.Errorf("%s: bytes are a string of contentEncoding base64, the schema says %v %v", at, n.m["type"],
+				n.m["contentEncoding"])
+		}
+		return
 	case typ == timeType:
 		if n.m["type"] != "string" || n.m["format"] != "date-time" {
 			k.Errorf("%s: a time is a string of format date-time, the schema says %v %v", at, n.m["type"], n.m["format"])

@@ -1,0 +1,107 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/commands"
+)
+
+// Choice is a provider, and one of its models. Its text is "<provider>" or
+// "<provider>/<model>"; the empty choice is the first provider that an instance offers.
+type Choice struct {
+	Provider string
+	Model    string // empty: the provider's default
+}
+
+// ParseChoice reads "<provider>" or "<provider>/<model>".
+func ParseChoice(s string) (Choice, error) {
+	name, model, has := strings.Cut(s, "/")
+	if name == "" || has && model == "" {
+		return Choice{}, fmt.Errorf("is %q, want a provider's name, or name/model", s)
+	}
+	return Choice{name, model}, nil
+}
+
+// choices returns the providers that may answer the session, in order of preference: the
+// session's own, then the agent's. It is never empty.
+func (s *State) choices(a *Agent) []Choice {
+	var all []Choice
+	if a != nil {
+		all = a.Providers
+	}
+	if own, err := ParseChoice(s.Provider); err == nil {
+		at := slices.IndexFunc(all, func(c Choice) bool { return c.Provider == own.Provider })
+		if at >= 0 && own.Model == "" {
+			own.Model = all[at].Model
+		}
+		rest := slices.DeleteFunc(slices.Clone(all), func(c Choice) bool { return c.Provider == own.Provider })
+		all = append([]Choice{own}, rest...)
+	}
+	if len(all) == 0 {
+		all = []Choice{{}}
+	}
+	return all
+}
+
+// Providers returns the names of the providers that may answer the session, in order of
+// preference; "" is any provider.
+func (s *State) Providers(a *Agent) []string {
+	all := s.choices(a)
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.Provider
+	}
+	return names
+}
+
+// pickProvider chooses the first of the providers that an instance offers, and such an
+// instance. False means that the turn waits: for a free slot of that provider, or for any
+// of them to appear.
+func (b *builder) pickProvider(from []Choice, not []subject.Instance) (Choice, subject.Instance, bool) {
+	for _, c := range from {
+		if inst, ok := b.env.Executors.PickProvider(c.Provider, not); ok {
+			return c, inst, true
+		}
+		if inst, ok := b.env.Executors.PickProvider(c.Provider, nil); ok {
+			return c, inst, true
+		}
+		if b.env.Executors.NoProvider(c.Provider) == 0 {
+			break // it is present, but busy
+		}
+	}
+	return Choice{}, "", false
+}
+
+// after returns the providers for another attempt at a plan: those that come after the one
+// that failed, then from the beginning; without those that failed for good.
+func (p *Plan) after(all []Choice) []Choice {
+	at := slices.IndexFunc(all, func(c Choice) bool { return c.Provider == p.Use }) + 1
+	next := slices.Concat(all[at:], all[:at])
+	return slices.DeleteFunc(next, func(c Choice) bool { return slices.Contains(p.Not, c.Provider) })
+}
+
+// chooseProvider answers /provider.
+func (x *causeDecider) chooseProvider(args []string) (answer, chosen string) {
+	infos := x.env.Executors.Providers()
+	if len(args) == 0 {
+		return commands.ListProviders(infos, x.s.Providers(x.env.Agent)[0]), ""
+	}
+	if args[0] == commands.DefaultProvider {
+		return commands.ProviderReset, args[0]
+	}
+	c, err := ParseChoice(args[0])
+	if err != nil {
+		return "The argument " + err.Error() + ".", ""
+	}
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = info.Name
+	}
+	if !slices.Contains(names, c.Provider) {
+		return commands.NoSuchProvider(c.Provider, names), ""
+	}
+	return commands.ProviderChosen(c.Provider, c.Model), args[0]
+}
