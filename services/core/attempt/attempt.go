@@ -4,7 +4,7 @@
 //
 // Produces: requests to executors. Consumes: their answers, under core's reply prefix.
 //
-// Guarantee: none. A message may be lost, and whoever follows an attempt asks again. An
+// Guarantee: none. A message may be lost, so a session asks again about its attempts. An
 // answer that is about anything but the attempt in question is evidence of nothing.
 package attempt
 
