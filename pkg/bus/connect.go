@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -56,15 +57,11 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.Name == "" {
-		c.Name = "skandha"
-	}
+	c.Name = cmp.Or(c.Name, "skandha")
 	if c.Instance == "" {
 		c.Instance = NewInstance(c.Name)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -123,8 +123,7 @@ func CodeOf(err error) Code {
 
 // Retryable reports whether the same request may succeed later.
 func Retryable(err error) bool {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Retryable
 	}
 	return CodeOf(err).retryable()
@@ -132,8 +131,7 @@ func Retryable(err error) bool {
 
 // wireError returns err in the form in which it is sent over the bus.
 func wireError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		// The wrapping text describes the operation, which helps the caller.
 		return &Error{Code: e.Code, Message: err.Error(), Retryable: e.Retryable}
 	}
@@ -161,8 +159,7 @@ func errorFromWire(h nats.Header, body []byte) error {
 
 // TransportError adds the code to an error of the connection or of a wait.
 func TransportError(doing string, err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	code := CodeOf(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,10 +151,7 @@ func (g *gathering) later(i int) {
 
 func (g *gathering) sendUnsent(ctx context.Context) {
 	g.mu.Lock()
-	var list []int
-	for i := range g.unsent {
-		list = append(list, i)
-	}
+	list := slices.Collect(maps.Keys(g.unsent))
 	g.mu.Unlock()
 	for _, i := range list {
 		if g.isOpen(i) {

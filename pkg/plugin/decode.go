@@ -27,8 +27,7 @@ func DecodeManifest(data []byte) (Manifest, error) {
 	if err := json.Unmarshal(data, &m); err != nil && !errors.As(err, &mismatch) {
 		return Manifest{}, Problems{{Message: "is not JSON: " + err.Error()}}
 	}
-	var more Problems
-	if errors.As(m.Check(), &more) {
+	if more, ok := errors.AsType[Problems](m.Check()); ok {
 		for _, p := range more {
 			if !found.At(p.Path) {
 				found = append(found, p)

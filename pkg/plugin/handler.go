@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,9 +42,7 @@ func (h Handlers) complete(m Manifest) (Manifest, *parts, error) {
 	found := slices.Clone(p.problems)
 	found = append(found, p.fill(&m)...)
 	checked := m
-	if checked.Instance == "" {
-		checked.Instance = "unset"
-	}
+	checked.Instance = cmp.Or(checked.Instance, "unset")
 	if err := checked.Check(); err != nil {
 		found = append(found, err.(Problems)...) //nolint:errorlint // Check documents its error's type
 	}
@@ -113,9 +112,7 @@ func (p *parts) fillStorage(c *checker, m *Manifest) {
 	var verbs []StorageVerb
 	if len(p.storage) == 1 {
 		verbs = p.storage[0].verbs()
-		if m.Storage == nil {
-			m.Storage = &Storage{}
-		}
+		m.Storage = cmp.Or(m.Storage, &Storage{})
 	}
 	if m.Storage == nil {
 		return

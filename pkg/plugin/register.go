@@ -91,8 +91,7 @@ func (s *server) register(ctx context.Context) (time.Duration, error) {
 
 // message returns the text of the registry's error, without what the caller added.
 func message(err error) string {
-	var e *bus.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*bus.Error](err); ok {
 		return e.Error()
 	}
 	return err.Error()

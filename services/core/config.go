@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/core/shell"
@@ -167,7 +168,7 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 	}
 	if c.OpenSessions < 0 {
 		errs = append(errs, fmt.Errorf("open_sessions is %d, want 1 or more, or 0 for the default of %d",
-			c.OpenSessions, shell.DefaultOpenSessions))
+			c.OpenSessions, directory.DefaultOpenSessions))
 	}
 	policy, err := security.New(c.Policy)
 	return agents, policy, errors.Join(append(errs, err)...)

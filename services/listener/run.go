@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,8 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if deps.Bus == nil {
 		return nil, errors.New("configuring the listeners: Bus is required")
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
-	if opts.Drain == 0 {
-		opts.Drain = defaultDrain
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
+	opts.Drain = cmp.Or(opts.Drain, defaultDrain)
 	s := &Service{cfg: cfg, opts: opts, deps: deps, mux: http.NewServeMux()}
 	if err := s.make(); err != nil {
 		return nil, err

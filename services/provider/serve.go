@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err != nil {
 		return err
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	deps.Logger.Info("provider: " + why)
 	return Serve(ctx, cfg, adapters, deps)
 }
@@ -53,9 +52,7 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 	if deps.Bus == nil || len(adapters) == 0 {
 		return errors.New("configuring the provider: Bus and at least one adapter are required")
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	s := &service{cfg: cfg.withDefaults(), adapters: adapters, bus: deps.Bus, log: deps.Logger}
 	s.ledger = budget.NewLedger(s.cfg.Budget, deps.Bus, deps.Logger)
 	var offer engine.Offer
@@ -189,8 +186,7 @@ func (s *service) askAdapter(
 	})
 	out.close()
 
-	var tooLong *contract.Error
-	if errors.As(context.Cause(ctx), &tooLong) {
+	if tooLong, ok := errors.AsType[*contract.Error](context.Cause(ctx)); ok {
 		return resp, true, tooLong
 	}
 	return resp, begun.Load(), adapter.Failure(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,11 +180,9 @@ func (s *Service) expire(ctx context.Context) {
 
 // makeRoom ends an idle lease for the first waiter that benefits.
 func (s *Service) makeRoom() {
-	for _, want := range s.pool.Blocked() {
-		if s.leases.evict(want) {
-			s.counts.evicted.Add(1)
-			return
-		}
+	if slices.ContainsFunc(s.pool.Blocked(), s.leases.evict) {
+		s.counts.evicted.Add(1)
+		return
 	}
 }
 

@@ -162,8 +162,7 @@ func (c *chat) turn(ctx context.Context, text string) error {
 		lines: c.lines, in: turn.Input{Sequence: seq, Turn: decide.TurnID(seq)},
 	}
 	err = w.wait(ctx, c.items)
-	var code exit
-	if errors.As(err, &code) {
+	if _, ok := errors.AsType[exit](err); ok {
 		if !c.tty {
 			c.failed = err // piped: the exit code reports it
 		} else if c.again == text {

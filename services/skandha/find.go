@@ -127,9 +127,7 @@ func (g *globals) find(command string) {
 			g.Data = local[0]
 		}
 	}
-	if g.Data == "" {
-		g.Data = defaultData()
-	}
+	g.Data = cmp.Or(g.Data, defaultData())
 	if old := oldData(); g.NATS == "" && g.Data == old && old != userData() {
 		fmt.Fprintf(os.Stderr, "skandha: the data is in %s, where earlier versions kept it; to move it: mv %[1]s %s\n",
 			shellQuote(old), shellQuote(userData()))

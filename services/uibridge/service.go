@@ -1,6 +1,7 @@
 package uibridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -68,12 +69,8 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	if deps.Bus == nil {
 		return nil, errors.New("configuring the UI bridge: missing bus")
 	}
-	if deps.Log == nil {
-		deps.Log = slog.Default()
-	}
-	if opts.Drain == 0 {
-		opts.Drain = defaultDrain
-	}
+	deps.Log = cmp.Or(deps.Log, slog.Default())
+	opts.Drain = cmp.Or(opts.Drain, defaultDrain)
 	s := &Service{cfg: cfg.withDefaults(), opts: opts, deps: deps, begun: make(chan struct{}), ended: make(chan struct{})}
 	var err error
 	if s.cert, err = cfg.certificate(); err != nil {

@@ -67,9 +67,7 @@ func (s *State) stamp(seq uint64) {
 	if s.Turn == nil {
 		return
 	}
-	if s.Turn.Began == 0 {
-		s.Turn.Began = seq
-	}
+	s.Turn.Began = cmp.Or(s.Turn.Began, seq)
 	for i := range s.Turn.Steps {
 		if st := &s.Turn.Steps[i]; st.Status == Confirming && st.Asked == 0 {
 			st.Asked = seq

@@ -1,12 +1,13 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -240,15 +241,8 @@ func (d *Directory) Lost(id subject.Instance) {
 // rebuild recomputes the catalog. Built-in tools take precedence over those of plugins.
 // If several instances offer a tool, the oldest determines its owner and its schema.
 func (d *Directory) rebuild() {
-	order := make([]*instance, 0, len(d.instances))
-	for _, i := range d.instances {
-		order = append(order, i)
-	}
-	sort.Slice(order, func(a, b int) bool {
-		if !order[a].Started.Equal(order[b].Started) {
-			return order[a].Started.Before(order[b].Started)
-		}
-		return order[a].Instance < order[b].Instance
+	order := slices.SortedFunc(maps.Values(d.instances), func(a, b *instance) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Instance, b.Instance))
 	})
 	tools, names := map[string]*toolEntry{}, map[string]*toolEntry{}
 	d.public, d.description = nil, nil
@@ -278,12 +272,7 @@ func (d *Directory) rebuild() {
 			d.public = append(d.public, t.spec)
 		}
 	}
-	slices.SortFunc(d.public, func(a, b tool.Spec) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(d.public, byName)
 }
 
 // Described returns the description of the offered tools for a model, as JSON.
@@ -403,14 +392,11 @@ func (d *Directory) All() []tool.Spec {
 	for _, t := range d.tools {
 		out = append(out, t.spec)
 	}
-	slices.SortFunc(out, func(a, b tool.Spec) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, byName)
 	return out
 }
+
+func byName(a, b tool.Spec) int { return cmp.Compare(a.Name, b.Name) }
 
 // Validate implements decide.Catalog.
 func (d *Directory) Validate(name string, args json.RawMessage) (json.RawMessage, []string) {
@@ -441,11 +427,6 @@ func (d *Directory) Executors() []executor.Announcement {
 		a.Tools = nil
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b executor.Announcement) int {
-		if a.Instance < b.Instance {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b executor.Announcement) int { return cmp.Compare(a.Instance, b.Instance) })
 	return out
 }

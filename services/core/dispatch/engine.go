@@ -20,6 +20,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -71,9 +72,7 @@ func (h Hooked) withDefaults() Hooked {
 	if h.OnError == "" {
 		h.OnError = h.Point.DefaultOnError()
 	}
-	if h.OnSilence == "" {
-		h.OnSilence = h.OnError
-	}
+	h.OnSilence = cmp.Or(h.OnSilence, h.OnError)
 	if h.Deadline <= 0 {
 		h.Deadline = hook.DefaultDeadline
 	}
@@ -114,18 +113,14 @@ type Engine struct {
 
 // New makes an engine without plugins.
 func New(cfg Config) *Engine {
-	if cfg.SuspendAfter == 0 {
-		cfg.SuspendAfter = DefaultSuspendAfter
-	}
+	cfg.SuspendAfter = cmp.Or(cfg.SuspendAfter, DefaultSuspendAfter)
 	if cfg.Reachable == nil {
 		cfg.Reachable = func() bool { return true }
 	}
 	if cfg.Suspend == nil {
 		cfg.Suspend = func(subject.Plugin, string) {}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	e := &Engine{cfg: cfg}
 	e.hooks.Store(&HookSet{engine: e})
 	return e

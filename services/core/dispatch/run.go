@@ -361,8 +361,7 @@ func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer,
 			notices = append(notices, fmt.Sprintf("The plugin %s did not judge a tool call: %v. Calls run without it. "+
 				"To deny them instead, list it under hooks.before_act.required in the configuration.", a.Plugin, err))
 		}
-		var silent unasked
-		if errors.As(err, &silent) {
+		if _, ok := errors.AsType[unasked](err); ok {
 			continue
 		}
 		e.stats.record(env.Point, a.Plugin, a.Latency, err)

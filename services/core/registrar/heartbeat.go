@@ -67,8 +67,8 @@ func (r *Registrar) stored(
 	if err != nil {
 		return nil, err
 	}
-	l := &registry.StoredLease{Plugin: name, Revision: e.Revision}
-	if err := json.Unmarshal(e.Value, &l.LeaseRecord); err != nil {
+	l, err := registry.DecodeLease(name, e)
+	if err != nil {
 		return nil, fmt.Errorf("reading the lease of %s of plugin %s: %w", instance, name, err)
 	}
 	return l, nil

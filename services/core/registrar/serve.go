@@ -39,33 +39,20 @@ func (r *Registrar) serveRegister(q *bus.Request) (any, error) {
 }
 
 func (r *Registrar) serveHeartbeat(q *bus.Request) (any, error) {
-	_, name, err := subject.ParseRegistry(q.Subject)
-	if err != nil {
-		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
-	}
 	var h plugin.Heartbeat
-	if err := decode(q.Data, "the heartbeat", &h); err != nil {
-		return nil, err
-	}
-	if err := checkInstance(h.Instance); err != nil {
+	name, err := readReplica(q, "the heartbeat", &h, &h.Instance)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := bounded(q.Context())
 	defer cancel()
-	l, err := r.heartbeat(ctx, name, h)
-	return l, err
+	return r.heartbeat(ctx, name, h)
 }
 
 func (r *Registrar) serveUnregister(q *bus.Request) (any, error) {
-	_, name, err := subject.ParseRegistry(q.Subject)
-	if err != nil {
-		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
-	}
 	var u plugin.Unregister
-	if err := decode(q.Data, "the request to unregister", &u); err != nil {
-		return nil, err
-	}
-	if err := checkInstance(u.Instance); err != nil {
+	name, err := readReplica(q, "the request to unregister", &u, &u.Instance)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := bounded(q.Context())
@@ -77,12 +64,20 @@ func (r *Registrar) serveUnregister(q *bus.Request) (any, error) {
 	return l, nil
 }
 
-// checkInstance keeps invalid ids out of the bucket's keys.
-func checkInstance(i subject.Instance) error {
-	if _, err := subject.Parse[subject.Instance](string(i)); err != nil {
-		return bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+// readReplica reads a request about a replica of the plugin that its subject names. It keeps
+// invalid ids out of the bucket's keys.
+func readReplica(q *bus.Request, what string, body any, i *subject.Instance) (subject.Plugin, error) {
+	_, name, err := subject.ParseRegistry(q.Subject)
+	if err != nil {
+		return "", bus.Errorf(bus.CodeInvalidArgument, "%v", err)
 	}
-	return nil
+	if err := decode(q.Data, what, body); err != nil {
+		return "", err
+	}
+	if _, err := subject.Parse[subject.Instance](string(*i)); err != nil {
+		return "", bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	}
+	return name, nil
 }
 
 func (r *Registrar) servePlugins(*bus.Request) (any, error) {

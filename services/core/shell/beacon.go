@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
+	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/internal/journal"
 )
 
@@ -25,14 +26,14 @@ type beacon struct {
 	bus    *journal.Journal
 	log    *slog.Logger
 	dir    *directory.Directory
-	parked *parked
+	parked func() uint64
 	limit  int // negative: none
 	causes atomic.Pointer[journal.Consumption]
 	last   atomic.Int64 // backlog; -1: unknown
 }
 
-func newBeacon(j *journal.Journal, log *slog.Logger, dir *directory.Directory, p *parked, backlog int) *beacon {
-	b := &beacon{bus: j, log: log, dir: dir, parked: p, limit: backlog}
+func newBeacon(j *journal.Journal, log *slog.Logger, dir *directory.Directory, t *trouble.List, backlog int) *beacon {
+	b := &beacon{bus: j, log: log, dir: dir, parked: t.Parked, limit: backlog}
 	if b.limit == 0 {
 		b.limit = DefaultBacklog
 	}
@@ -85,7 +86,7 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{
 		Storage: b.bus.SeenStorageFault(), Waiting: b.dir.Demand(),
-		Parked: b.parked.count(), Fold: decide.FoldVersion,
+		Parked: b.parked(), Fold: decide.FoldVersion,
 	}
 	if n := b.last.Load(); n >= 0 {
 		is.Backlog, is.Limit = uint64(n), max(b.limit, 0)

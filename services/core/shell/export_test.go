@@ -21,8 +21,8 @@ func NewestFold(c *Core) int { return c.dir.NewestFold() }
 
 // NoteTrouble lists a session as damaged.
 func NoteTrouble(c *Core, ref subject.Ref) {
-	c.troubles.note(ref, coreapi.TroubleDamaged, "a test's")
+	c.troubles.Note(ref, coreapi.TroubleDamaged, "a test's")
 }
 
 // Granted returns the agent's current lists of permissions.
-func Granted(c *Core, a subject.Agent) [][]string { return c.agent(a).Granted }
+func Granted(c *Core, a subject.Agent) [][]string { return c.plugins.Agent(a).Granted }

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/nesting"
@@ -37,7 +38,7 @@ type internalCall struct {
 
 // serveCall runs an internal tool.
 func (c *Core) serveCall(q *bus.Request) (any, error) {
-	n := internalCall{id: "internal-" + nonce()}
+	n := internalCall{id: "internal-" + attempt.Nonce()}
 	err := nesting.Check(q.Data)
 	if err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
@@ -54,7 +55,7 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 	if _, err := subject.Parse[subject.Writer](string(n.Caller)); err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: caller: %v", err)
 	}
-	if c.agent(n.Agent) == nil {
+	if c.plugins.Agent(n.Agent) == nil {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", n.Agent)
 	}
 	began := time.Now()
@@ -63,7 +64,7 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 	if r.Error != nil {
 		code = r.Error.Code
 	}
-	c.stats.InternalCalls.Add(1)
+	c.internalCalls.Add(1)
 	c.log.Info("internal call", "principal", internalPrincipal+string(n.Caller), "session", n.ref, "call", n.id,
 		"tool", n.Tool, "hash", decide.Hash(n.spec, n.Args, nil), "effect", n.rule.Effect, "rule", n.rule.Rule,
 		"success", r.Success, "code", code, "took", time.Since(began))
@@ -91,7 +92,7 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 		return tool.Failure(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", errs...)
 	}
 	principal := subject.Writer(internalPrincipal + string(n.Caller))
-	agent := c.agent(n.Agent)
+	agent := c.plugins.Agent(n.Agent)
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
 		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: agent.Granted, Unguided: agent.Unguided,
 		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
@@ -141,30 +142,27 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 func (c *Core) attemptInternal(
 	ctx context.Context, n *internalCall, to subject.Instance, limit time.Duration,
 ) (executor.Answer, error) {
-	w := &work{id: n.id, attempt: nonce(), kind: subject.Runner, instance: to}
+	id := attempt.ID{Ref: n.ref, Call: n.id, Attempt: attempt.Nonce(), Kind: subject.Runner, Instance: to}
 	now := time.Now()
 	end := now.Add(executor.StartWithin + limit)
 	if by, ok := ctx.Deadline(); ok && by.Before(end) {
 		end = by
 	}
-	body, err := executor.Encode(executor.Request{
-		Op: executor.OpRun, Agent: n.ref.Agent, Session: n.ref.Session, Call: w.id, Attempt: w.attempt,
-		StartBy: now.Add(executor.StartWithin), NotAfter: end,
-		Tool: &executor.ToolCall{Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest()},
-	}, nil)
+	r := id.Request(executor.OpRun)
+	r.StartBy, r.NotAfter = now.Add(executor.StartWithin), end
+	r.Tool = &executor.ToolCall{Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest()}
+	body, err := executor.Encode(r, nil)
 	if err != nil {
 		return executor.Answer{}, err
 	}
-	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: to}
 	final := make(chan executor.Answer, 1)
-	cancel, err := c.caller.Send(ctx, subject.Executor(w.kind, to), string(to), nil, body, func(m bus.Reply) {
-		mail := answerOf(m, asked)
-		if mail.gone {
-			mail.answer.State, mail.answer.Message = executor.Never, "the runner no longer exists"
+	cancel, err := c.attempts.Send(ctx, id, body, func(a attempt.Answer) {
+		if a.Gone {
+			a.State, a.Message = executor.Never, "the runner no longer exists"
 		}
-		if mail.answer.State.Final() {
+		if a.State.Final() {
 			select {
-			case final <- mail.answer:
+			case final <- a.Answer:
 			default: // only the first one counts
 			}
 		}
@@ -173,12 +171,12 @@ func (c *Core) attemptInternal(
 		return executor.Answer{State: executor.Never, Message: err.Error()}, nil
 	}
 	defer cancel()
-	defer c.release.add(w, n.ref)
+	defer c.attempts.Release(id)
 	select {
 	case a := <-final:
 		return a, nil
 	case <-ctx.Done():
-		c.stop(w, n.ref)
+		c.attempts.Stop(id)
 		return executor.Answer{}, fmt.Errorf("runner %s did not answer in time and was asked to stop it", to)
 	}
 }

@@ -179,3 +179,13 @@ func (c *Core) rewrite(ctx context.Context, ref subject.Ref) (any, error) {
 	}
 	return coreapi.RefillAnswer{Revision: s.Rev}, nil
 }
+
+// newerError returns the error for a session that a newer core wrote, with what to do
+// about it.
+func (c *Core) newerError(ref subject.Ref, err error) error {
+	if c.dir.NewestFold() > decide.FoldVersion {
+		return bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%v), which is running; try again", ref, err)
+	}
+	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is running; "+
+		"its inputs wait for one; to continue without the newer core's commits, run skandha sessions repair", ref, err)
+}

@@ -16,9 +16,9 @@ import (
 // Status returns the state of the system as this core sees it.
 func (c *Core) Status(ctx context.Context) coreapi.Status {
 	st := coreapi.Status{
-		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.open(), Executors: c.dir.Executors(),
+		Instance: c.bus.Instance(), Version: c.cfg.Version, Open: c.sessions.Len(), Executors: c.dir.Executors(),
 		Counters: c.Counters(),
-		Missing:  c.dir.Missing(), Faults: c.faults(), Troubles: c.troubles.list(),
+		Missing:  c.dir.Missing(), Faults: c.faults(), Troubles: c.troubles.All(),
 		View: c.refill.State(ctx), Guides: c.plugins.GuideTroubles(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
@@ -32,13 +32,14 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 
 // Counters returns this core's counters since it started, and its gauges, by name.
 func (c *Core) Counters() map[string]int64 {
+	n := c.Stats()
 	return map[string]int64{
-		"commits": c.stats.Commits.Load(), "fence_lost": c.stats.FenceLost.Load(),
-		"deliveries": c.stats.Deliveries.Load(), "panics": c.stats.Panics.Load(),
-		"poison": c.stats.Poison.Load(), "snapshots": c.stats.Snapshots.Load(),
-		"dead_letters": c.stats.DeadLetters.Load(), "mismatches": c.stats.Mismatches.Load(),
-		"internal_calls": c.stats.InternalCalls.Load(), "open_sessions": int64(c.open()),
-		"waiting_sessions": int64(c.overflow.len()), "queued_sessions": int64(c.dir.Queued()),
+		"commits": n.Commits.Load(), "fence_lost": n.FenceLost.Load(),
+		"deliveries": n.Deliveries.Load(), "panics": n.Panics.Load(),
+		"poison": n.Poison.Load(), "snapshots": c.snapshots.Load(),
+		"dead_letters": n.DeadLetters.Load(), "mismatches": n.Mismatches.Load(),
+		"internal_calls": c.internalCalls.Load(), "open_sessions": int64(c.sessions.Len()),
+		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
 		"backlog": c.beacon.last.Load(),
 	}
 }
@@ -48,7 +49,7 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	if f := c.bus.StorageFault(); f != nil {
 		out = append(out, coreapi.Fault{What: coreapi.FaultBus, Message: f.Error(), Since: f.Since})
 	}
-	if f := c.view.Fault(); f != nil {
+	if f := c.store.Fault(); f != nil {
 		out = append(out, *f)
 	}
 	if err := c.bus.Overload(); err != nil {

@@ -2,6 +2,7 @@ package configfile
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -141,12 +142,8 @@ func (c *checker) fields(at place, n *yaml.Node, t reflect.Type) {
 		case key == "<<":
 			c.merged(place{at.path, here.line}, v, t)
 		default:
-			names := make([]string, 0, len(known))
-			for name := range known {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			c.problems = append(c.problems, Problem{Line: here.line, Text: unknown(here.path, names, key)})
+			text := unknown(here.path, slices.Sorted(maps.Keys(known)), key)
+			c.problems = append(c.problems, Problem{Line: here.line, Text: text})
 		}
 	})
 }

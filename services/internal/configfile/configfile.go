@@ -69,8 +69,7 @@ func Join(errs ...error) error {
 	var all Problems
 	var others []error
 	for _, err := range errs {
-		var p Problems
-		if errors.As(err, &p) {
+		if p, ok := errors.AsType[Problems](err); ok {
 			all = append(all, p...)
 		} else {
 			others = append(others, err)
@@ -196,8 +195,7 @@ var atLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 // syntax reads the errors of the library, which begin with their line.
 func syntax(err error) Problems {
 	texts := []string{err.Error()}
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
 		texts = typed.Errors
 	}
 	var out Problems

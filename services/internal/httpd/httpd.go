@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -80,17 +81,10 @@ func (c Config) metrics() string {
 		"goroutines": int64(runtime.NumGoroutine()), "heap_bytes": int64(m.HeapAlloc), "sys_bytes": int64(m.Sys),
 	}
 	if c.Metrics != nil {
-		for k, v := range c.Metrics() {
-			all[k] = v
-		}
+		maps.Copy(all, c.Metrics())
 	}
-	names := make([]string, 0, len(all))
-	for k := range all {
-		names = append(names, k)
-	}
-	slices.Sort(names)
 	var out []byte
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		out = fmt.Appendf(out, "skandha_%s %d\n", k, all[k])
 	}
 	return string(out)

@@ -57,8 +57,7 @@ const errCodeNoPeers = 10005 // JSClusterNoPeersErrF: not all servers of the clu
 
 // mayPass reports whether the error may go away by itself.
 func mayPass(err error) bool {
-	var e *jetstream.APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return e.Code == 503 || e.ErrorCode == errCodeNoPeers
 	}
 	return bus.Retryable(err)

@@ -7,6 +7,7 @@
 package natsserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,24 +73,12 @@ type Cluster struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Sync == "" {
-		c.Sync = Always
-	}
-	if c.MaxPayload == 0 {
-		c.MaxPayload = DefaultMaxPayload
-	}
-	if c.MaxMemory == 0 {
-		c.MaxMemory = DefaultMaxMemory
-	}
-	if c.MaxStore == 0 {
-		c.MaxStore = DefaultMaxStore
-	}
-	if c.Name == "" {
-		c.Name = defaultName
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Sync = cmp.Or(c.Sync, Always)
+	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
+	c.MaxMemory = cmp.Or(c.MaxMemory, DefaultMaxMemory)
+	c.MaxStore = cmp.Or(c.MaxStore, DefaultMaxStore)
+	c.Name = cmp.Or(c.Name, defaultName)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 
@@ -143,9 +132,7 @@ func splitAddr(addr string) (host string, port int, err error) {
 	if err != nil || port < -1 || port > 65535 {
 		return "", 0, fmt.Errorf("nats.addr %q: port is %q, want -1 to 65535", addr, p)
 	}
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
+	port = cmp.Or(port, server.RANDOM_PORT)
 	return host, port, nil
 }
 
@@ -286,9 +273,7 @@ func (c Config) options() *server.Options {
 	}
 	if c.Addr != "" {
 		o.Host, o.Port, _ = splitAddr(c.Addr) // checked by Validate
-		if o.Host == "" {
-			o.Host = "0.0.0.0"
-		}
+		o.Host = cmp.Or(o.Host, "0.0.0.0")
 	}
 	if c.Cluster != nil {
 		o.Cluster.Name = "skandha"

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -118,12 +119,7 @@ func (c *Content) Live(p subject.Plugin) []*StoredLease {
 			out = append(out, l)
 		}
 	}
-	slices.SortFunc(out, func(a, b *StoredLease) int {
-		if a.Instance < b.Instance {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b *StoredLease) int { return cmp.Compare(a.Instance, b.Instance) })
 	return out
 }
 
@@ -192,6 +188,12 @@ func (c *Content) applyRecord(p subject.Plugin, e journal.Entry) error {
 	return nil
 }
 
+// DecodeLease reads a lease of the plugin.
+func DecodeLease(p subject.Plugin, e journal.Entry) (*StoredLease, error) {
+	l := &StoredLease{Plugin: p, Revision: e.Revision}
+	return l, json.Unmarshal(e.Value, &l.LeaseRecord)
+}
+
 func (c *Content) applyLease(
 	p subject.Plugin, i subject.Instance, e journal.Entry, now time.Time,
 ) (renewed bool, err error) {
@@ -203,10 +205,11 @@ func (c *Content) applyLease(
 		}
 		return old == nil, nil
 	}
-	l := &StoredLease{Plugin: p, Revision: e.Revision, Seen: now}
-	if err := json.Unmarshal(e.Value, &l.LeaseRecord); err != nil {
+	l, err := DecodeLease(p, e)
+	if err != nil {
 		return false, err
 	}
+	l.Seen = now
 	if l.Instance != i {
 		return false, fmt.Errorf("the lease belongs to instance %q", l.Instance)
 	}

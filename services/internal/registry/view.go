@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -276,10 +278,7 @@ func (v *View) notifyAll() {
 	defer v.calls.Unlock()
 	s := v.Snapshot()
 	v.mu.Lock()
-	subs := make([]*listener, 0, len(v.subs))
-	for l := range v.subs {
-		subs = append(subs, l)
-	}
+	subs := slices.Collect(maps.Keys(v.subs))
 	v.mu.Unlock()
 	for _, l := range subs {
 		l.call(s)

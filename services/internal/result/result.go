@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,9 +66,7 @@ func Limit(ctx context.Context, store Store, name string, r tool.Result) tool.Re
 		return tool.Failure(tool.CodeInternal, "the tool's data is not valid JSON")
 	}
 	meta := map[string]any{"truncated": true}
-	for k, v := range r.Metadata {
-		meta[k] = v
-	}
+	maps.Copy(meta, r.Metadata)
 	a := Artifact{Ref: name, Size: len(r.Data)}
 	// The call's own deadline may be near, but its effect has already happened.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,15 +65,11 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if deps.Bus == nil {
 		return nil, errors.New("deps.Bus is required")
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	if deps.Stats == nil {
-		deps.Stats = &Stats{}
-	}
+	deps.Stats = cmp.Or(deps.Stats, &Stats{})
 	l := &Listener{
 		name: name, entries: entries, bus: deps.Bus, log: deps.Logger.With("listener", string(name)), now: deps.Now,
 		stats: deps.Stats,

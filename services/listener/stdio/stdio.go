@@ -64,9 +64,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if deps.In == nil || cfg.Acks && deps.Out == nil {
 		return nil, errors.New("standard input, or the output for acks, is missing")
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	return &Listener{
 		name: name, cfg: cfg.withDefaults(name), in: deps.In, out: deps.Out, log: deps.Logger.With("listener", string(name)),
 		run: string(bus.NewInstance("line")), stop: make(chan struct{}), done: make(chan struct{}), end: func() {},

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +74,11 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	if deps.Stats == nil {
-		deps.Stats = &Stats{}
-	}
+	deps.Stats = cmp.Or(deps.Stats, &Stats{})
 	l := &Listener{
 		name: name, cfg: cfg.withDefaults(), keys: keys, template: t, log: deps.Logger.With("listener", string(name)),
 		now: deps.Now, stats: deps.Stats, limit: make(chan struct{}, atOnce),

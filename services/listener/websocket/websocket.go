@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -76,15 +77,9 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.Default()
-	}
-	if deps.PingEvery == 0 {
-		deps.PingEvery = 20 * time.Second
-	}
-	if deps.Stats == nil {
-		deps.Stats = &Stats{}
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.Default())
+	deps.PingEvery = cmp.Or(deps.PingEvery, 20*time.Second)
+	deps.Stats = cmp.Or(deps.Stats, &Stats{})
 	cfg = cfg.withDefaults()
 	l := &Listener{
 		name: name, cfg: cfg, tokens: tokens, log: deps.Logger.With("listener", string(name)), ping: deps.PingEvery,

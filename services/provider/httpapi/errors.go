@@ -118,9 +118,7 @@ var contextFull = regexp.MustCompile(
 // Status maps an HTTP status and the fault in the body to a failure.
 func (a API) Status(status int, h http.Header, f Fault, now time.Time) *contract.Error {
 	message := f.Message
-	if message == "" {
-		message = http.StatusText(status)
-	}
+	message = cmp.Or(message, http.StatusText(status))
 	e := adapter.Errorf(statusCode(status, f), "%s",
 		a.Clean(fmt.Sprintf("%s answered %d: %s", a.host, status, message)))
 	if wish := cmp.Or(retryAfter(h, now), f.Retry); wish > 0 && e.Retryable {
@@ -208,8 +206,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 // Explain maps an error of the SDK or of the connection.
 func (a API) Explain(ctx context.Context, err error) error {
-	var known *contract.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*contract.Error](err); ok {
 		return known
 	}
 	if errors.Is(context.Cause(ctx), errStalled) {
@@ -239,8 +236,7 @@ func (a API) Explain(ctx context.Context, err error) error {
 
 // network describes an error of the connection, without the URL.
 func (a API) network(err error) *contract.Error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	var timeout net.Error

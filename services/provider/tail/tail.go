@@ -4,6 +4,7 @@ package tail
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,12 +116,8 @@ func (r *Result) Fault() Fault {
 	}
 	_ = json.Unmarshal([]byte(r.Text), &envelope)
 	f := Fault(envelope.Error)
-	if f.Code == "" {
-		f.Code = "tool_failed"
-	}
-	if f.Message == "" {
-		f.Message = r.Text
-	}
+	f.Code = cmp.Or(f.Code, "tool_failed")
+	f.Message = cmp.Or(f.Message, r.Text)
 	return f
 }
 

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"time"
 )
@@ -175,9 +177,7 @@ func (w *work) request() ([]byte, error) {
 	if w.in != nil {
 		q["stream"] = true
 	}
-	for k, v := range w.fields {
-		q[k] = v
-	}
+	maps.Copy(q, w.fields)
 	head, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request: %w", err)
@@ -331,12 +331,8 @@ func (c *Conn) ask(ctx context.Context, w *work, v any) error {
 	case <-c.done:
 		return c.Err()
 	}
-	if w.timeout == 0 {
-		w.timeout = fileTimeout
-	}
-	if w.grace == 0 {
-		w.grace = defaultGrace
-	}
+	w.timeout = cmp.Or(w.timeout, fileTimeout)
+	w.grace = cmp.Or(w.grace, defaultGrace)
 	if w.frame == nil {
 		w.frame = func(frame) {}
 	}

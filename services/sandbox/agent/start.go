@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 )
 
@@ -77,9 +78,7 @@ func (p Config) withDefaults() Config {
 	}
 	p.Workspace, p.Tmp, p.Packages = or(p.Workspace, "/workspace"), or(p.Tmp, "/tmp"), or(p.Packages, "/packages")
 	limits := map[string]int64{"core": 0}
-	for k, v := range p.Limits {
-		limits[k] = v
-	}
+	maps.Copy(limits, p.Limits)
 	p.Limits = limits
 	return p
 }

@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,21 +57,13 @@ func (c Config) complete() (Config, error) {
 	if c.Dir == "" {
 		errs = append(errs, errors.New("dir is empty, want a directory for package sets"))
 	}
-	if c.FirstUID == 0 {
-		c.FirstUID = defaultFirstUID
-	}
-	if c.UIDs == 0 {
-		c.UIDs = defaultUIDs
-	}
+	c.FirstUID = cmp.Or(c.FirstUID, defaultFirstUID)
+	c.UIDs = cmp.Or(c.UIDs, defaultUIDs)
 	if c.FirstUID < 65536 || uint64(c.FirstUID)+uint64(c.UIDs) > 1<<31 {
 		errs = append(errs, fmt.Errorf("first_uid %d and uids %d: want a range from 65536 to 2147483647", c.FirstUID, c.UIDs))
 	}
-	if c.Kernel == "" {
-		c.Kernel = "/proc/sys"
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Kernel = cmp.Or(c.Kernel, "/proc/sys")
+	c.Log = cmp.Or(c.Log, slog.Default())
 	c.Log = c.Log.With("driver", "bwrap")
 	if len(errs) > 0 {
 		return c, fmt.Errorf("bwrap: %w", errors.Join(errs...))

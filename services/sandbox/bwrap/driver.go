@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -214,10 +216,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	all := make([]*sandbox, 0, len(d.sandboxes))
-	for b := range d.sandboxes {
-		all = append(all, b)
-	}
+	all := slices.Collect(maps.Keys(d.sandboxes))
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()

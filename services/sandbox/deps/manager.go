@@ -190,8 +190,7 @@ func (m *Manager) fly(ctx context.Context, f *flight, id string, reqs Requiremen
 	err := m.provide(ctx, f, id, reqs)
 	m.mu.Lock()
 	f.err = err
-	var failed *Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*Error](err); ok {
 		m.failures[id] = failure{err: failed, at: m.now()}
 	}
 	if m.flights[id] == f {

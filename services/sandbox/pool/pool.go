@@ -60,9 +60,7 @@ func (c Config) withDefaults() Config {
 	if c.Limits == (driver.Limits{}) {
 		c.Limits = driver.DefaultLimits()
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -32,9 +32,8 @@ type Driver struct {
 
 	mu     sync.Mutex
 	chosen *choice
-	report driver.Report // of chosen
-	passed []string      // preferred drivers that do not work, with the reasons
-	why    error         // why none is chosen
+	passed []string // preferred drivers that do not work, with the reasons
+	why    error    // why none is chosen
 	looked time.Time
 }
 
@@ -111,7 +110,7 @@ func (d *Driver) look(ctx context.Context, c *choice) (driver.Report, error) {
 func (d *Driver) choose(c *choice, r driver.Report, reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.chosen, d.report, d.passed, d.why = c, r, reasons, nil
+	d.chosen, d.passed, d.why = c, reasons, nil
 	d.log.Info("selected a sandbox driver", "driver", r.Driver, "version", r.Version, "python", r.Python,
 		"not", strings.Join(reasons, "; "))
 }

@@ -60,9 +60,7 @@ func New(cfg Config) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("selecting a sandbox driver: %w", err)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	known := []candidate{
 		{Docker, func() (driver.Driver, error) {
 			return docker.New(docker.Config{

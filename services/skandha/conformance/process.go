@@ -19,13 +19,12 @@ type process struct {
 	in       io.Closer
 	gone     chan struct{} // closed when it has ended
 	err      error         // of Wait; after gone
-	out      *output
-	reported bool // its end is in the report already, or need not be
+	reported bool          // its end is in the report already, or need not be
 }
 
 // startProcess runs the command in a new process group.
 func startProcess(ctx context.Context, o Options, t *tap, url string, out *output) (*process, error) {
-	p := &process{tap: t, gone: make(chan struct{}), out: out}
+	p := &process{tap: t, gone: make(chan struct{})}
 	//nolint:gosec // to run this is what the author asks for
 	p.cmd = exec.CommandContext(ctx, o.Command[0], o.Command[1:]...)
 	p.cmd.Dir = o.Dir

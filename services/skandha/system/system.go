@@ -10,6 +10,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -100,12 +101,8 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 64
 	}
-	if cfg.Workspace == "" {
-		cfg.Workspace = filepath.Join(cfg.Data, "workspace")
-	}
-	if cfg.Store == "" {
-		cfg.Store = filepath.Join(cfg.Data, "view.db")
-	}
+	cfg.Workspace = cmp.Or(cfg.Workspace, filepath.Join(cfg.Data, "workspace"))
+	cfg.Store = cmp.Or(cfg.Store, filepath.Join(cfg.Data, "view.db"))
 	s := &System{cfg: cfg, log: cfg.Log, failed: make(chan error, 8)}
 	if err := s.check(); err != nil {
 		return nil, err

@@ -30,8 +30,7 @@ func SandboxImage(t testing.TB, e *Engine) string {
 	if err == nil {
 		return lightImage
 	}
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 		t.Fatalf("%s/build.sh: %v", recipes, err)
 	}
 	built, err := e.Command(t.Context(), "docker", "build", "--quiet", "--build-arg", "PACKAGES=", "--tag", lightImage,

@@ -1,7 +1,7 @@
 // Package model contains the turn protocol as a state machine, and an explorer that
 // visits every state of it within a budget of faults.
 //
-// The code in services/core/decide and services/core/shell follows this model. If you
+// The code in services/core/decide and services/core/session follows this model. If you
 // change one, change the other, and run
 //
 //	go test ./services/test/model/               small worlds, every mutation

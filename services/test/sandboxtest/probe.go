@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -176,10 +177,8 @@ func (a *attempt) mustRefuse(code string, errnos ...string) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	for _, no := range errnos {
-		if said == no {
-			return refused("%s", said)
-		}
+	if slices.Contains(errnos, said) {
+		return refused("%s", said)
 	}
 	return hole("it says %q, want one of %q", said, errnos)
 }

@@ -344,8 +344,7 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, ref *refusal) {
 
 // asTooLarge distinguishes a body that is too large from one that is invalid.
 func asTooLarge(err error, want string) *contract.Error {
-	var e *http.MaxBytesError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &contract.Error{
 			Code:    contract.CodeTooLarge,
 			Message: "body too large; the limit is " + strconv.FormatInt(e.Limit, 10) + " bytes",

@@ -71,8 +71,7 @@ func (e *Error) Resume(seen string) string {
 // ErrorOf returns err as callers see it. An error that is not meant for them becomes
 // CodeInternal, and its text is not sent.
 func ErrorOf(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: CodeInternal, Message: "internal error; see the bridge's log"}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,10 +105,7 @@ var errClosed = &contract.Error{
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
-	var feeds []*feed
-	for f := range h.feeds {
-		feeds = append(feeds, f)
-	}
+	feeds := slices.Collect(maps.Keys(h.feeds))
 	for _, s := range h.sessions {
 		h.remove(s)
 	}

@@ -11,8 +11,7 @@ import (
 
 // refusal converts err for the caller. An error that the caller cannot act on is logged.
 func (i *inspector) refusal(doing string, err error) error {
-	var known *contract.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*contract.Error](err); ok {
 		return known
 	}
 	message := err.Error()

@@ -93,8 +93,7 @@ func Encoded(body []byte) (json.RawMessage, error) {
 }
 
 func broken(err error) error {
-	var t *json.UnmarshalTypeError
-	if errors.As(err, &t) {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return contract.Invalid("params", "want a JSON object, not a "+t.Value)
 	}
 	return contract.Invalid("params", "want a JSON object: "+err.Error())

@@ -87,9 +87,7 @@ func (c Config) withDefaults() Config {
 	if c.Host == "" {
 		c.Host, _ = os.Hostname() // only displayed, so an empty name does no harm
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -190,9 +191,7 @@ func (s *System) Views(t testing.TB) int {
 	quiet := slog.New(slog.DiscardHandler)
 	last := map[string]Commit{}
 	s.Tail.See(func(l *Log) {
-		for name, c := range l.Last {
-			last[name] = c
-		}
+		maps.Copy(last, l.Last)
 	})
 	found := 0
 	for _, core := range s.Cores {

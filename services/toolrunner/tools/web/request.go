@@ -115,8 +115,7 @@ func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var u *url.Error // its text repeats method and URL
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok { // its text repeats method and URL
 			err = u.Err
 		}
 		return answer{}, err

@@ -87,8 +87,7 @@ func readCompletion(body []byte) (*completion, error) {
 	}
 	c := &completion{}
 	if err := json.Unmarshal(body, c); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return nil, invalid(wrong.Field, "has the wrong type: "+wrong.Value)
 		}
 		return nil, invalid("", err.Error())

@@ -1,4 +1,4 @@
-package shell
+package session
 
 import (
 	"container/list"
@@ -172,7 +172,7 @@ func (s *session) laneOf(d *decide.Decision) lane {
 // for: that comes first, and the input, which is still held, is decided later. It does not
 // give way if plugins were asked about the input, so that they are not asked again.
 func (s *session) enter(d *decide.Decision, l lane) bool {
-	in := s.c.appends.enter(l)
+	in := s.set.appends.enter(l)
 	select {
 	case <-in:
 		return true
@@ -196,12 +196,12 @@ func (s *session) enter(d *decide.Decision, l lane) bool {
 			return true
 		case <-mail:
 			rung = true
-			if s.mailbox.urgent() && s.c.appends.giveWay(l, in) {
+			if s.mailbox.urgent() && s.set.appends.giveWay(l, in) {
 				return false
 			}
 		case <-tick.C:
 			if mail != nil {
-				s.c.dir.Listens(s.claimant)
+				s.Directory.Listens(s.claimant)
 			}
 			s.takeIn()
 			s.extend()

@@ -1,4 +1,4 @@
-package shell
+package trouble
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 
 // Many sessions in trouble do not flood the log: those beyond the list count as one.
 func TestTroublesBeyondTheListAreLoggedOnce(t *testing.T) {
-	var all troubles
+	all := New()
 	logged := 0
 	for range 3 {
 		for i := range maxTroubles + 50 {
-			if all.note(subject.Ref{Agent: "a", Session: subject.Session(fmt.Sprint("s", i))}, coreapi.TroubleNewer, "new") {
+			if all.Note(subject.Ref{Agent: "a", Session: subject.Session(fmt.Sprint("s", i))}, coreapi.TroubleNewer, "new") {
 				logged++
 			}
 		}
@@ -22,7 +22,7 @@ func TestTroublesBeyondTheListAreLoggedOnce(t *testing.T) {
 	if logged != maxTroubles+1 {
 		t.Errorf("%d are logged, want %d", logged, maxTroubles+1)
 	}
-	if !all.note(subject.Ref{}, coreapi.TroubleDamaged, "the log itself") || len(all.list()) != maxTroubles+1 {
+	if !all.Note(subject.Ref{}, coreapi.TroubleDamaged, "the log itself") || len(all.All()) != maxTroubles+1 {
 		t.Error("the log itself must be listed, however many sessions are in trouble")
 	}
 }

@@ -1,4 +1,4 @@
-package shell
+package session
 
 import (
 	"slices"
@@ -36,7 +36,7 @@ func (s *session) drive() {
 func (s *session) driveOn() {
 	if !s.driving() {
 		s.dropWork()
-		s.c.dir.Leave(s.claimant)
+		s.Directory.Leave(s.claimant)
 		return
 	}
 	// The driver's delivery may have arrived after the session was loaded.
@@ -55,7 +55,7 @@ func (s *session) driveTurn() bool {
 		if bounced && w.final == nil {
 			w.heard, w.asked = time.Time{}, time.Time{} // its answers were lost meanwhile
 		}
-		if s.work[w.id] == w {
+		if s.work[w.Call] == w {
 			s.chase(w)
 		}
 	}
@@ -65,7 +65,7 @@ func (s *session) driveTurn() bool {
 
 // bounced reports whether the bus has reconnected since the last call.
 func (s *session) bounced() bool {
-	n := s.c.bus.Conn().Stats().Reconnects
+	n := s.Bus.Conn().Stats().Reconnects
 	if n == s.reconnects {
 		return false
 	}
@@ -80,9 +80,9 @@ func (s *session) look() {
 		s.load()
 		return
 	}
-	last, err := s.c.bus.LastCommitSeq(s.ctx, s.ref)
+	last, err := s.Bus.LastCommitSeq(s.ctx, s.ref)
 	if err != nil {
-		s.c.log.Debug("checking the last commit", "session", s.ref, "error", err)
+		s.Log.Debug("checking the last commit", "session", s.ref, "error", err)
 		return
 	}
 	s.looked = time.Now()
@@ -129,7 +129,7 @@ func (s *session) nextHeld(after uint64) uint64 {
 // While more inputs arrive than the log can take, those that would only be queued wait:
 // deciding them early takes time from turns.
 func (s *session) takesInputs() bool {
-	return s.state == nil || s.state.Turn == nil || s.c.appends.room()
+	return s.state == nil || s.state.Turn == nil || s.set.appends.room()
 }
 
 // schedule stores a timer for the expiry of each confirmation (rule 12).
@@ -139,8 +139,8 @@ func (s *session) schedule() {
 		if s.timers[st.Call] {
 			continue
 		}
-		if err := s.c.bus.ScheduleTimer(s.ctx, s.ref, st.Call, st.ExpiresAt); err != nil {
-			s.c.log.Warn("scheduling a timer; will retry", "session", s.ref, "call", st.Call, "error", err)
+		if err := s.Bus.ScheduleTimer(s.ctx, s.ref, st.Call, st.ExpiresAt); err != nil {
+			s.Log.Warn("scheduling a timer; will retry", "session", s.ref, "call", st.Call, "error", err)
 			return
 		}
 		s.timers[st.Call] = true
@@ -154,16 +154,12 @@ func (s *session) schedule() {
 // finds nothing pending.
 func (s *session) forgetTimers(asked []decide.Step) {
 	for id := range s.timers {
-		pending := false
-		for _, st := range asked {
-			pending = pending || st.Call == id
-		}
-		if pending {
+		if slices.ContainsFunc(asked, func(st decide.Step) bool { return st.Call == id }) {
 			continue
 		}
 		delete(s.timers, id)
-		if err := s.c.bus.CancelTimer(s.ctx, s.ref, id); err != nil {
-			s.c.log.Debug("cancelling a timer", "session", s.ref, "call", id, "error", err)
+		if err := s.Bus.CancelTimer(s.ctx, s.ref, id); err != nil {
+			s.Log.Debug("cancelling a timer", "session", s.ref, "call", id, "error", err)
 		}
 	}
 }
@@ -202,20 +198,22 @@ func (s *session) chase(w *work) {
 			w.byOthers, w.asked = false, now
 			s.decideOn(w)
 		}
-	case !s.c.bus.Connected():
+	case !s.Bus.Connected():
 		w.silentSince, w.goneSince = time.Time{}, time.Time{} // disconnected: the executor may not be silent
 	case now.After(w.notAfter.Add(executor.Skew + overrun)):
-		s.stopOverrun(w, now)
+		if now.Sub(w.asked) >= askEvery {
+			s.chaseSilent(w, now, executor.OpStop)
+		}
 	case !w.goneSince.IsZero() && now.Sub(w.asked) >= askGone:
-		s.chaseSilent(w, now)
+		s.chaseSilent(w, now, executor.OpAsk)
 	case now.Sub(w.heard) < silence && (w.own || w.answered):
 	case now.Sub(w.asked) < askEvery:
 	default:
-		s.chaseSilent(w, now)
+		s.chaseSilent(w, now, executor.OpAsk)
 	}
 }
 
-func (s *session) chaseSilent(w *work, now time.Time) {
+func (s *session) chaseSilent(w *work, now time.Time, op executor.Op) {
 	if w.silentSince.IsZero() {
 		w.silentSince = now
 	}
@@ -223,49 +221,21 @@ func (s *session) chaseSilent(w *work, now time.Time) {
 		s.giveUp(w)
 		return
 	}
-	s.ask(w, executor.OpAsk)
+	s.ask(w, op)
 }
 
 // giveUp decides on an attempt whose executor cannot be reached.
 func (s *session) giveUp(w *work) {
-	s.c.log.Warn("an executor cannot be reached", "session", s.ref, "call", w.id, "executor", w.instance)
+	s.Log.Warn("an executor cannot be reached", "session", s.ref, "call", w.Call, "executor", w.Instance)
 	w.asked = time.Now()
-	if _, plan := s.planWork(w); plan {
-		s.finish(w,
-			&executor.Answer{Call: w.id, Attempt: w.attempt, State: executor.Unknown, Message: "its provider cannot be reached"})
+	if w.Kind == subject.Provider {
+		s.finish(w, w.conclude(executor.Unknown, "its provider cannot be reached"))
 		return
 	}
-	for range maxDecisions {
-		if !s.mayDrive() || s.work[w.id] != w {
-			return
-		}
-		d, _ := decide.OnUnreachable(s.state, s.state.Driver, w.id, w.attempt, s.driverEnv())
-		if d == nil || s.commit(d) != lost {
-			return
-		}
-	}
-}
-
-func (s *session) planWork(w *work) (*decide.Plan, bool) {
-	if t := s.state.Turn; t != nil && t.Plan != nil && t.Plan.ID == w.id {
-		return t.Plan, true
-	}
-	return nil, false
-}
-
-// stopOverrun stops an attempt that has no final answer well past its time limit.
-func (s *session) stopOverrun(w *work, now time.Time) {
-	if now.Sub(w.asked) < askEvery {
-		return
-	}
-	if w.silentSince.IsZero() {
-		w.silentSince = now
-	}
-	if now.Sub(w.silentSince) > unreachable && w.asks >= 3 {
-		s.giveUp(w)
-		return
-	}
-	s.ask(w, executor.OpStop)
+	s.decideWork(w, func() *decide.Decision {
+		d, _ := decide.OnUnreachable(s.state, s.state.Driver, w.Call, w.Attempt, s.driverEnv())
+		return d
+	})
 }
 
 // progress assigns work that waits for an executor.
@@ -281,7 +251,7 @@ func (s *session) progress() {
 		return
 	}
 	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil && s.commit(d) == committed {
-		s.c.dir.Leave(s.claimant) // for anything else, it queues up again behind the others
+		s.Directory.Leave(s.claimant) // for anything else, it queues up again behind the others
 		s.queueUp()
 	}
 }
@@ -295,10 +265,10 @@ func (s *session) queueUp() bool {
 		needs, paused = s.needs()
 	}
 	if len(needs) == 0 {
-		s.c.dir.Leave(s.claimant)
+		s.Directory.Leave(s.claimant)
 		return s.driving()
 	}
-	s.c.dir.Wait(s.claimant, needs, paused)
+	s.Directory.Wait(s.claimant, needs, paused)
 	return true
 }
 
@@ -316,16 +286,16 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 		ready = ready || w.final != nil && !w.byOthers && !w.again
 		switch {
 		case w.final == nil || w.byOthers:
-		case w.kind == subject.Provider:
+		case w.Kind == subject.Provider:
 			plan = true
 		default:
-			if st := s.step(w.id); st != nil {
+			if st := s.step(w.Call); st != nil {
 				tools = append(tools, st.Tool)
 			}
 		}
 	}
 	if plan {
-		for _, name := range s.state.Providers(s.c.agent(s.ref.Agent)) {
+		for _, name := range s.state.Providers(s.Plugins.Agent(s.ref.Agent)) {
 			add(directory.Need{Kind: subject.Provider, Name: name})
 		}
 	}

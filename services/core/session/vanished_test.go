@@ -1,4 +1,4 @@
-package shell
+package session
 
 import (
 	"testing"
@@ -30,8 +30,8 @@ func TestADeliveryOfALostLogPassesOverNothing(t *testing.T) {
 	}{{50, 0}, {last, last}} {
 		d := journal.Delivery{StoredMsg: bus.StoredMsg{Seq: c.seq, Time: time.Now()}, NumDelivered: 1}
 		s := &session{
-			c: &Core{bus: b, log: natstest.Logger(t)}, ref: ref, ctx: t.Context(),
-			held: map[uint64]*held{c.seq: {Delivery: d}},
+			Deps: &Deps{Bus: b, Log: natstest.Logger(t)}, ref: ref, ctx: t.Context(),
+			held: map[uint64]*held{c.seq: {delivery: delivery{Delivery: d}}},
 		}
 		if m, found := s.readCauses(0, c.seq)(); found {
 			t.Fatalf("%+v", m)

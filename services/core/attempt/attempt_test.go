@@ -1,4 +1,4 @@
-package shell
+package attempt
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 // An answer about anything but the requested attempt is not evidence: core asks about the
 // attempt again.
 func TestAnAnswerIsOfTheAttemptThatWasAskedAbout(t *testing.T) {
-	asked := executor.Answer{Call: "t1-p1-c0", Attempt: "a2", Instance: "r1"}
+	asked := ID{Call: "t1-p1-c0", Attempt: "a2", Instance: "r1"}
 	finished := func(call, attempt, instance string) bus.Reply {
 		return bus.Reply{
 			Data: fmt.Appendf(nil, `{"call":%q,"attempt":%q,"instance":%q,"state":"finished","result":{"success":true}}`, call,
@@ -34,12 +34,9 @@ func TestAnAnswerIsOfTheAttemptThatWasAskedAbout(t *testing.T) {
 		"it was lost":      {bus.Reply{Err: errors.New("reset")}, executor.Running, "reset"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := answerOf(c.reply, asked)
-			if m.call != asked.Call || m.attempt != asked.Attempt || m.gone {
-				t.Errorf("it is filed as %+v", m)
-			}
-			a := m.answer
-			if a.Call != asked.Call || a.Attempt != asked.Attempt || a.State != c.state || !strings.Contains(a.Message, c.says) {
+			a := asked.read(c.reply)
+			if a.Gone || a.Call != asked.Call || a.Attempt != asked.Attempt || a.State != c.state ||
+				!strings.Contains(a.Message, c.says) {
 				t.Errorf("%+v", a)
 			}
 		})

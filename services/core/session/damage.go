@@ -1,4 +1,4 @@
-package shell
+package session
 
 import (
 	"errors"
@@ -45,11 +45,11 @@ func (s *session) suspect(d *loader.Damage) bool {
 	s.doubt.times++
 	s.doubt.next = now.Add(min(doubtPause<<min(s.doubt.times, 10), lockPause))
 	if s.doubt.times < sureAfter {
-		s.c.log.Warn("a session's log seems to be damaged; reading it again", "session", s.ref, "error", d)
+		s.Log.Warn("a session's log seems to be damaged; reading it again", "session", s.ref, "error", d)
 		return false
 	}
 	if err := s.lock(d); err != nil {
-		s.c.log.Warn("locking a session whose log is damaged; will retry", "session", s.ref, "error", err)
+		s.Log.Warn("locking a session whose log is damaged; will retry", "session", s.ref, "error", err)
 		return false
 	}
 	return true
@@ -58,7 +58,7 @@ func (s *session) suspect(d *loader.Damage) bool {
 // lock locks a session whose log is damaged, until /repair or /reset, and fails its
 // open inputs (rule 15).
 func (s *session) lock(d *loader.Damage) error {
-	fence, err := s.c.bus.CommitFence(s.ctx, s.ref)
+	fence, err := s.Bus.CommitFence(s.ctx, s.ref)
 	if err != nil {
 		return err
 	}
@@ -66,14 +66,14 @@ func (s *session) lock(d *loader.Damage) error {
 		return fmt.Errorf("commit %d is in the log, though it could not be read just now", fence)
 	}
 	var w decide.Wreck
-	s.patiently(func() { w, err = s.c.loader.Survey(s.ctx, d) })
+	s.patiently(func() { w, err = s.Loader.Survey(s.ctx, d) })
 	if err != nil {
 		return err
 	}
 	if !s.doubt.alarmed {
 		s.doubt.alarmed = true
-		s.c.stats.Mismatches.Add(1)
-		s.c.log.Error("ALARM: a session's log is damaged; locking the session until /repair or /reset", "session", s.ref,
+		s.set.stats.Mismatches.Add(1)
+		s.Log.Error("ALARM: a session's log is damaged; locking the session until /repair or /reset", "session", s.ref,
 			"error", d, "readable", w.Last, "fence", fence, "saved", savedAt(d), "open", len(w.Open))
 	}
 	dec := decide.OnMismatch(w, s.env(0))
@@ -81,11 +81,11 @@ func (s *session) lock(d *loader.Damage) error {
 	if err != nil {
 		return err
 	}
-	seq, err := s.c.bus.AppendCommit(s.ctx, s.ref, body, fence)
+	seq, err := s.Bus.AppendCommit(s.ctx, s.ref, body, fence)
 	if err != nil {
 		return err // if it was stored nevertheless, the next load finds it
 	}
-	s.c.loader.Forget(s.ctx, w.State(), "the session was locked; the checkpoint holds its state")
+	s.Loader.Forget(s.ctx, w.State(), "the session was locked; the checkpoint holds its state")
 	s.adoptLock(dec.Stored(seq), dec)
 	return nil
 }
@@ -94,9 +94,8 @@ func (s *session) lock(d *loader.Damage) error {
 func (s *session) adoptLock(next *decide.State, d *decide.Decision) {
 	s.state, s.looked, s.passed, s.doubt = next, time.Now(), 0, doubt{}
 	s.follow(nil)
-	s.c.troubles.loaded(s.ref, next)
-	s.c.parked.forget(s.ref)
-	s.c.live.stored(stored{s.ctx, s.ref, d, next})
+	s.Troubles.Loaded(s.ref, next)
+	s.Live.Stored(s.ctx, s.ref, d.Commit, next)
 }
 
 func savedAt(d *loader.Damage) uint64 {
@@ -110,7 +109,7 @@ func savedAt(d *loader.Damage) uint64 {
 // shows what it did. If the log shows nothing new, the last commit that the server
 // counts is not the last that can be read.
 func (s *session) lostFence(err error) outcome {
-	s.c.stats.FenceLost.Add(1)
+	s.set.stats.FenceLost.Add(1)
 	before := s.state
 	if !s.load() {
 		return undecided

@@ -1,4 +1,4 @@
-package shell
+package session
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/hook"
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
@@ -15,16 +16,16 @@ import (
 
 // env returns the environment of one decision.
 func (s *session) env(delivery uint64) *decide.Env {
-	c := s.c
-	c.dir.Unclaim(s.claimant) // what the previous decision claimed and did not store
-	at := c.plugins.Current()
-	agent, seen := c.agent(s.ref.Agent), c.dir.Picks(s.claimant, at.Snapshot)
+	cfg := &s.set.cfg
+	s.Directory.Unclaim(s.claimant) // what the previous decision claimed and did not store
+	at := s.Plugins.Current()
+	agent, seen := s.Plugins.Agent(s.ref.Agent), s.Directory.Picks(s.claimant, at.Snapshot)
 	return &decide.Env{
-		Now: time.Now(), Delivery: delivery, Nonce: nonce, Agent: agent, Tools: seen, Executors: seen,
-		Hooks: patient{at.Hooks, s}, Policy: c.cfg.Policy, Stats: c.views.ToolUse,
-		Version:   func() string { return c.cfg.Version },
+		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
+		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Stats: cfg.ToolUse,
+		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
-		HookStats: c.plugins.HookUse, Replay: s.replay,
+		HookStats: s.Plugins.HookUse, Replay: s.replay,
 	}
 }
 
@@ -40,11 +41,11 @@ func (s *session) replay(q commands.Turns) (string, error) {
 	var err error
 	s.patiently(func() {
 		if q.Turn == "" {
-			turns, err = history.Last(ctx, s.c.bus, s.ref, q.Last)
+			turns, err = history.Last(ctx, s.Bus, s.ref, q.Last)
 			return
 		}
 		turns = make([]history.Turn, 1)
-		turns[0], err = history.Find(ctx, s.c.bus, s.ref, q.Turn)
+		turns[0], err = history.Find(ctx, s.Bus, s.ref, q.Turn)
 	})
 	if errors.Is(err, history.ErrNoTurn) {
 		return "", commands.ErrNoTurn

@@ -1,15 +1,13 @@
-package shell
+package session
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/nesting"
 )
 
 // The timeouts of rule 9.
@@ -26,9 +24,7 @@ const (
 
 // work is an attempt in progress at an executor.
 type work struct {
-	id, attempt       string
-	kind              subject.ExecutorKind
-	instance          subject.Instance
+	attempt.ID
 	pool              string
 	idempotent        bool
 	startBy, notAfter time.Time
@@ -47,39 +43,47 @@ type work struct {
 	cancel            []func()         // of reply handlers
 }
 
-// current returns the attempts that are in progress according to the state.
-func (s *session) current() map[string]*work {
+// current returns the attempts that are in progress according to a state, by call.
+func (s *session) current(st *decide.State) map[string]*work {
 	out := map[string]*work{}
-	t := s.state.Turn
+	t := st.Turn
 	if t == nil {
 		return out
 	}
-	if p := t.Plan; p != nil {
-		out[p.ID] = &work{
-			id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider,
-			pool: executor.DefaultPool, idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter,
-		}
+	if t.Plan != nil {
+		out[t.Plan.ID] = s.planWork(t.Plan)
 	}
 	for i := range t.Steps {
 		if st := &t.Steps[i]; st.Status == decide.Assigned {
 			out[st.Call] = &work{
-				id: st.Call, attempt: st.Attempt, kind: subject.Runner, instance: st.Runner,
-				pool: s.c.dir.PoolOf(st.Tool), idempotent: st.Idempotent, startBy: st.StartBy, notAfter: st.NotAfter,
+				ID: s.attemptOf(st), pool: s.Directory.PoolOf(st.Tool), idempotent: st.Idempotent,
+				startBy: st.StartBy, notAfter: st.NotAfter,
 			}
 		}
 	}
 	return out
 }
 
+func (s *session) planWork(p *decide.Plan) *work {
+	return &work{
+		ID:   attempt.ID{Ref: s.ref, Call: p.ID, Attempt: p.Attempt, Kind: subject.Provider, Instance: p.Provider},
+		pool: executor.DefaultPool, idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter,
+	}
+}
+
+func (s *session) attemptOf(st *decide.Step) attempt.ID {
+	return attempt.ID{Ref: s.ref, Call: st.Call, Attempt: st.Attempt, Kind: subject.Runner, Instance: st.Runner}
+}
+
 // follow updates the tracked work to the state. Ended attempts are released, and stopped
-// if they may still run. New attempts are asked about, except those that ours reports:
-// this core has just seen the acknowledgement of the commit that asked for them. Only
-// those may be dispatched (rule 7).
-func (s *session) follow(ours func(*work) bool) {
-	want := s.current()
+// if they may still run. New attempts are asked about. But if this core has just seen the
+// acknowledgement of a commit, before has the attempts until then, and those that the commit
+// has asked for are dispatched. No others may be (rule 7).
+func (s *session) follow(before map[string]*work) {
+	want := s.current(s.state)
 	var ended []*work
 	for id, w := range s.work {
-		if n := want[id]; n != nil && n.attempt == w.attempt {
+		if n := want[id]; n != nil && n.Attempt == w.Attempt {
 			delete(want, id)
 			continue
 		}
@@ -92,9 +96,9 @@ func (s *session) follow(ours func(*work) bool) {
 	}
 	for id, w := range want {
 		s.work[id] = w
-		s.c.dir.Reserve(s.claimant, w.instance, w.pool)
+		s.Directory.Reserve(s.claimant, w.Instance, w.pool)
 		w.heard = time.Now()
-		if ours != nil && ours(w) {
+		if old := before[id]; before != nil && (old == nil || old.Attempt != w.Attempt) {
 			s.dispatch(w)
 		} else {
 			s.ask(w, executor.OpAsk)
@@ -102,31 +106,15 @@ func (s *session) follow(ours func(*work) bool) {
 	}
 	for _, w := range ended {
 		if w.final == nil {
-			s.c.stop(w, s.ref)
+			s.Attempts.Stop(w.ID)
 		}
-		s.c.release.add(w, s.ref)
+		s.Attempts.Release(w.ID)
 	}
-}
-
-// assigned reports whether a state already names the attempt.
-func assigned(s *decide.State, w *work) bool {
-	if s.Turn == nil {
-		return false
-	}
-	if p := s.Turn.Plan; p != nil && p.ID == w.id && p.Attempt == w.attempt {
-		return true
-	}
-	for i := range s.Turn.Steps {
-		if st := &s.Turn.Steps[i]; st.Call == w.id && st.Status == decide.Assigned && st.Attempt == w.attempt {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *session) drop(w *work) {
 	if s.forget(w) {
-		s.c.dir.Free(w.instance, w.pool)
+		s.Directory.Free(w.Instance, w.pool)
 	}
 }
 
@@ -135,10 +123,10 @@ func (s *session) forget(w *work) bool {
 	for _, cancel := range w.cancel {
 		cancel()
 	}
-	if s.work[w.id] != w {
+	if s.work[w.Call] != w {
 		return false
 	}
-	delete(s.work, w.id)
+	delete(s.work, w.Call)
 	return w.final == nil
 }
 
@@ -151,24 +139,26 @@ func (s *session) dropWork() {
 // dispatch sends an attempt to its executor, for the first and only time.
 func (s *session) dispatch(w *work) {
 	w.own = true
-	r := executor.Request{
-		Op: executor.OpRun, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt,
-		StartBy: w.startBy, NotAfter: w.notAfter,
-	}
+	r := w.Request(executor.OpRun)
+	r.StartBy, r.NotAfter = w.startBy, w.notAfter
 	var tools json.RawMessage
-	if w.kind == subject.Provider {
-		m := decide.Prompt(s.state, s.c.agent(s.ref.Agent))
+	if w.Kind == subject.Provider {
+		m := decide.Prompt(s.state, s.Plugins.Agent(s.ref.Agent))
 		r.Model, r.Provider = &m, s.state.Turn.Plan.Use
-		tools = s.c.dir.Described(s.state.Turn.Plan.Tools)
+		tools = s.Directory.Described(s.state.Turn.Plan.Tools)
 	} else {
-		st := s.step(w.id)
+		st := s.step(w.Call)
 		l := s.state.Leases[st.Sticky]
 		r.Tool = &executor.ToolCall{
 			Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Principal: s.state.Turn.Writer, Spec: st.Spec,
 			Lease: l.ID, Before: l.Ran,
 		}
 	}
-	s.send(w, r, tools)
+	body, err := executor.Encode(r, tools)
+	if err != nil {
+		panic(err)
+	}
+	s.send(w, body)
 }
 
 func (s *session) step(call string) *decide.Step {
@@ -184,56 +174,16 @@ func (s *session) ask(w *work, op executor.Op) {
 	w.asks++
 	w.asked = time.Now()
 	w.stopping = w.stopping || op == executor.OpStop
-	s.send(w, executor.Request{Op: op, Agent: s.ref.Agent, Session: s.ref.Session, Call: w.id, Attempt: w.attempt}, nil)
+	s.send(w, w.Encode(op))
 }
 
-func (s *session) send(w *work, r executor.Request, tools json.RawMessage) {
-	body, err := executor.Encode(r, tools)
+func (s *session) send(w *work, body []byte) {
+	cancel, err := s.Attempts.Send(s.ctx, w.ID, body, func(a attempt.Answer) { s.mailbox.put(a) })
 	if err != nil {
-		panic(err)
-	}
-	asked := executor.Answer{Call: w.id, Attempt: w.attempt, Instance: w.instance}
-	cancel, err := s.c.caller.Send(s.ctx, subject.Executor(w.kind, w.instance), string(w.instance), nil, body,
-		func(m bus.Reply) {
-			s.mailbox.put(answerOf(m, asked))
-		})
-	if err != nil {
-		s.c.log.Warn("sending to an executor", "session", s.ref, "call", w.id, "executor", w.instance, "error", err)
+		s.Log.Warn("sending to an executor", "session", s.ref, "call", w.Call, "executor", w.Instance, "error", err)
 		return
 	}
 	w.cancel = append(w.cancel, cancel)
-}
-
-// answerOf reads a reply about the attempt of asked, at its instance.
-func answerOf(m bus.Reply, asked executor.Answer) answerMail {
-	out := answerMail{call: asked.Call, attempt: asked.Attempt, gone: m.NoResponders, answer: asked}
-	if m.NoResponders {
-		return out
-	}
-	// When the request or its answer is lost, the executor still knows the attempt.
-	// chase asks again.
-	out.answer.State = executor.Running
-	if m.Err != nil {
-		out.answer.Message = m.Err.Error()
-		return out
-	}
-	var a executor.Answer
-	err := nesting.Check(m.Data)
-	if err == nil {
-		err = json.Unmarshal(m.Data, &a)
-	}
-	if err != nil {
-		// An executor whose answer is invalid may or may not have run the attempt.
-		out.answer.State, out.answer.Message = executor.Unknown, "invalid answer of the executor: "+err.Error()
-		return out
-	}
-	if a.Call != asked.Call || a.Attempt != asked.Attempt || a.Instance != asked.Instance {
-		out.answer.Message = fmt.Sprintf("the executor answered about attempt %q of %q at %q instead", a.Attempt, a.Call,
-			a.Instance)
-		return out
-	}
-	out.answer = a
-	return out
 }
 
 // early is a plan that was dispatched together with its commit.
@@ -252,14 +202,12 @@ func (s *session) dispatchPlan(d *decide.Decision) *early {
 	if s.state.Turn != nil && s.state.Turn.Plan != nil && s.state.Turn.Plan.ID == p.ID || s.work[p.ID] != nil {
 		return nil // another attempt: the previous one is released only once this one is stored
 	}
-	w := &work{
-		id: p.ID, attempt: p.Attempt, kind: subject.Provider, instance: p.Provider, pool: executor.DefaultPool,
-		idempotent: true, startBy: p.StartBy, notAfter: p.NotAfter, heard: time.Now(), own: true,
-	}
+	w := s.planWork(p)
+	w.heard = time.Now()
 	prev := s.state
 	s.state = next
-	s.work[w.id] = w
-	s.c.dir.Reserve(s.claimant, w.instance, w.pool)
+	s.work[w.Call] = w
+	s.Directory.Reserve(s.claimant, w.Instance, w.pool)
 	s.dispatch(w)
 	s.state = prev
 	return &early{s, w}
@@ -271,43 +219,47 @@ func (e *early) stop() {
 		return
 	}
 	if e.s.forget(e.w) { // wakes no session, least of all its own
-		e.s.c.dir.GiveBack(e.s.claimant, e.w.instance, e.w.pool)
+		e.s.Directory.GiveBack(e.s.claimant, e.w.Instance, e.w.pool)
 	}
-	e.s.c.stop(e.w, e.s.ref)
-	e.s.c.release.add(e.w, e.s.ref)
+	e.s.Attempts.Stop(e.w.ID)
+	e.s.Attempts.Release(e.w.ID)
 }
 
 // onAnswer handles an executor's answer. Late answers of old attempts change nothing.
-func (s *session) onAnswer(m answerMail) {
-	w := s.work[m.call]
-	if w == nil || w.attempt != m.attempt {
+func (s *session) onAnswer(a attempt.Answer) {
+	w := s.work[a.Call]
+	if w == nil || w.Attempt != a.Attempt {
 		return
 	}
-	if m.gone {
-		s.c.dir.Lost(w.instance)
+	if a.Gone {
+		s.Directory.Lost(w.Instance)
 		s.onGone(w)
 		return
 	}
 	w.heard, w.silentSince, w.goneSince, w.asks, w.answered = time.Now(), time.Time{}, time.Time{}, 0, true
-	if m.answer.State.Final() && w.final == nil {
-		a := m.answer
+	if a.State.Final() && w.final == nil {
 		if a.State == executor.Refused && a.Reason == executor.RefusedFull {
-			s.c.dir.Refused(w.instance, w.pool)
+			s.Directory.Refused(w.Instance, w.pool)
 		}
-		if w.endedByOthers(a) {
-			s.note(w, &a)
+		if w.endedByOthers(a.State) {
+			s.note(w, &a.Answer)
 			w.byOthers, w.asked = true, time.Now() // chase decides if the other core dies
 			return
 		}
-		s.finish(w, &a)
+		s.finish(w, &a.Answer)
 	}
+}
+
+// conclude returns an answer that this core gives in place of the executor.
+func (w *work) conclude(s executor.State, why string) *executor.Answer {
+	return &executor.Answer{Call: w.Call, Attempt: w.Attempt, State: s, Message: why}
 }
 
 // endedByOthers reports whether another core has asked the executor to stop: it was
 // delivered a cancel and is about to close the turn (rule 10). Continuing the turn now
 // would defeat the cancel.
-func (w *work) endedByOthers(a executor.Answer) bool {
-	switch a.State {
+func (w *work) endedByOthers(s executor.State) bool {
+	switch s {
 	case executor.Stopped:
 		return !w.stopping
 	case executor.Never:
@@ -319,7 +271,7 @@ func (w *work) endedByOthers(a executor.Answer) bool {
 // note keeps the final answer of an attempt, and frees its slot.
 func (s *session) note(w *work, a *executor.Answer) {
 	if w.final == nil {
-		s.c.dir.Free(w.instance, w.pool)
+		s.Directory.Free(w.Instance, w.pool)
 		w.ended = time.Now()
 	}
 	w.final = a
@@ -343,9 +295,7 @@ func (s *session) finish(w *work, a *executor.Answer) {
 func (s *session) onGone(w *work) {
 	if w.own && w.asks == 0 && !w.answered {
 		// Only this core may dispatch it, and did so once: it never ran (rule 9).
-		s.finish(w, &executor.Answer{
-			Call: w.id, Attempt: w.attempt, State: executor.Never, Message: "its executor no longer exists",
-		})
+		s.finish(w, w.conclude(executor.Never, "its executor no longer exists"))
 		return
 	}
 	now := time.Now()
@@ -379,19 +329,26 @@ func (s *session) dead(w *work, now time.Time) bool {
 // decideOn decides a final answer and commits. If no executor can take the next attempt,
 // the answer stays, and is decided again when one arrives or has a slot.
 func (s *session) decideOn(w *work) {
-	for range maxDecisions {
-		if !s.mayDrive() || s.work[w.id] != w || w.final == nil {
-			return
-		}
-		env := s.env(s.held[s.state.Driver].NumDelivered)
+	s.decideWork(w, func() (d *decide.Decision) {
+		env := s.driverEnv()
 		env.Heard = w.ended
-		var d *decide.Decision
-		if w.kind == subject.Provider {
+		if w.Kind == subject.Provider {
 			d, _ = decide.OnPlanAnswer(s.state, s.state.Driver, *w.final, env)
 		} else {
 			d, w.again = decide.OnCallAnswer(s.state, s.state.Driver, *w.final, env)
 		}
-		if d == nil || s.commit(d) != lost {
+		return d
+	})
+}
+
+// decideWork commits what f decides about an attempt. While other cores win the fence, it
+// decides again.
+func (s *session) decideWork(w *work, f func() *decide.Decision) {
+	for range maxDecisions {
+		if !s.mayDrive() || s.work[w.Call] != w {
+			return
+		}
+		if d := f(); d == nil || s.commit(d) != lost {
 			return
 		}
 	}

@@ -1,8 +1,7 @@
-package shell
+package session
 
 import (
 	"fmt"
-	"sync"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
@@ -23,7 +22,7 @@ const (
 // poison means that deciding has failed too often. ok is false if the result is unknown
 // for now; the delivery must be retried.
 func (s *session) begin(seq uint64, h *held, suspected bool) (poison, ok bool) {
-	if s.state.Poisonous(seq) || s.c.panics.of(s.ref, seq) >= panicsAt {
+	if s.state.Poisonous(seq) || s.panics(seq) >= panicsAt {
 		return true, true
 	}
 	if !suspected || h.begun == seq {
@@ -62,7 +61,7 @@ func (s *session) deciding(seq uint64, f func() bool) bool {
 // endPoison ends the cause m without parsing it.
 func (s *session) endPoison(m bus.StoredMsg, h *held) bool {
 	why := fmt.Sprintf("cores began to decide about it %d times and failed each time", s.failures(m.Seq))
-	s.c.log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
+	s.Log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
 	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
 		return ok
 	}
@@ -70,14 +69,14 @@ func (s *session) endPoison(m bus.StoredMsg, h *held) bool {
 	if d == nil || s.commit(d) != committed {
 		return false
 	}
-	s.c.stats.Poison.Add(1)
-	s.c.panics.forget(s.ref, m.Seq)
-	s.c.deadLetter(s.ctx, s.ref, m, why)
+	s.set.stats.Poison.Add(1)
+	s.set.panics.Remove(panicKey{s.ref, m.Seq})
+	s.set.deadLetter(s.ctx, s.ref, m, why)
 	return true
 }
 
 func (s *session) failures(seq uint64) int {
-	n := s.c.panics.of(s.ref, seq)
+	n := s.panics(seq)
 	if b := s.state.Begun; b != nil && b.Sequence == seq {
 		n = max(n, b.Times)
 	}
@@ -104,50 +103,27 @@ func (s *session) mayDrive() bool {
 func (s *session) endPoisonedTurn() {
 	h := s.held[s.state.Driver]
 	why := fmt.Sprintf("cores began to drive the turn %d times and failed each time", s.failures(h.Seq))
-	s.c.log.Error("poison", "session", s.ref, "turn", s.state.Driver, "reason", why)
+	s.Log.Error("poison", "session", s.ref, "turn", s.state.Driver, "reason", why)
 	closings, ok := s.closeCalls(s.state.Assigned())
 	if !ok || !s.driving() {
 		return
 	}
 	if d := decide.OnPoisonTurn(s.state, s.state.Driver, closings, why, s.driverEnv()); d != nil &&
 		s.commit(d) == committed {
-		s.c.stats.Poison.Add(1)
-		s.c.panics.forget(s.ref, h.Seq)
+		s.set.stats.Poison.Add(1)
+		s.set.panics.Remove(panicKey{s.ref, h.Seq})
 	}
 }
 
-// panics counts how often this core has panicked while it decided a cause.
-type panics struct {
-	mu    sync.Mutex
-	times map[panicKey]int
-}
-
+// panicKey names a cause of which panics are counted, for at most maxPanics causes.
 type panicKey struct {
 	ref subject.Ref
 	seq uint64
 }
 
-// maxPanics bounds the causes that are counted. Beyond it counting restarts, so that a
-// cause gets a few more attempts.
 const maxPanics = 4096
 
-func (p *panics) of(ref subject.Ref, seq uint64) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.times[panicKey{ref, seq}]
-}
-
-func (p *panics) add(ref subject.Ref, seq uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.times == nil || len(p.times) >= maxPanics {
-		p.times = map[panicKey]int{}
-	}
-	p.times[panicKey{ref, seq}]++
-}
-
-func (p *panics) forget(ref subject.Ref, seq uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.times, panicKey{ref, seq})
+func (s *session) panics(seq uint64) int {
+	n, _ := s.set.panics.Peek(panicKey{s.ref, seq})
+	return n
 }

@@ -1,23 +1,24 @@
-package shell
+package session
 
 import (
 	"testing"
 
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/internal/executor"
 )
 
 // A user's message about a turn does not wait behind inputs that only queue up.
 func TestMailThatPresses(t *testing.T) {
 	b := newMailbox()
-	beat := answerMail{answer: executor.Answer{State: executor.Running}}
-	quiet := []any{deliveryMail{queues: true}, beat, deliveryMail{queues: true}}
+	beat := attempt.Answer{Answer: executor.Answer{State: executor.Running}}
+	quiet := []any{delivery{queues: true}, beat, delivery{queues: true}}
 	for _, m := range quiet {
 		b.put(m)
 	}
 	if b.urgent() {
 		t.Fatal("inputs and heartbeats must not be urgent")
 	}
-	b.put(deliveryMail{})
+	b.put(delivery{})
 	b.put(pokeMail{})
 	if !b.urgent() || b.turnless() {
 		t.Fatal("a cancel and a free slot must be urgent")

@@ -1,13 +1,11 @@
-package shell
+package session
 
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/loader"
@@ -36,10 +34,10 @@ func (s *session) newer(err error) bool {
 		return s.takeOver(err, by)
 	}
 	why := fmt.Sprintf("this session was written by a newer core (%v)", errors.Unwrap(err))
-	fresh := s.c.troubles.note(s.ref, coreapi.TroubleNewer,
+	fresh := s.Troubles.Note(s.ref, coreapi.TroubleNewer,
 		why+"; update this core, or start the session over with /reset")
 	if fresh {
-		s.c.log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
+		s.Log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
 			"session", s.ref, "error", err)
 	}
 	s.dropWork()
@@ -47,14 +45,12 @@ func (s *session) newer(err error) bool {
 	for seq, h := range s.held {
 		fresh = fresh || h.NumDelivered == 1
 		pause := min(newerPause<<min(h.NumDelivered-1, 10), newerPauseMax)
-		s.c.parked.add(s.ref, seq, pause)
-		if err := h.Nak(pause); err != nil {
-			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
-		}
-		delete(s.held, seq)
+		s.Troubles.Park(s.ref, seq, time.Now().Add(pause+2*newerGather))
+		s.giveBack(h, pause)
 	}
 	if fresh {
-		s.notify("Your input waits: " + why + ". It will be processed once this core is updated.")
+		s.Live.Notify(s.ctx, s.ref, attempt.Nonce(),
+			"Your input waits: "+why+". It will be processed once this core is updated.")
 	}
 	return false
 }
@@ -63,15 +59,11 @@ func (s *session) newer(err error) bool {
 // newer core's commits. asked is false if there is none, or if a newer core is running,
 // which can process the command itself.
 func (s *session) takeoverCommand() (name string, asked bool) {
-	if s.c.dir.NewestFold() > decide.FoldVersion {
+	if s.Directory.NewestFold() > decide.FoldVersion {
 		return "", false
 	}
 	for _, h := range s.held {
-		at, err := subject.ParseCause(h.Subject)
-		if err != nil {
-			continue
-		}
-		if name := causeOf(at, h.StoredMsg).Command(); name == commands.Reset || name == commands.Repair {
+		if name := causeOf(h.at, h.StoredMsg).Command(); name == commands.Reset || name == commands.Repair {
 			return name, true
 		}
 	}
@@ -81,11 +73,11 @@ func (s *session) takeoverCommand() (name string, asked bool) {
 // takeOver treats the newer core's commits as damage of the log: it locks the session,
 // and the command that was sent opens it.
 func (s *session) takeOver(err error, by string) bool {
-	known, still := s.c.loader.Rebuild(s.ctx, s.ref)
+	known, still := s.Loader.Rebuild(s.ctx, s.ref)
 	if !errors.Is(still, decide.ErrNewer) {
 		return false // read it again
 	}
-	s.c.log.Warn("continuing a session without the commits of a newer core",
+	s.Log.Warn("continuing a session without the commits of a newer core",
 		"session", s.ref, "command", by, "readable", known.Rev, "error", err)
 	s.dropWork()
 	s.state, s.doubt = nil, doubt{alarmed: true}
@@ -94,66 +86,9 @@ func (s *session) takeOver(err error, by string) bool {
 		Why: fmt.Sprintf("%v, and no newer core is running", still),
 	}
 	if err := s.lock(d); err != nil {
-		s.c.log.Warn("locking a session that a newer core wrote; will retry", "session", s.ref, "error", err)
+		s.Log.Warn("locking a session that a newer core wrote; will retry", "session", s.ref, "error", err)
 		s.doubt.next = time.Now().Add(newerGather)
 		return false
 	}
 	return true
-}
-
-// newerError returns the error for a session that a newer core wrote, with what to do
-// about it.
-func (c *Core) newerError(ref subject.Ref, err error) error {
-	if c.dir.NewestFold() > decide.FoldVersion {
-		return bus.Errorf(bus.CodeUnavailable, "%s was written by a newer core (%v), which is running; try again", ref, err)
-	}
-	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is running; "+
-		"its inputs wait for one; to continue without the newer core's commits, run skandha sessions repair", ref, err)
-}
-
-// parked holds the causes that this core has handed back for a newer core: by session and
-// sequence, the time until which each counts.
-type parked struct {
-	mu  sync.Mutex
-	all map[subject.Ref]map[uint64]time.Time
-}
-
-// add counts a cause until it has been redelivered and this core has had time to decide
-// about it.
-func (p *parked) add(ref subject.Ref, seq uint64, pause time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[subject.Ref]map[uint64]time.Time{}
-	}
-	if p.all[ref] == nil {
-		p.all[ref] = map[uint64]time.Time{}
-	}
-	p.all[ref][seq] = time.Now().Add(pause + 2*newerGather)
-}
-
-// forget drops the causes of a session that this core can decide.
-func (p *parked) forget(ref subject.Ref) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, ref)
-}
-
-// count returns how many causes wait. A cause that another core has handed back since is
-// counted by that core.
-func (p *parked) count() (n uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for ref, of := range p.all {
-		for seq, until := range of {
-			if now.After(until) {
-				delete(of, seq)
-			}
-		}
-		if n += uint64(len(of)); len(of) == 0 {
-			delete(p.all, ref)
-		}
-	}
-	return n
 }

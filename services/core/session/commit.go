@@ -1,4 +1,4 @@
-package shell
+package session
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/loader"
 )
@@ -35,20 +34,20 @@ func (s *session) commit(d *decide.Decision) outcome {
 		return undecided
 	}
 	entered := time.Now()
-	leave := sync.OnceFunc(func() { s.c.appends.leave(l, time.Since(entered)) })
+	leave := sync.OnceFunc(func() { s.set.appends.leave(l, time.Since(entered)) })
 	defer leave() // also after a panic
 	ctx, cancel := context.WithTimeout(s.ctx, commitWait)
 	defer cancel()
-	p := s.c.bus.AppendCommitAsync(ctx, s.ref, body, d.Commit.Header.Prev)
+	p := s.Bus.AppendCommitAsync(ctx, s.ref, body, d.Commit.Header.Prev)
 	early := s.dispatchPlan(d) // rule 11: sent with the commit, and stopped if the fence fails
 	var seq uint64
 	s.patiently(func() { seq, err = p.Wait(ctx) })
 	leave()
 	if err == nil {
-		s.c.stats.Commits.Add(1)
+		s.set.stats.Commits.Add(1)
 		s.doubt = doubt{}
 		s.adopt(d.Stored(seq), d)
-		s.c.dir.UnclaimRest(s.claimant)
+		s.Directory.UnclaimRest(s.claimant)
 		s.queueUp() // first of all, because other sessions queue up meanwhile
 		return committed
 	}
@@ -59,7 +58,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 	case errors.Is(err, bus.ErrTooLarge):
 		panic(err) // decide bounds its commits; guard recovers, and the cause ends as poison
 	case errors.Is(err, bus.ErrRefused):
-		s.c.log.Error("the log refused a commit; will retry", "session", s.ref, "error", err)
+		s.Log.Error("the log refused a commit; will retry", "session", s.ref, "error", err)
 		return undecided
 	}
 	return s.readBack()
@@ -68,7 +67,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 // readBack finds out whether an unacknowledged commit was stored. If so, this core
 // asks about the commit's attempts and dispatches none of them (rule 7).
 func (s *session) readBack() outcome {
-	s.c.log.Warn("a commit was not acknowledged; reading back", "session", s.ref)
+	s.Log.Warn("a commit was not acknowledged; reading back", "session", s.ref)
 	if !s.load() {
 		return undecided
 	}
@@ -81,10 +80,10 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 	before := s.state
 	s.state = next
 	if before.Damage != nil { // /repair or /reset has opened the session
-		s.c.troubles.loaded(s.ref, next)
+		s.Troubles.Loaded(s.ref, next)
 	}
-	s.follow(func(w *work) bool { return !assigned(before, w) })
-	s.c.live.stored(stored{s.ctx, s.ref, d, next})
+	s.follow(s.current(before))
+	s.Live.Stored(s.ctx, s.ref, d.Commit, next)
 }
 
 // load brings the state up to date with the log, from the cached state, the snapshot
@@ -100,27 +99,20 @@ func (s *session) load() bool {
 	}
 	var next *decide.State
 	var err error
-	s.patiently(func() { next, err = s.c.loader.Load(s.ctx, s.ref, from) })
-	var d *loader.Damage
-	if errors.As(err, &d) {
+	s.patiently(func() { next, err = s.Loader.Load(s.ctx, s.ref, from) })
+	if d, ok := errors.AsType[*loader.Damage](err); ok {
 		return s.suspect(d)
 	}
 	if errors.Is(err, decide.ErrNewer) {
 		return s.newer(err)
 	}
 	if err != nil {
-		s.c.log.Warn("loading a session", "session", s.ref, "error", err)
+		s.Log.Warn("loading a session", "session", s.ref, "error", err)
 		return false
 	}
-	s.c.troubles.loaded(s.ref, next)
-	s.c.parked.forget(s.ref)
+	s.Troubles.Loaded(s.ref, next)
 	s.state, s.doubt.base = next, nil
 	s.looked = time.Now()
 	s.follow(nil)
 	return true
-}
-
-// trace continues the trace of a cause.
-func (s *session) trace(m bus.StoredMsg) {
-	s.ctx = telemetry.Extract(s.c.ctx, m.Header)
 }

@@ -1,11 +1,9 @@
-package shell
+package session
 
 import (
-	"encoding/json"
 	"time"
 
-	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
 )
@@ -16,7 +14,7 @@ type closer struct {
 	s        *session
 	open     map[string]decide.Step // by call
 	closings decide.Closings
-	answers  chan answerMail
+	answers  chan attempt.Answer
 	cancels  []func() // of reply handlers
 
 	tries        int           // since the bus was last disconnected
@@ -33,7 +31,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 	}
 	c := &closer{
 		s: s, open: map[string]decide.Step{}, closings: decide.Closings{},
-		answers: make(chan answerMail, 16*len(steps)), tries: 1,
+		answers: make(chan attempt.Answer, 16*len(steps)), tries: 1,
 	}
 	defer c.cancel()
 	for _, st := range steps {
@@ -47,7 +45,7 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 		select {
 		case a := <-c.answers:
 			c.take(a)
-		case <-s.c.ctx.Done():
+		case <-s.set.ctx.Done():
 			return nil, false
 		case <-keep.C:
 			s.takeIn()
@@ -62,20 +60,13 @@ func (s *session) closeCalls(steps []decide.Step) (closings decide.Closings, ok 
 // stop asks the runner of a call to stop it. A reply that finds no room is dropped: the
 // runner is asked again.
 func (c *closer) stop(st decide.Step) {
-	ref, asked := c.s.ref, executor.Answer{Call: st.Call, Attempt: st.Attempt, Instance: st.Runner}
-	body, err := json.Marshal(executor.Request{
-		Op: executor.OpStop, Agent: ref.Agent, Session: ref.Session, Call: st.Call, Attempt: st.Attempt,
+	id := c.s.attemptOf(&st)
+	cancel, err := c.s.Attempts.Send(c.s.ctx, id, id.Encode(executor.OpStop), func(a attempt.Answer) {
+		select {
+		case c.answers <- a:
+		default:
+		}
 	})
-	if err != nil {
-		panic(err) // only ids
-	}
-	cancel, err := c.s.c.caller.Send(c.s.ctx, subject.Executor(subject.Runner, st.Runner), string(st.Runner), nil, body,
-		func(m bus.Reply) {
-			select {
-			case c.answers <- answerOf(m, asked):
-			default:
-			}
-		})
 	if err == nil {
 		c.cancels = append(c.cancels, cancel)
 	}
@@ -88,16 +79,16 @@ func (c *closer) cancel() {
 }
 
 // take closes a call with the final answer of its runner.
-func (c *closer) take(m answerMail) {
-	st, is := c.open[m.call]
-	if is && !m.gone && m.answer.State.Final() && m.attempt == st.Attempt {
-		c.close(m.call, decide.Closing{Answer: m.answer})
+func (c *closer) take(m attempt.Answer) {
+	st, is := c.open[m.Call]
+	if is && !m.Gone && m.State.Final() && m.Attempt == st.Attempt {
+		c.close(m.Call, decide.Closing{Answer: m.Answer})
 	}
 }
 
 // askAgain gives up the calls whose runner is unreachable, and asks about the others again.
 func (c *closer) askAgain() {
-	if c.s.c.bus.Connected() {
+	if c.s.Bus.Connected() {
 		c.connectedFor += askEvery
 		c.tries++
 	} else {
@@ -128,7 +119,7 @@ func (c *closer) close(call string, how decide.Closing) {
 // not suspected as poison. They are processed when the loop continues.
 func (s *session) takeIn() {
 	for _, d := range s.mailbox.takeDeliveries() {
-		if s.held[d.d.Seq] == nil || d.d.NumDelivered >= s.held[d.d.Seq].NumDelivered {
+		if s.held[d.Seq] == nil || d.NumDelivered >= s.held[d.Seq].NumDelivered {
 			s.hold(d)
 		}
 	}
@@ -137,10 +128,14 @@ func (s *session) takeIn() {
 // extend extends every held delivery. The loop itself calls it, or a bounded wait
 // in patiently, so that a hung loop loses its deliveries (rule 3).
 func (s *session) extend() {
-	for seq, h := range s.held {
-		h.extended = time.Now()
-		if err := h.InProgress(); err != nil {
-			s.c.log.Debug("extending a delivery", "session", s.ref, "cause", seq, "error", err)
-		}
+	for _, h := range s.held {
+		s.extendOne(h)
+	}
+}
+
+func (s *session) extendOne(h *held) {
+	h.extended = time.Now()
+	if err := h.InProgress(); err != nil {
+		s.Log.Debug("extending a delivery", "session", s.ref, "cause", h.Seq, "error", err)
 	}
 }

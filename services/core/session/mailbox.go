@@ -1,6 +1,10 @@
-package shell
+package session
 
-import "sync"
+import (
+	"sync"
+
+	"skandha.dev/services/core/attempt"
+)
 
 // mailbox is an unbounded queue, so that a subscription's callback never waits for a
 // session. It holds only what was sent to the session. Mail that a turn waits for is
@@ -19,9 +23,9 @@ func newMailbox() mailbox { return mailbox{signal: make(chan struct{}, 1)} }
 // turn, or is a user's message about it.
 func isUrgent(m any) bool {
 	switch m := m.(type) {
-	case answerMail:
-		return m.gone || m.answer.State.Final()
-	case deliveryMail:
+	case attempt.Answer:
+		return m.Gone || m.State.Final()
+	case delivery:
 		return !m.queues
 	}
 	return true
@@ -30,7 +34,7 @@ func isUrgent(m any) bool {
 func (b *mailbox) put(m any) {
 	b.mu.Lock()
 	switch m.(type) {
-	case answerMail, pokeMail:
+	case attempt.Answer, pokeMail:
 		b.turn = append(b.turn, m)
 	default:
 		b.mail = append(b.mail, m)
@@ -92,13 +96,13 @@ func (b *mailbox) empty() bool {
 }
 
 // takeDeliveries takes only the deliveries, and leaves the rest in order.
-func (b *mailbox) takeDeliveries() []deliveryMail {
+func (b *mailbox) takeDeliveries() []delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []deliveryMail
+	var out []delivery
 	rest := b.mail[:0:0]
 	for _, m := range b.mail {
-		if d, is := m.(deliveryMail); is {
+		if d, is := m.(delivery); is {
 			if out = append(out, d); isUrgent(m) {
 				b.urgentMail--
 			}

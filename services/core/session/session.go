@@ -1,32 +1,38 @@
-package shell
+package session
 
 import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
-	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
 )
 
 // The times of the drive loop.
 const (
 	tickEvery   = 500 * time.Millisecond
-	ackWait     = 2500 * time.Millisecond // a delivery that is not extended for this long goes to another core
-	extendAfter = 700 * time.Millisecond  // with the ticks, once a second
-	lookEvery   = 2 * time.Second         // interval of reading the last commit while deliveries are held (rule 3)
+	extendAfter = 700 * time.Millisecond // with the ticks, once a second
+	lookEvery   = 2 * time.Second        // interval of reading the last commit while deliveries are held (rule 3)
 )
+
+// AckWait is how long a delivery may stay without being extended. Then it goes to another
+// core.
+const AckWait = 2500 * time.Millisecond
 
 // session serves one session. Its goroutine is the only one of this process that
 // decides for it, holds its deliveries and drives its turn.
 type session struct {
-	c   *Core
+	*Deps
+	set *Set
 	ref subject.Ref
 	ctx context.Context //nolint:containedctx // the loop outlives every call; carries the trace of the latest cause
 
@@ -51,25 +57,21 @@ type session struct {
 
 // held is a delivery that is not acknowledged yet.
 type held struct {
-	journal.Delivery
+	delivery
 	extended time.Time
-	queues   bool   // see deliveryMail
 	begun    uint64 // the cause or driver for which this core has stored that it begins
 }
 
-// Mail of a session.
+// Mail of a session, besides [attempt.Answer].
 type (
-	deliveryMail struct {
-		d      journal.Delivery
+	delivery struct {
+		journal.Delivery
+		at     subject.CauseSubject
 		queues bool // an input that does not affect a running turn
 	}
-	answerMail struct {
-		call, attempt string
-		answer        executor.Answer
-		gone          bool // no responders
-	}
-	pokeMail struct{}
-	stopMail struct{}
+	pokeMail  struct{}
+	stopMail  struct{}
+	renewMail struct{ log bool } // streams were lost: that of the log, or of timers
 )
 
 func (s *session) run() {
@@ -96,13 +98,13 @@ func (s *session) run() {
 			s.guard(func() { s.handle(m) })
 		}
 		s.guard(s.drive)
-		s.c.dir.Unclaim(s.claimant)
+		s.Directory.Unclaim(s.claimant)
 		s.settle()
 		if stop {
-			s.abandon()
+			s.handBack(0) // so that another core takes over at once
 		}
 		gathers := len(s.held) == 0 && time.Now().Before(s.doubt.next) && !stop // see newer
-		if !gathers && s.idle() && s.c.retire(s) {
+		if !gathers && s.idle() && s.set.retire(s) {
 			return
 		}
 	}
@@ -113,11 +115,11 @@ func (s *session) run() {
 func (s *session) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.c.log.Error("core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r,
+			s.Log.Error("core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r,
 				"stack", string(debug.Stack()))
-			s.c.stats.Panics.Add(1)
+			s.set.stats.Panics.Add(1)
 			if s.about != 0 {
-				s.c.panics.add(s.ref, s.about)
+				s.set.panics.Add(panicKey{s.ref, s.about}, s.panics(s.about)+1)
 				s.about = 0
 			}
 			s.state = nil
@@ -129,9 +131,9 @@ func (s *session) guard(f func()) {
 
 func (s *session) handle(m any) {
 	switch m := m.(type) {
-	case deliveryMail:
+	case delivery:
 		s.onDelivery(m)
-	case answerMail:
+	case attempt.Answer:
 		s.onAnswer(m)
 	case pokeMail:
 		s.poked = true
@@ -141,26 +143,25 @@ func (s *session) handle(m any) {
 }
 
 // hold keeps the latest delivery of a cause.
-func (s *session) hold(m deliveryMail) {
-	h := &held{Delivery: m.d, queues: m.queues, extended: time.Now()}
-	if before := s.held[m.d.Seq]; before != nil {
+func (s *session) hold(d delivery) {
+	h := &held{delivery: d, extended: time.Now()}
+	if before := s.held[d.Seq]; before != nil {
 		h.begun = before.begun
 	}
-	s.held[m.d.Seq] = h
+	s.held[d.Seq] = h
 }
 
-func (s *session) onDelivery(m deliveryMail) {
-	d := m.d
+func (s *session) onDelivery(d delivery) {
 	again := s.held[d.Seq] != nil || d.NumDelivered > 1
 	// A new cause cannot be processed already, unless the log lost its end and reuses sequences.
 	again = again || s.state != nil && d.Seq <= max(s.state.Cursor, s.passed)
-	s.hold(m)
+	s.hold(d)
 	if again || s.state == nil {
 		if !s.load() {
 			return
 		}
 	}
-	if !m.queues || s.takesInputs() {
+	if !d.queues || s.takesInputs() {
 		s.processUpTo(d.Seq)
 	}
 }
@@ -203,13 +204,13 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 	got := make(chan result, 1)
 	ctx := s.ctx
 	go func() {
-		m, found, err := s.c.bus.NextCause(ctx, s.ref, after, upTo)
+		m, found, err := s.Bus.NextCause(ctx, s.ref, after, upTo)
 		got <- result{m, found, err}
 	}()
 	return func() (bus.StoredMsg, bool) {
 		r := <-got
 		if r.err != nil {
-			s.c.log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
+			s.Log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
 			return bus.StoredMsg{}, false
 		}
 		if !r.found && s.vanished(upTo) { // see NextCause: there is nothing to decide
@@ -226,25 +227,18 @@ func (s *session) guessable(h *held) bool {
 	if h.NumDelivered != 1 {
 		return false
 	}
-	hooks := s.c.plugins.Current().Hooks
-	for _, p := range []hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError} {
-		if hooks.Any(p) {
-			return false
-		}
+	hooks := s.Plugins.Current().Hooks
+	if slices.ContainsFunc([]hook.Point{hook.BeforeSense, hook.AfterSense, hook.BeforePlan, hook.OnError}, hooks.Any) {
+		return false
 	}
-	at, err := subject.ParseCause(h.Subject)
-	return err == nil && at.Kind == subject.Input && s.state.Turn == nil
+	return h.at.Kind == subject.Input && s.state.Turn == nil
 }
 
 func (s *session) guess(h *held) *decide.Decision {
-	at, err := subject.ParseCause(h.Subject)
-	if err != nil || at.Ref != s.ref {
-		return nil
-	}
-	s.trace(h.StoredMsg)
+	s.ctx = telemetry.Extract(s.set.ctx, h.Header)
 	var d *decide.Decision
 	s.deciding(h.Seq, func() bool {
-		d, _ = decide.OnCause(s.state, h.Seq, causeOf(at, h.StoredMsg), nil, s.env(h.NumDelivered))
+		d, _ = decide.OnCause(s.state, h.Seq, causeOf(h.at, h.StoredMsg), nil, s.env(h.NumDelivered))
 		return true
 	})
 	return d
@@ -273,7 +267,7 @@ func (s *session) process(m bus.StoredMsg, delivery uint64) bool {
 	} else if poison {
 		return s.endPoison(m, h)
 	}
-	s.trace(m)
+	s.ctx = telemetry.Extract(s.set.ctx, m.Header)
 	return s.deciding(m.Seq, func() bool { return s.decideCause(m, at, h) })
 }
 
@@ -325,11 +319,11 @@ func (s *session) noEffect(m bus.StoredMsg, at subject.CauseSubject, reason stri
 	if at.Kind == subject.Confirmation { // in an existing session, decide audits it
 		level = slog.LevelWarn
 	}
-	s.c.log.Log(s.ctx, level, "a cause had no effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind,
+	s.Log.Log(s.ctx, level, "a cause had no effect", "session", s.ref, "cause", m.Seq, "kind", at.Kind,
 		"writer", at.Writer, "reason", reason)
 	if m.Seq > s.state.Cursor {
 		s.passed = m.Seq
-		s.c.deadLetter(s.ctx, s.ref, m, reason)
+		s.set.deadLetter(s.ctx, s.ref, m, reason)
 	}
 }
 
@@ -339,9 +333,9 @@ func (s *session) fresh(n uint64) (fresh, ok bool) {
 	if s.state.Rev > n {
 		return true, true
 	}
-	last, err := s.c.bus.LastCommitSeq(s.ctx, s.ref)
+	last, err := s.Bus.LastCommitSeq(s.ctx, s.ref)
 	if err != nil {
-		s.c.log.Warn("reading the last commit", "session", s.ref, "error", err)
+		s.Log.Warn("reading the last commit", "session", s.ref, "error", err)
 		return false, false
 	}
 	if last == s.state.Rev {
@@ -355,16 +349,13 @@ func (s *session) settle() {
 	for seq, h := range s.held {
 		if s.settled(seq) {
 			if err := h.Ack(); err != nil {
-				s.c.log.Debug("acknowledging a cause", "session", s.ref, "cause", seq, "error", err)
+				s.Log.Debug("acknowledging a cause", "session", s.ref, "cause", seq, "error", err)
 			}
 			delete(s.held, seq) // a lost ack is harmless: the cause is redelivered and settled again
 			continue
 		}
 		if time.Since(h.extended) > extendAfter {
-			h.extended = time.Now()
-			if err := h.InProgress(); err != nil {
-				s.c.log.Debug("extending a delivery", "session", s.ref, "cause", seq, "error", err)
-			}
+			s.extendOne(h)
 		}
 	}
 }
@@ -380,12 +371,7 @@ func (s *session) settled(seq uint64) bool {
 }
 
 func (s *session) scheduled() bool {
-	for _, st := range s.state.Confirmations() {
-		if !s.timers[st.Call] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.state.Confirmations(), func(st decide.Step) bool { return !s.timers[st.Call] })
 }
 
 // driving reports whether this core holds the driver's delivery.
@@ -395,17 +381,18 @@ func (s *session) driving() bool {
 
 func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
 
-// abandon hands back all deliveries at shutdown, so that another core takes over at once.
-func (s *session) abandon() { s.handBack(0) }
-
 // handBack returns all deliveries to the server, which redelivers them to any core after
 // the delay.
 func (s *session) handBack(delay time.Duration) {
 	s.dropWork()
-	for seq, h := range s.held {
-		if err := h.Nak(delay); err != nil {
-			s.c.log.Debug("handing back a delivery", "session", s.ref, "cause", seq, "error", err)
-		}
-		delete(s.held, seq)
+	for _, h := range s.held {
+		s.giveBack(h, delay)
 	}
+}
+
+func (s *session) giveBack(h *held, delay time.Duration) {
+	if err := h.Nak(delay); err != nil {
+		s.Log.Debug("handing back a delivery", "session", s.ref, "cause", h.Seq, "error", err)
+	}
+	delete(s.held, h.Seq)
 }
