@@ -225,7 +225,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.Seen()[0]
-	if got.Messages[0].Role != "system" || *got.Messages[0].Content != "Be brief." || *got.Temperature != 0 ||
+	if got.Messages[0].Role != "system" || got.Messages[0].Content.Text != "Be brief." || *got.Temperature != 0 ||
 		*got.MaxTokens != 50 {
 		t.Errorf("request is %+v", got)
 	}

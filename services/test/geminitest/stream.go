@@ -1,7 +1,6 @@
 package geminitest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -33,7 +32,7 @@ func (s *Stream) Event(data string) {
 // Part writes a chunk with a part, a JSON object, as it is.
 func (s *Stream) Part(part string) {
 	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [%s],"role": "model"},"index": 0}],`+
-		`"usageMetadata": {"promptTokenCount": 1,"totalTokenCount": 1},"modelVersion": %q,"responseId": "r1"}`,
+		`"modelVersion": %q,"responseId": "r1"}`,
 		part, Model+"-001"))
 }
 
@@ -50,19 +49,16 @@ func callPart(c contract.ToolCall) string {
 	return fmt.Sprintf(`{"functionCall": {%s"name": %s,"args": %s}}`, id, quote(subject.Encode(c.Tool)), c.Args)
 }
 
-// Finish ends the answer.
+// Finish ends the answer. A usage that is unknown is not sent.
 func (s *Stream) Finish(reason string, u contract.Usage) {
-	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": ""}],"role": "model"},"finishReason": %q,"index": 0}],`+
-		`"usageMetadata": {"promptTokenCount": %d,"candidatesTokenCount": %d,"totalTokenCount": %d},"modelVersion": %q}`,
-		reason, u.InputTokens, u.OutputTokens, u.InputTokens+u.OutputTokens, Model+"-001"))
-}
-
-// endless goes on until the client has had enough.
-func (s *Stream) endless(ctx context.Context) {
-	piece := strings.Repeat("and on ", 1000)
-	for ctx.Err() == nil {
-		s.Text(piece)
+	usage := ""
+	if u.Uncounted == 0 {
+		usage = fmt.Sprintf(`"usageMetadata": {"promptTokenCount": %d,"candidatesTokenCount": %d,"totalTokenCount": %d,`+
+			`"cachedContentTokenCount": %d,"thoughtsTokenCount": %d},`, u.InputTokens, u.OutputTokens-u.ReasoningTokens,
+			u.InputTokens+u.OutputTokens, u.CachedTokens, u.ReasoningTokens)
 	}
+	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": ""}],"role": "model"},"finishReason": %q,"index": 0}],`+
+		`%s"modelVersion": %q}`, reason, usage, Model+"-001"))
 }
 
 func quote(s string) string {
