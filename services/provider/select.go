@@ -146,7 +146,7 @@ func (s *selector) base() openai.Config {
 
 func (s *selector) openai(ctx context.Context) (Adapter, error) {
 	c := s.base()
-	c.APIKey = httpapi.Key(s.env("OPENAI_API_KEY"))
+	c.APIKey, c.API = httpapi.Key(s.env("OPENAI_API_KEY")), openai.API(strings.ToLower(s.env("OPENAI_API")))
 	c.Organization, c.Project = s.env("OPENAI_ORG_ID"), s.env("OPENAI_PROJECT_ID")
 	if c.BaseURL = s.cfg.BaseURL; c.BaseURL == "" {
 		c.BaseURL = s.env("OPENAI_BASE_URL")

@@ -29,6 +29,8 @@ func client(t testing.TB, s *openaitest.Server, change ...func(*openai.Config)) 
 	return a
 }
 
+func speaking(api openai.API) func(*openai.Config) { return func(c *openai.Config) { c.API = api } }
+
 func TestConformance(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) adapter.Adapter { return client(t, openaitest.New(t)) })
 }
