@@ -211,22 +211,30 @@ func (r *Response) Usable() error {
 // Usage is the cost of one response, or of several together. What a provider does not
 // report is counted as unknown: it is not free.
 type Usage struct {
-	InputTokens     int64 `json:"input_tokens"`
-	OutputTokens    int64 `json:"output_tokens"`
-	CachedTokens    int64 `json:"cached_tokens,omitempty"`    // of the input, read from the provider's cache
-	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"` // of the output, not in its text
-	CostMicroUSD    int64 `json:"cost_micro_usd,omitempty"`   // millionths of a US dollar
-	Uncounted       int64 `json:"uncounted,omitempty"`        // responses whose tokens are unknown
-	Unpriced        int64 `json:"unpriced,omitempty"`         // responses whose cost is unknown
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CachedTokens int64 `json:"cached_tokens,omitempty"` // of the input, read from the provider's cache
+	// CacheWriteTokens are those of the input that the provider wrote to its cache, if it counts them.
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"` // of the output, not in its text
+	CostMicroUSD     int64 `json:"cost_micro_usd,omitempty"`   // millionths of a US dollar
+	Uncounted        int64 `json:"uncounted,omitempty"`        // responses whose tokens are unknown
+	Unpriced         int64 `json:"unpriced,omitempty"`         // responses whose cost is unknown
 }
 
 // Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CachedTokens + v.CachedTokens,
-		u.ReasoningTokens + v.ReasoningTokens, u.CostMicroUSD + v.CostMicroUSD,
+		u.CacheWriteTokens + v.CacheWriteTokens, u.ReasoningTokens + v.ReasoningTokens, u.CostMicroUSD + v.CostMicroUSD,
 		u.Uncounted + v.Uncounted, u.Unpriced + v.Unpriced,
 	}
+}
+
+// Negative reports whether one of the numbers is below zero.
+func (u Usage) Negative() bool {
+	return min(u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens, u.CostMicroUSD,
+		u.Uncounted, u.Unpriced) < 0
 }
 
 // Cost returns the cost in US dollars for people: "0.0123 USD", "unknown", or "0.0123 USD

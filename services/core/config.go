@@ -40,6 +40,8 @@ type Config struct {
 	Limits SystemLimits `yaml:"limits"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// Providers belongs to the provider service, likewise.
+	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.
 	UI yaml.Node `yaml:"ui"`
 }

@@ -10,7 +10,6 @@ import (
 
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
-	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/offline"
 	"skandha.dev/services/provider/retry"
 )
@@ -53,8 +52,9 @@ type Config struct {
 	// time limit of the local server's answer
 	ProbeTimeout time.Duration `default:"300ms" min:"0"`
 
-	Prices httpapi.Prices // US dollars per million tokens; zero: no cost is computed
-	Stall  time.Duration  `min:"0"` // silence after which an answer is abandoned; default 3 min
+	Settings // of the configuration file
+
+	Stall  time.Duration `min:"0"` // silence after which an answer is abandoned; default 3 min
 	Retry  retry.Config
 	Limits Limits
 
@@ -78,7 +78,7 @@ func (c Config) withDefaults() Config { return bounds.Filled(c) }
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{bounds.Check("", c)}
+	errs := []error{bounds.Check("", c), c.Settings.Check()}
 	chosen, err := parseNames(c.Provider)
 	errs = append(errs, err)
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {

@@ -190,7 +190,7 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 		return garbage(errors.New(`want one of "response" and "error"`))
 	case r.Error != nil:
 		return contract.Response{}, readError(p, *r.Error)
-	case r.Response.Usage.InputTokens < 0 || r.Response.Usage.OutputTokens < 0 || r.Response.Usage.CostMicroUSD < 0:
+	case r.Response.Usage.Negative():
 		return garbage(errors.New(`"response.usage" holds a negative number`))
 	}
 	return *r.Response, nil
@@ -210,7 +210,7 @@ func isBare(body []byte) bool {
 func readError(p subject.Plugin, e contract.Error) *contract.Error {
 	switch e.Code {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrUnavailable, contract.ErrTimeout,
-		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
+		contract.ErrBadRequest, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal, contract.ErrOverBudget:
 	default:
 		return adapter.Errorf(contract.ErrInternal, "plugin %s failed with the unknown code %q: %s", p,
 			text.Cut(string(e.Code), maxReason),

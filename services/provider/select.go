@@ -136,7 +136,7 @@ func (s *selector) make(ctx context.Context, name string) (Adapter, error) {
 // base returns the settings that the adapters of APIs have in common.
 func (s *selector) base() openai.Config {
 	c := openai.Config{
-		Model: s.cfg.Model, Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
+		Model: s.cfg.Model, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
 	}
 	if c.Model == "" {
 		c.Model = s.env("OPENAI_MODEL")
@@ -169,7 +169,7 @@ func (s *selector) gemini() (Adapter, error) {
 	c := gemini.Config{
 		APIKey: httpapi.Key(cmp.Or(s.env("GEMINI_API_KEY"), s.env("GOOGLE_API_KEY"))),
 		Model:  s.env("GEMINI_MODEL"), BaseURL: s.env("GOOGLE_GEMINI_BASE_URL"),
-		Prices: s.cfg.Prices, Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
+		Limits: s.cfg.Limits, Stall: s.cfg.Stall, Retry: s.cfg.Retry,
 	}
 	if named, _, err := s.named(); err == nil && slices.Equal(named, []string{NameGemini}) {
 		c.Model, c.BaseURL = cmp.Or(s.cfg.Model, c.Model), cmp.Or(s.cfg.BaseURL, c.BaseURL)

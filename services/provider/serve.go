@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	contract "skandha.dev/pkg/provider"
@@ -16,6 +17,7 @@ import (
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/budget"
 	"skandha.dev/services/provider/retry"
 )
 
@@ -55,6 +57,7 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 		deps.Logger = slog.Default()
 	}
 	s := &service{cfg: cfg.withDefaults(), adapters: adapters, bus: deps.Bus, log: deps.Logger}
+	s.ledger = budget.NewLedger(s.cfg.Budget, deps.Bus, deps.Logger)
 	var offer engine.Offer
 	for _, a := range adapters {
 		offer.Providers = append(offer.Providers, a.Info())
@@ -72,6 +75,11 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 		defer leave()
 		ec.Updates = s.remote.offers.Updates()
 	}
+	reports, err := s.report()
+	if err != nil {
+		return fmt.Errorf("starting the provider: %w", err)
+	}
+	defer reports.Stop()
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 
@@ -80,6 +88,7 @@ type service struct {
 	remote   *remotes          // nil without plugins
 	plugins  *plugincall.Asker // likewise
 	adapters []Adapter
+	ledger   *budget.Ledger // nil without a budget
 	bus      *journal.Journal
 	log      *slog.Logger
 }
@@ -106,18 +115,14 @@ func (s *service) work(ctx context.Context, req executor.Request, _ func(string)
 func (s *service) generate(
 	ctx context.Context, req executor.Request,
 ) (resp contract.Response, failure *contract.Error) {
-	a := s.adapter(req.Provider)
 	switch {
 	case req.Model == nil:
 		return resp, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
 	case !subject.Valid(req.Agent) || !subject.Valid(req.Session):
 		// The subject of deltas is made of them.
 		return resp, adapter.Errorf(contract.ErrBadRequest, "agent or session is not a valid id")
-	case a != nil:
-		resp, failure = s.askAdapter(ctx, a, req)
-	default:
-		resp, failure = s.askPlugin(ctx, req)
 	}
+	resp, failure = s.asked(ctx, req)
 	if failure != nil {
 		return contract.Response{}, failure
 	}
@@ -128,15 +133,56 @@ func (s *service) generate(
 	return resp, nil
 }
 
-// askAdapter asks the adapter and streams what it writes.
+// asked sends the request, with the content of its files, to the adapter or the plugin. What it
+// may cost is held back before.
+func (s *service) asked(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
+	a, ref := s.adapter(req.Provider), subject.Ref{Agent: req.Agent, Session: req.Session}
+	var info contract.Info
+	most := maxFilesBytes
+	if a != nil {
+		info = a.Info()
+	} else {
+		p, ok := s.remote.get(req.Provider)
+		if !ok { // it was offered when the request arrived
+			return contract.Response{}, adapter.Errorf(contract.ErrUnavailable, "provider %q is not available", req.Provider)
+		}
+		info, most = p.info, maxPluginFiles
+	}
+	question := *req.Model
+	if failure := s.attach(ctx, ref, &question, most); failure != nil {
+		return contract.Response{}, failure
+	}
+	held, failure := s.hold(ctx, info, &question)
+	if failure != nil {
+		return contract.Response{}, failure
+	}
+	req.Model = &question
+	var resp contract.Response
+	begun := true // a plugin does not say whether it has asked its model
+	if a != nil {
+		resp, begun, failure = s.askAdapter(retry.WithGate(ctx, held.again(ctx)), a, ref, req)
+	} else {
+		resp, failure = s.askPlugin(ctx, req)
+	}
+	if failure != nil {
+		held.failed(failure, begun)
+		return resp, failure
+	}
+	held.paid(&resp.Usage)
+	return resp, nil
+}
+
+// askAdapter asks the adapter and streams what it writes. It reports whether the adapter
+// passed anything on.
 func (s *service) askAdapter(
-	ctx context.Context, a Adapter, req executor.Request,
-) (contract.Response, *contract.Error) {
-	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
+	ctx context.Context, a Adapter, ref subject.Ref, req executor.Request,
+) (contract.Response, bool, *contract.Error) {
 	ctx, cancel := context.WithCancelCause(retry.WithQuestion(ctx, req.Call))
 	defer cancel(nil)
 	out := newStream(s.cfg.FlushEvery, s.cfg.Limits.TextBytes, s.publisher(ctx, ref, req))
+	var begun atomic.Bool
 	resp, err := s.ask(ctx, a, *req.Model, func(text, reasoning string) {
+		begun.Store(true)
 		if !out.add(text, reasoning) {
 			cancel(s.cfg.Limits.TextTooLong())
 		}
@@ -145,9 +191,9 @@ func (s *service) askAdapter(
 
 	var tooLong *contract.Error
 	if errors.As(context.Cause(ctx), &tooLong) {
-		return resp, tooLong
+		return resp, true, tooLong
 	}
-	return resp, adapter.Failure(err)
+	return resp, begun.Load(), adapter.Failure(err)
 }
 
 // ask turns a panic of the adapter into an error.

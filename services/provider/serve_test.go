@@ -47,7 +47,12 @@ func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *cor
 	if len(adapters) == 0 {
 		adapters = []provider.Adapter{scripted.New()}
 	}
-	srv := natstest.Start(t)
+	return startOn(t, natstest.Start(t), cfg, adapters...)
+}
+
+// startOn starts the service as a new process on a bus.
+func startOn(t *testing.T, srv *natsserver.Server, cfg provider.Config, adapters ...provider.Adapter) *core {
+	t.Helper()
 	b := natstest.Connect(t, srv)
 	exec := natstest.Dial(t, bus.Config{InProcess: srv, Name: "provider"})
 	c := &core{t: t, server: srv, bus: b, conn: b.Conn(), exec: exec.Instance(), ended: make(chan error, 1)}

@@ -24,6 +24,7 @@ type cli struct {
 	UI        uiCmd        `cmd:"" name:"ui" help:"Print a one-time link to the web page, or open it."`
 	Ask       askCmd       `cmd:"" help:"Ask an agent one question; if no system runs, start one for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
+	Providers providersCmd `cmd:"" help:"Show the language models: reachable or not, breakers, prices, models, the budget."`
 	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
 	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`

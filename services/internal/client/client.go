@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -13,6 +14,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/internal/submit"
 )
 
@@ -61,6 +63,28 @@ func (c *Client) FollowFrom(ctx context.Context, ref subject.Ref, at follow.Posi
 // Ask asks any core replica a question about itself and decodes the answer.
 func (c *Client) Ask(ctx context.Context, verb string, question, answer any) error {
 	return c.AskService(ctx, coreapi.ServiceName, verb, question, answer)
+}
+
+// Providers asks every provider process which providers it has, and how they are. The reports
+// of processes that do not answer are missing; err says why.
+func (c *Client) Providers(ctx context.Context) (out []providerapi.Report, err error) {
+	var st coreapi.Status
+	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, e := range st.Executors {
+		if e.Kind != subject.Provider {
+			continue
+		}
+		var r providerapi.Report
+		if err := c.AskService(ctx, providerapi.ServiceName, string(e.Instance), nil, &r); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out, errors.Join(errs...)
 }
 
 // AskService asks any replica of a service, on service.<service>.<verb>, and decodes

@@ -19,7 +19,7 @@ import (
 )
 
 // sections are the keys of a file, of all services.
-var sections = []string{"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "listeners", "ui"}
+var sections = []string{"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "listeners", "providers", "ui"}
 
 // Sections lists the keys that a file may have.
 func Sections() []string { return slices.Clone(sections) }

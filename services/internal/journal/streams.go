@@ -18,6 +18,7 @@ const (
 	StreamDead      = "DEAD"      // copies of poisonous causes
 	BucketArtifacts = "artifacts" // large results that commits refer to, and files of tools and people
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
+	BucketBudgets   = "budgets"   // what the providers have spent, by period
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -111,7 +112,19 @@ func (c StreamsConfig) streams() []wanted {
 			MaxBytes: d.MaxDeadBytes, MaxAge: d.DeadAge, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow,
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxDeadBytes, maxAge: c.DeadAge}},
 		c.plugins(),
+		c.budgets(),
 	}
+}
+
+// maxBudgetBytes holds the accounts of some thousand periods.
+const maxBudgetBytes = 1 << 20
+
+// budgets is a bucket like that of the plugins.
+func (c StreamsConfig) budgets() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketBudgets), "what the providers have spent, by period"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketBudgets, ">")}, maxBudgetBytes
+	return w
 }
 
 // maxPluginBytes holds a thousand plugins, each with the largest manifest.

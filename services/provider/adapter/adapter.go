@@ -8,6 +8,7 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/providerapi"
 )
 
 // Adapter asks one language model. It is safe for concurrent use.
@@ -19,6 +20,15 @@ type Adapter interface {
 	// blocks. The error is a *[contract.Error] where it can be; when ctx was
 	// cancelled it may be the context's own. Generate returns soon after ctx ends.
 	Generate(ctx context.Context, req contract.Request, delta func(text, reasoning string)) (contract.Response, error)
+}
+
+// Checker is an adapter of an API that can be asked how it is.
+type Checker interface {
+	// Models asks the API which models it has. It is not retried, and an open breaker does
+	// not refuse it. The error is a *[contract.Error] where it can be.
+	Models(ctx context.Context) ([]string, error)
+	// Breaker describes the adapter's circuit breaker.
+	Breaker() providerapi.Breaker
 }
 
 // Limits bound one answer, so that it fits into one message and one commit,

@@ -13,6 +13,7 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -75,6 +76,23 @@ func WithQuestion(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, questionKey{}, id)
 }
 
+type gateKey struct{}
+
+// WithGate sets a function that is called before each try but the first, with the error of
+// the one before. If it returns an error, that is the result, and there is no further try.
+func WithGate(ctx context.Context, gate func(failed error) error) context.Context {
+	return context.WithValue(ctx, gateKey{}, gate)
+}
+
+// pass asks the gate, if there is one.
+func pass(ctx context.Context, failed error) error {
+	gate, ok := ctx.Value(gateKey{}).(func(error) error)
+	if !ok || failed == nil {
+		return nil
+	}
+	return gate(failed)
+}
+
 // apiIsDown reports whether the breaker counts the error: only one that means that the
 // API cannot be reached. A refusal, a limit or an unreadable answer shows that it is up.
 func apiIsDown(o outcome, err error) bool {
@@ -105,6 +123,9 @@ func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 		Build()
 	o, err = failsafe.With[outcome](again).WithContext(ctx).GetWithExecution(
 		func(exec failsafe.Execution[outcome]) (outcome, error) {
+			if err := pass(ctx, exec.LastError()); err != nil {
+				return outcome{}, err
+			}
 			resp, begun, err := try(exec.Context())
 			return outcome{resp, begun}, err
 		})
@@ -158,6 +179,21 @@ func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err e
 		return last, false
 	}
 	return next, true
+}
+
+// Breaker describes the circuit breaker.
+func (p *Policy) Breaker() providerapi.Breaker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.breaker.IsOpen():
+		return providerapi.Breaker{
+			State: providerapi.Open, Reason: p.last, RetryInMS: max(p.breaker.RemainingDelay().Milliseconds(), 0),
+		}
+	case p.breaker.IsHalfOpen():
+		return providerapi.Breaker{State: providerapi.HalfOpen, Reason: p.last}
+	}
+	return providerapi.Breaker{State: providerapi.Closed}
 }
 
 // jittered adds up to a quarter to the pause: never less than the API asked for.

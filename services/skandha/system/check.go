@@ -29,7 +29,8 @@ func CheckConfig(file string, page bool) error {
 	if page {
 		ui = uibridge.CheckFile(file)
 	}
-	return configfile.Join(core, listeners, ui)
+	_, providers := provider.ReadSettings(file)
+	return configfile.Join(core, listeners, providers, ui)
 }
 
 // check reports what is wrong with the configuration before anything is started.

@@ -320,6 +320,11 @@ func (s *System) providerConfig() provider.Config {
 }
 
 func (s *System) startProvider(ctx context.Context, agents map[string]core.AgentConfig) error {
+	cfg := s.providerConfig()
+	var err error
+	if cfg.Settings, err = provider.ReadSettings(s.cfg.ConfigFile); err != nil {
+		return err
+	}
 	b, err := s.Connect(ctx, "provider")
 	if err != nil {
 		return err
@@ -328,7 +333,7 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 	s.warnOfProviders(agents, s.adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
-		return provider.Serve(ctx, s.providerConfig(), s.adapters, provider.Deps{Bus: b, Logger: log})
+		return provider.Serve(ctx, cfg, s.adapters, provider.Deps{Bus: b, Logger: log})
 	})
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/providerapi"
 )
 
 // built are subjects by the builder that makes them, and the channel each belongs to.
@@ -39,6 +40,7 @@ func built() map[string]map[string]string {
 		"Probe":    {subject.Probe("core-1"): "probe"},
 		"Discover": {subject.Discover(subject.Runner): "discover", subject.Discover(subject.Provider): "discover"},
 		"Service": {
+			subject.Service(providerapi.ServiceName, "{instance}"):      "providerQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbTools):     "coreToolsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):  "coreSessionsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSession):   "coreSessionQuery",

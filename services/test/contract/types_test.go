@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/providerapi"
 	ui "skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )
@@ -100,6 +101,7 @@ var goTypes = map[string]any{
 	"storage/request":   plugin.StorageRequest{},
 	"storage/reply":     plugin.StorageReply{},
 
+	"service/provider/report":     providerapi.Report{},
 	"service/core/tools":          []coreapi.ToolInfo{},
 	"service/core/sessions_query": coreapi.SessionsQuery{},
 	"service/core/sessions":       coreapi.SessionsPage{},

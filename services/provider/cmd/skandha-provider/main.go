@@ -17,24 +17,37 @@ type service struct {
 	BaseURL      string        `name:"base-url" env:"SKANDHA_BASE_URL" placeholder:"URL" help:"An OpenAI-compatible API, whose key is OPENAI_API_KEY; or Gemini's, if that is the only provider. Default: OPENAI_BASE_URL or GOOGLE_GEMINI_BASE_URL, or the vendor's own."`
 	OfflineRules string        `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" placeholder:"FILE" help:"Rules of the offline provider instead of the built-in ones."`
 	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where to look for a local server; none: nowhere."`
+	Config       string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Configuration file (YAML) whose section providers has prices and the budget."`
 	Plugins      bool          `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the providers of plugins."`
 	Slots        int           `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent requests."`
 	Drain        time.Duration `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running requests on shutdown."`
 }
 
-func (s *service) config() provider.Config {
+func (s *service) config() (provider.Config, error) {
+	settings, err := provider.ReadSettings(s.Config)
 	return provider.Config{
+		Settings: settings,
 		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, OfflineRules: s.OfflineRules,
 		LocalURL: s.LocalURL, NoPlugins: !s.Plugins, Slots: s.Slots, DrainTimeout: s.Drain,
-	}
+	}, err
 }
 
 // Check implements process.Service.
-func (s *service) Check() error { return s.config().Validate() }
+func (s *service) Check() error {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	return cfg.Validate()
+}
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {
-	return provider.Run(ctx, s.config(), provider.Deps{Bus: e.Bus, Logger: e.Log})
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	return provider.Run(ctx, cfg, provider.Deps{Bus: e.Bus, Logger: e.Log})
 }
 
 func main() {

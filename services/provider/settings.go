@@ -1,0 +1,57 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/provider/budget"
+)
+
+// Settings is the section providers of the configuration file.
+type Settings struct {
+	// Prices are US dollars per million tokens, by model or <provider>/<model>; * matches
+	// any characters. The cost of other models is unknown.
+	Prices budget.Prices `yaml:"prices"`
+	Budget budget.Limit  `yaml:"budget"` // for all agents together; default none
+	// MaxTokens is how many tokens an answer may have while a limit of costs applies, unless
+	// the request says it. Default 8192.
+	MaxTokens int `yaml:"max_tokens"`
+}
+
+// defaultMaxTokens is the default of Settings.MaxTokens.
+const defaultMaxTokens = 8192
+
+// ReadSettings reads and checks the section of a configuration file; the sections of other
+// services are ignored. Without a file or a section it returns the defaults. The error lists
+// all faults, with their lines.
+func ReadSettings(path string) (Settings, error) {
+	return configfile.Read(path, ParseSettings, Settings.Check)
+}
+
+// ParseSettings decodes the section from the file's content.
+func ParseSettings(file []byte) (s Settings, err error) {
+	_, err = configfile.Section(file, "providers", &s)
+	return s, err
+}
+
+// Check reports all faults; each error begins with the path of its field.
+func (s Settings) Check() error {
+	var errs []error
+	for _, part := range []struct {
+		at  string
+		err error
+	}{{"prices", s.Prices.Check()}, {"budget", s.Budget.Check()}} {
+		if part.err != nil {
+			for line := range strings.Lines(part.err.Error()) {
+				errs = append(errs, fmt.Errorf("providers.%s.%s", part.at, strings.TrimSuffix(line, "\n")))
+			}
+		}
+	}
+	if s.MaxTokens < 0 {
+		errs = append(errs, fmt.Errorf("providers.max_tokens is %d, want 1 or more, or 0 for the default of %d", s.MaxTokens,
+			defaultMaxTokens))
+	}
+	return errors.Join(errs...)
+}

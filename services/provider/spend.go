@@ -1,0 +1,123 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/provider/budget"
+)
+
+// spending is one request with its price, and what is held back for it.
+type spending struct {
+	price  budget.Price
+	known  bool
+	worst  int64
+	left   *int64           // of the agent's limit; nil: no limit
+	ledger *budget.Ledger   // nil: no budget
+	settle func(cost int64) // nil while nothing is held back
+}
+
+// hold finds the price of a request and holds back its worst case. It fails with over_budget
+// if the answer could cost more than it may. Where a limit applies, the request gets a bound
+// of its tokens.
+func (s *service) hold(
+	ctx context.Context, info contract.Info, req *contract.Request,
+) (*spending, *contract.Error) {
+	model := cmp.Or(req.Model, info.Model)
+	sp := &spending{ledger: s.ledger}
+	if sp.price, sp.known = s.cfg.Prices.Of(info.Name, model); !sp.known && free(info.Name) {
+		sp.known = true
+	}
+	if req.MaxCostMicroUSD == nil && s.ledger == nil {
+		return sp, nil
+	}
+	if !sp.known {
+		return nil, adapter.Errorf(contract.ErrOverBudget, "a limit of costs applies, and the price of model %s of %s is unknown: "+
+			"add it to providers.prices in the configuration file", model, info.Name)
+	}
+	if req.MaxTokens == 0 {
+		req.MaxTokens = cmp.Or(s.cfg.MaxTokens, defaultMaxTokens)
+	}
+	sp.worst = sp.price.Worst(*req, req.MaxTokens)
+	if most := req.MaxCostMicroUSD; most != nil {
+		sp.left = new(*most)
+	}
+	return sp, sp.reserve(ctx)
+}
+
+// reserve holds back the worst case of one try.
+func (sp *spending) reserve(ctx context.Context) (failure *contract.Error) {
+	if sp.left != nil && sp.worst > *sp.left {
+		return adapter.Errorf(contract.ErrOverBudget, "the answer may cost up to %s, and %s of the agent's limit are left",
+			contract.USD(sp.worst), contract.USD(*sp.left))
+	}
+	if sp.ledger != nil {
+		sp.settle, failure = sp.ledger.Reserve(ctx, sp.worst)
+	}
+	return failure
+}
+
+// again is the gate of an adapter's tries (retry.WithGate): the one before has failed, and the next
+// may cost as much.
+func (sp *spending) again(ctx context.Context) func(error) error {
+	return func(failed error) error {
+		sp.failed(adapter.Failure(failed), false)
+		if failure := sp.reserve(ctx); failure != nil {
+			return failure
+		}
+		return nil
+	}
+}
+
+// free reports whether a provider costs nothing unless it has a price: it runs on the user's
+// own machine.
+func free(name string) bool { return name == NameOffline || name == NameLocal }
+
+// paid completes the usage of an answer with its cost, and settles what was held back. A
+// provider that reports its cost, such as a plugin, is believed.
+func (sp *spending) paid(u *contract.Usage) {
+	if u.InputTokens == 0 && u.OutputTokens == 0 && u.CostMicroUSD == 0 && !sp.costsNothing() {
+		u.Uncounted = 1
+	}
+	switch {
+	case u.CostMicroUSD > 0 || sp.costsNothing():
+		u.Unpriced = 0
+	case sp.known && u.Uncounted == 0:
+		u.CostMicroUSD, u.Unpriced = sp.price.Cost(*u), 0
+	default:
+		u.Unpriced = 1
+	}
+	if sp.settle == nil {
+		return
+	}
+	if u.Unpriced > 0 {
+		sp.settle(sp.worst)
+		return
+	}
+	sp.settle(u.CostMicroUSD)
+}
+
+// costsNothing reports whether the price is known to be zero.
+func (sp *spending) costsNothing() bool { return sp.known && sp.price == budget.Price{} }
+
+// failed settles a try without an answer. If the model may have begun, what it cost is not
+// known, and its worst case counts.
+func (sp *spending) failed(why *contract.Error, begun bool) {
+	cost := sp.worst
+	switch why.Code {
+	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrBadRequest, contract.ErrUnavailable, contract.ErrOverBudget:
+		if !begun {
+			cost = 0
+		}
+	case contract.ErrTimeout, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
+	}
+	if sp.left != nil {
+		*sp.left -= cost
+	}
+	if sp.settle != nil {
+		sp.settle(cost)
+		sp.settle = nil
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/providerapi"
+)
+
+// providersCmd shows the language models.
+type providersCmd struct {
+	JSON bool `help:"Print JSON."`
+}
+
+// Run implements the command.
+func (p *providersCmd) Run(ctx context.Context, g *globals) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, err := g.connectRunning(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	reports, err := c.Providers(ctx)
+	if err != nil && len(reports) == 0 {
+		return err
+	}
+	if p.JSON {
+		return printJSON(os.Stdout, reports, true)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "some providers did not answer:", clean(err.Error()))
+	}
+	return printProviders(os.Stdout, reports)
+}
+
+// printProviders lists the providers of each process, with its faults and models below.
+func printProviders(out io.Writer, reports []providerapi.Report) error {
+	if len(reports) == 0 {
+		_, err := fmt.Fprintln(out, "No provider is running: start one with skandha up, or skandha-provider.")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "PROVIDER\tMODEL\tSTATE\tPRICE IN/OUT\tPROCESS\tNOTE")
+	var remarks []string
+	for _, r := range reports {
+		for _, p := range r.Providers {
+			note := line(p.Note, 60)
+			if p.Plugin != "" {
+				note = strings.TrimSpace("plugin " + string(p.Plugin) + " " + note)
+			}
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", line(p.Name, 40), line(p.Model, 60), reachability(p), price(p.Price),
+				r.Instance, orElse(note, "–"))
+			remarks = append(remarks, remarksOn(p)...)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range remarks {
+		_, _ = fmt.Fprintln(out, r)
+	}
+	if b := reports[0].Budget; b != nil {
+		_, _ = fmt.Fprintln(out, budgetLine(*b))
+	}
+	_, err := fmt.Fprintln(out, "Prices are in US dollars per million tokens. /provider NAME chooses one for a session.")
+	return err
+}
+
+// reachability says whether a provider can be asked now.
+func reachability(p providerapi.Provider) string {
+	var s []string
+	switch {
+	case p.Reachable == nil:
+		s = append(s, "offered")
+	case *p.Reachable:
+		s = append(s, "reachable")
+	default:
+		s = append(s, "not reachable")
+	}
+	if b := p.Breaker; b != nil && b.State != providerapi.Closed {
+		s = append(s, "breaker "+strings.ReplaceAll(string(b.State), "_", " "))
+	}
+	return strings.Join(s, ", ")
+}
+
+func price(p *providerapi.Price) string {
+	switch {
+	case p == nil:
+		return "unknown"
+	case p.Input == 0 && p.Output == 0:
+		return "free"
+	}
+	return fmt.Sprintf("%g/%g", p.Input, p.Output)
+}
+
+// shownModels is how many of a provider's models are listed.
+const shownModels = 20
+
+func remarksOn(p providerapi.Provider) (out []string) {
+	name := line(p.Name, 40)
+	if p.Error != "" {
+		out = append(out, name+": "+line(p.Error, 300))
+	}
+	if b := p.Breaker; b != nil && b.Reason != "" && b.Reason != p.Error {
+		retry := time.Duration(b.RetryInMS) * time.Millisecond
+		out = append(out, fmt.Sprintf("%s: the breaker tries again in %s: %s", name, short(retry), line(b.Reason, 300)))
+	}
+	if n := len(p.Models); n > 0 {
+		names := line(strings.Join(p.Models[:min(n, shownModels)], ", "), 2000)
+		if n > shownModels {
+			names += fmt.Sprintf(", and %d more (--json lists them)", n-shownModels)
+		}
+		out = append(out, name+" has the models "+names)
+	}
+	return out
+}
+
+func budgetLine(b providerapi.Budget) string {
+	spent := "an unknown amount"
+	if b.SpentMicroUSD != nil {
+		spent = provider.USD(*b.SpentMicroUSD)
+	}
+	return fmt.Sprintf("Budget: %s of %s per %s are spent, answers in progress counted with their worst case.", spent,
+		provider.USD(b.LimitMicroUSD), b.Per)
+}
