@@ -20,7 +20,8 @@ import (
 
 // Select chooses the adapters, in order of preference, and returns one line with the
 // choice and the reason. The configuration comes first; then keys and addresses in
-// the environment (OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY), then a local server that
+// the environment (OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY; OPENAI_API is chat or
+// responses, the API to use there), then a local server that
 // speaks the OpenAI API, such as Ollama; otherwise the offline rules, which always work.
 // Getenv is [os.Getenv] outside of tests.
 func Select(ctx context.Context, cfg Config, getenv func(string) string) ([]Adapter, string, error) {

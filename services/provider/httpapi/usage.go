@@ -7,6 +7,7 @@ import contract "skandha.dev/pkg/provider"
 func (p Prices) Bill(u contract.Usage) contract.Usage {
 	u.InputTokens, u.OutputTokens = max(u.InputTokens, 0), max(u.OutputTokens, 0)
 	u.CachedTokens = min(max(u.CachedTokens, 0), u.InputTokens)
+	u.CacheWriteTokens = min(max(u.CacheWriteTokens, 0), u.InputTokens-u.CachedTokens)
 	u.ReasoningTokens = min(max(u.ReasoningTokens, 0), u.OutputTokens)
 	switch {
 	case u.InputTokens == 0 && u.OutputTokens == 0:

@@ -154,6 +154,7 @@ func (a *responsesAnswer) end(e responses.ResponseStreamEventUnion) error {
 	a.usage = contract.Usage{
 		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens,
 		CachedTokens: r.Usage.InputTokensDetails.CachedTokens, ReasoningTokens: r.Usage.OutputTokensDetails.ReasoningTokens,
+		CacheWriteTokens: r.Usage.InputTokensDetails.CacheWriteTokens,
 	}
 	if e.Type == "response.failed" {
 		return a.api.InStream(fault(string(r.Error.Code), r.Error.Type, r.Error.Message))

@@ -370,7 +370,7 @@ func TestResponsesRequestOnTheWire(t *testing.T) {
 
 func TestCostOfResponses(t *testing.T) {
 	s := openaitest.New(t)
-	u := contract.Usage{InputTokens: 1000, OutputTokens: 500, CachedTokens: 400, ReasoningTokens: 100}
+	u := contract.Usage{InputTokens: 1000, OutputTokens: 500, CachedTokens: 400, CacheWriteTokens: 300, ReasoningTokens: 100}
 	s.Next(written(func(out *openaitest.ResponsesStream) {
 		out.Text("x")
 		out.Finish("completed", "", u)

@@ -144,9 +144,9 @@ func (s *ResponsesStream) Finish(status, reason string, u contract.Usage) {
 		details = fmt.Sprintf(`{"reason":%q}`, reason)
 	}
 	if u.Uncounted == 0 {
-		usage = fmt.Sprintf(`{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,`+
+		usage = fmt.Sprintf(`{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d},"output_tokens":%d,`+
 			`"output_tokens_details":{"reasoning_tokens":%d},"total_tokens":%d}`,
-			u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.InputTokens+u.OutputTokens)
+			u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens, u.InputTokens+u.OutputTokens)
 	}
 	s.Event("response."+status, `"response":`+s.response(status, details, usage))
 }
