@@ -23,8 +23,8 @@ import (
 // Select chooses the adapters, in order of preference, and returns one line with the
 // choice and the reason. The configuration comes first; then keys and addresses in
 // the environment (OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY, GEMINI_API_KEY, in this
-// order), then a local server that speaks the OpenAI API, such as Ollama; otherwise the
-// offline rules, which always work.
+// order; OPENAI_API is chat or responses, the API to use there), then a local server that
+// speaks the OpenAI API, such as Ollama; otherwise the offline rules, which always work.
 // Getenv is [os.Getenv] outside of tests.
 func Select(ctx context.Context, cfg Config, getenv func(string) string) ([]Adapter, string, error) {
 	if err := cfg.Validate(); err != nil {
@@ -152,7 +152,7 @@ func (s *selector) base() openai.Config {
 
 func (s *selector) openai(ctx context.Context) (Adapter, error) {
 	c := s.base()
-	c.APIKey = httpapi.Key(s.env("OPENAI_API_KEY"))
+	c.APIKey, c.API = httpapi.Key(s.env("OPENAI_API_KEY")), openai.API(strings.ToLower(s.env("OPENAI_API")))
 	c.Organization, c.Project = s.env("OPENAI_ORG_ID"), s.env("OPENAI_PROJECT_ID")
 	if c.BaseURL = s.cfg.BaseURL; c.BaseURL == "" {
 		c.BaseURL = s.env("OPENAI_BASE_URL")

@@ -53,6 +53,13 @@ func TestSelect(t *testing.T) {
 		{"a key", provider.Config{}, env(key, "sk-1"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key with a line break", provider.Config{}, env(key, " sk-1\n"), "openai/gpt-5.4-mini", "OPENAI_API_KEY is set"},
 		{"a key and a model", provider.Config{}, env(key, "sk-1", "OPENAI_MODEL", "m1"), "openai/m1", "api.openai.com"},
+		{"a key speaks responses", provider.Config{}, env(key, "sk-1"), "openai/gpt-5.4-mini", "responses at api.openai.com"},
+		{"chat by choice", provider.Config{}, env(key, "sk-1", "OPENAI_API", "Chat"), "openai/gpt-5.4-mini", "chat completions at api"},
+		{
+			"responses by choice",
+			provider.Config{},
+			env(base, "http://h:1/v1", "OPENAI_MODEL", "m", "OPENAI_API", "responses"), "openai/m", "responses at h:1",
+		},
 		{
 			"the configured model counts more",
 			provider.Config{Model: "m2"},
@@ -196,6 +203,7 @@ func TestSelectRefuses(t *testing.T) {
 		},
 		{"an unknown provider in the environment", provider.Config{}, env("SKANDHA_PROVIDER", "gpt"), "SKANDHA_PROVIDER"},
 		{"one twice", provider.Config{Provider: "offline,offline"}, env(), "twice"},
+		{"an unknown API", provider.Config{}, env("OPENAI_API_KEY", "sk-1", "OPENAI_API", "soap"), `api is "soap", want chat or responses; set OPENAI_API`},
 		{"openai without a key", provider.Config{Provider: "openai"}, env(), "OPENAI_API_KEY"},
 		{"anthropic without a key", provider.Config{Provider: "anthropic"}, env(), "ANTHROPIC_API_KEY"},
 		{

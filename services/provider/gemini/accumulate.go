@@ -41,7 +41,6 @@ type accumulator struct {
 	blocked   string // why the API did not answer
 	model     string
 	usage     contract.Usage
-	cached    int64
 }
 
 // add adds a chunk and the parts that came with it.
@@ -53,9 +52,12 @@ func (a *accumulator) add(chunk *genai.GenerateContentResponse, parts []json.Raw
 		a.blocked = a.clean(string(f.BlockReason) + " " + f.BlockReasonMessage)
 	}
 	if u := chunk.UsageMetadata; u != nil {
-		a.usage.InputTokens = int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount)
-		a.usage.OutputTokens = int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount)
-		a.cached = int64(u.CachedContentTokenCount)
+		a.usage = contract.Usage{
+			InputTokens:     int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
+			OutputTokens:    int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount),
+			CachedTokens:    int64(u.CachedContentTokenCount),
+			ReasoningTokens: int64(u.ThoughtsTokenCount),
+		}
 	}
 	if len(chunk.Candidates) > 0 && chunk.Candidates[0].FinishReason != "" {
 		a.ended = chunk.Candidates[0].FinishReason

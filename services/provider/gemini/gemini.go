@@ -102,7 +102,7 @@ func (a *Adapter) try(
 	if err != nil {
 		return contract.Response{}, acc.begun, err
 	}
-	resp.Usage.CostMicroUSD = a.cfg.Prices.Cost(resp.Usage.InputTokens, acc.cached, resp.Usage.OutputTokens)
+	resp.Usage = a.cfg.Prices.Bill(resp.Usage)
 	if resp.Model == "" {
 		resp.Model = q.model
 	}

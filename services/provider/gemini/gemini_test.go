@@ -289,7 +289,9 @@ func TestCost(t *testing.T) {
 		geminitest.NewStream(w).Event(`{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],` +
 			`"usageMetadata":{"promptTokenCount":1000,"cachedContentTokenCount":400,"candidatesTokenCount":100,"thoughtsTokenCount":50}}`)
 	})
-	if u := ask(t, a, request(t, says("x"))).Usage; u != (contract.Usage{InputTokens: 1000, OutputTokens: 150, CostMicroUSD: 2600}) {
+	if u := ask(t, a, request(t, says("x"))).Usage; u != (contract.Usage{
+		InputTokens: 1000, OutputTokens: 150, CachedTokens: 400, ReasoningTokens: 50, CostMicroUSD: 2600,
+	}) {
 		t.Errorf("usage is %+v", u)
 	}
 }

@@ -41,6 +41,13 @@ type (
 	textPart struct {
 		Text string `json:"text"`
 	}
+	dataPart struct {
+		InlineData blob `json:"inlineData"`
+	}
+	blob struct {
+		MimeType string `json:"mimeType"`
+		Data     []byte `json:"data"`
+	}
 	callPart struct {
 		FunctionCall functionCall `json:"functionCall"`
 	}
@@ -77,13 +84,31 @@ func (a *Adapter) question(req contract.Request) (*question, error) {
 			return nil, err
 		}
 	}
+	c.show()
 	q.body["contents"] = c.contents
-	if req.System != "" {
-		q.body["systemInstruction"] = content{Parts: []any{textPart{req.System}}}
+	if system := systemText(req); system != "" {
+		q.body["systemInstruction"] = content{Parts: []any{textPart{system}}}
 	}
 	if len(req.Tools) > 0 {
 		q.body["tools"] = []any{map[string]any{"functionDeclarations": q.declare(req.Tools)}}
 	}
+	if settings := settingsOf(req); len(settings) > 0 {
+		q.body["generationConfig"] = settings
+	}
+	return q, nil
+}
+
+// systemText is the system prompt. Models before Gemini 3 refuse a schema of the answer
+// beside tools; then the prompt asks for it.
+func systemText(req contract.Request) string {
+	if len(req.Schema) == 0 || len(req.Tools) == 0 {
+		return req.System
+	}
+	ask := "Your final answer must be JSON that matches this JSON Schema, and nothing else:\n" + string(req.Schema)
+	return strings.TrimPrefix(req.System+"\n\n"+ask, "\n\n")
+}
+
+func settingsOf(req contract.Request) map[string]any {
 	settings := map[string]any{}
 	if req.Temperature != nil {
 		settings["temperature"] = *req.Temperature
@@ -91,10 +116,10 @@ func (a *Adapter) question(req contract.Request) (*question, error) {
 	if req.MaxTokens > 0 {
 		settings["maxOutputTokens"] = req.MaxTokens
 	}
-	if len(settings) > 0 {
-		q.body["generationConfig"] = settings
+	if len(req.Schema) > 0 && len(req.Tools) == 0 {
+		settings["responseMimeType"], settings["responseJsonSchema"] = "application/json", req.Schema
 	}
-	return q, nil
+	return settings
 }
 
 func (q *question) declare(tools []contract.ToolSpec) []declaration {
@@ -133,12 +158,16 @@ type conversation struct {
 
 	calls  map[string]functionCall // of the latest answer, by the contract's id
 	asText bool                    // that answer was sent as text
+	shown  []any                   // files of results, which follow when all results are there
 }
 
 func (c *conversation) add(i int, m contract.Message) error {
+	if m.Role != contract.RoleTool {
+		c.show()
+	}
 	switch m.Role {
 	case contract.RoleUser:
-		c.put("user", textPart{m.Text})
+		c.user(m)
 	case contract.RoleAssistant:
 		c.assistant(m, i > c.open)
 	case contract.RoleTool:
@@ -157,6 +186,24 @@ func (c *conversation) put(role string, parts ...any) {
 		return
 	}
 	c.contents = append(c.contents, content{role, parts})
+}
+
+func (c *conversation) user(m contract.Message) {
+	text, files := httpapi.Compose(m, accepts)
+	if text != "" || len(files) == 0 {
+		c.put("user", textPart{text})
+	}
+	for _, f := range files {
+		c.put("user", dataPart{blob{f.MediaType, f.Data}})
+	}
+}
+
+// show adds the files of results.
+func (c *conversation) show() {
+	if len(c.shown) > 0 {
+		c.put("user", c.shown...)
+		c.shown = nil
+	}
 }
 
 func (c *conversation) assistant(m contract.Message, open bool) {
@@ -191,10 +238,27 @@ func (c *conversation) result(m contract.Message) {
 	if m.Failed {
 		key = "error"
 	}
+	text, files := httpapi.Compose(m, accepts)
 	call, known := c.calls[m.CallID]
 	if c.asText || !known {
-		c.put("user", textPart{fmt.Sprintf("%s of %s: %s", key, m.Tool, m.Text)})
-		return
+		c.put("user", textPart{fmt.Sprintf("%s of %s: %s", key, m.Tool, text)})
+	} else {
+		c.put("user", resultPart{functionResponse{call.ID, call.Name, map[string]string{key: text}}})
 	}
-	c.put("user", resultPart{functionResponse{call.ID, call.Name, map[string]string{key: m.Text}}})
+	for _, f := range files {
+		c.shown = append(c.shown, textPart{httpapi.Belongs(m, f, call.ID)}, dataPart{blob{f.MediaType, f.Data}})
+	}
+}
+
+// accepts reports whether the API accepts files of a media type.
+func accepts(mediaType string) bool {
+	return httpapi.IsPicture(mediaType) && mediaType != "image/gif" || slices.Contains(documents, mediaType)
+}
+
+// documents are the other media types that the API accepts.
+var documents = []string{
+	httpapi.PDF, "image/heic", "image/heif",
+	"audio/wav", "audio/x-wav", "audio/mp3", "audio/mpeg", "audio/aiff", "audio/aac", "audio/ogg", "audio/flac",
+	"video/mp4", "video/mpeg", "video/mov", "video/quicktime", "video/avi", "video/x-flv", "video/mpg", "video/webm",
+	"video/wmv", "video/3gpp",
 }

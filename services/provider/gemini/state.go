@@ -104,8 +104,8 @@ func stateOf(m contract.Message) (s state, calls map[string]functionCall, own bo
 	return s, calls, len(seen) == len(m.ToolCalls) && (s.NoText || text.String() == m.Text)
 }
 
-// is reports whether a part's call became the contract's call after others. Its arguments are
-// not compared: core may have completed them.
+// is reports whether a part's call became the contract's call after others.
 func (c *functionCall) is(call contract.ToolCall, before []contract.ToolCall) bool {
-	return httpapi.CallID(c.ID, before) == call.ID && (wireName(call.Tool) == c.Name || httpapi.ToolName(c.Name) == call.Tool)
+	return httpapi.CallID(c.ID, before) == call.ID && (wireName(call.Tool) == c.Name || httpapi.ToolName(c.Name) == call.Tool) &&
+		httpapi.SameArgs(call.Args, httpapi.ReadArgs(string(c.Args)))
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -76,7 +77,7 @@ func WireArgs(args json.RawMessage) json.RawMessage {
 		return trimmed
 	}
 	var written string
-	if json.Unmarshal(trimmed, &written) != nil {
+	if trimmed[0] != '"' || json.Unmarshal(trimmed, &written) != nil {
 		written = string(trimmed)
 	}
 	b, err := json.Marshal(map[string]string{"invalid_arguments": written})
@@ -84,4 +85,51 @@ func WireArgs(args json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return b
+}
+
+// SameArgs reports whether arguments are those that the model wrote. Properties may have
+// been added, because core fills in defaults.
+func SameArgs(now, written json.RawMessage) bool {
+	a, okA := decode(now)
+	b, okB := decode(written)
+	if !okA || !okB {
+		return bytes.Equal(now, written)
+	}
+	return contains(a, b)
+}
+
+func decode(raw json.RawMessage) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	err := d.Decode(&v)
+	return v, err == nil
+}
+
+// contains reports whether value is part, but for properties that part lacks.
+func contains(value, part any) bool {
+	switch part := part.(type) {
+	case map[string]any:
+		object, ok := value.(map[string]any)
+		for k, p := range part {
+			v, has := object[k]
+			ok = ok && has && contains(v, p)
+		}
+		return ok
+	case []any:
+		list, ok := value.([]any)
+		return ok && slices.EqualFunc(list, part, contains)
+	case json.Number:
+		n, ok := value.(json.Number)
+		return ok && sameNumber(n, part)
+	}
+	return value == part
+}
+
+func sameNumber(a, b json.Number) bool {
+	if a == b {
+		return true
+	}
+	x, errX := a.Float64()
+	y, errY := b.Float64()
+	return errX == nil && errY == nil && x == y
 }

@@ -29,6 +29,12 @@ func client(t testing.TB, s *openaitest.Server, change ...func(*openai.Config)) 
 	return a
 }
 
+func speaking(api openai.API) func(*openai.Config) { return func(c *openai.Config) { c.API = api } }
+
 func TestConformance(t *testing.T) {
-	providertest.Run(t, func(t *testing.T) adapter.Adapter { return client(t, openaitest.New(t)) })
+	for _, api := range []openai.API{openai.Chat, openai.Responses} {
+		t.Run(string(api), func(t *testing.T) {
+			providertest.Run(t, func(t *testing.T) adapter.Adapter { return client(t, openaitest.New(t), speaking(api)) })
+		})
+	}
 }

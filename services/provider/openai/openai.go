@@ -1,14 +1,17 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
@@ -18,10 +21,12 @@ import (
 
 // Adapter asks models at one base URL.
 type Adapter struct {
-	cfg    Config
-	chat   sdk.ChatCompletionService
-	policy *retry.Policy
-	api    httpapi.API
+	cfg       Config
+	chat      sdk.ChatCompletionService
+	responses responses.ResponseService
+	policy    *retry.Policy
+	api       httpapi.API
+	plain     sync.Map // models that return no encrypted reasoning, by name
 }
 
 var _ adapter.Adapter = (*Adapter)(nil)
@@ -48,27 +53,41 @@ func New(cfg Config) (*Adapter, error) {
 		cfg: cfg,
 		// Not sdk.NewClient: it would send keys and headers of the
 		// environment to whatever base URL is configured.
-		chat:   sdk.NewChatCompletionService(opts...),
-		policy: retry.New(cfg.Retry),
-		api:    httpapi.NewAPI(cfg.BaseURL, cfg.Stall, cfg.APIKey, ", usually /v1"),
+		chat:      sdk.NewChatCompletionService(opts...),
+		responses: responses.NewResponseService(opts...),
+		policy:    retry.New(cfg.Retry),
+		api:       httpapi.NewAPI(cfg.BaseURL, cfg.Stall, cfg.APIKey, ", usually /v1"),
 	}, nil
 }
 
 // Info implements adapter.Adapter.
 func (a *Adapter) Info() contract.Info {
-	return contract.Info{Name: a.cfg.Name, Model: a.cfg.Model, Note: "chat completions at " + httpapi.Host(a.cfg.BaseURL)}
+	wire := "chat completions"
+	if a.cfg.API == Responses {
+		wire = "responses"
+	}
+	return contract.Info{Name: a.cfg.Name, Model: a.cfg.Model, Note: wire + " at " + httpapi.Host(a.cfg.BaseURL)}
 }
 
 // Generate implements adapter.Adapter.
 func (a *Adapter) Generate(
 	ctx context.Context, req contract.Request, delta func(text, reasoning string),
 ) (contract.Response, error) {
-	params, err := a.params(req)
+	talk, err := req.Conversation()
+	if err != nil {
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "messages: %v", err)
+	}
+	req.Model = cmp.Or(req.Model, a.cfg.Model)
+	ask := a.chatQuestion
+	if a.cfg.API == Responses {
+		ask = a.responsesQuestion
+	}
+	try, err := ask(req, talk)
 	if err != nil {
 		return contract.Response{}, err
 	}
 	resp, err := a.policy.Do(ctx, func(ctx context.Context) (contract.Response, bool, error) {
-		return a.try(ctx, params, delta)
+		return try(ctx, delta)
 	})
 	if err != nil {
 		if ctx.Err() == context.Canceled {
@@ -76,40 +95,49 @@ func (a *Adapter) Generate(
 		}
 		return contract.Response{}, adapter.Failure(err)
 	}
+	resp.Model = cmp.Or(resp.Model, req.Model)
 	return resp, nil
 }
 
 // try asks once. It reports whether pieces of the answer were passed on.
-func (a *Adapter) try(
-	ctx context.Context, params sdk.ChatCompletionNewParams, delta func(text, reasoning string),
+type try func(ctx context.Context, delta func(text, reasoning string)) (contract.Response, bool, error)
+
+// joiner joins the events of one answer.
+type joiner[E any] interface {
+	add(event E) error
+	started() bool // something was passed to delta
+	finish() (contract.Response, error)
+}
+
+// read asks once, and reads the answer to its end.
+func read[E any](
+	ctx context.Context, a *Adapter, open func(context.Context, option.RequestOption) *ssestream.Stream[E], j joiner[E],
 ) (contract.Response, bool, error) {
 	ctx, w := httpapi.Watch(ctx, a.cfg.Stall)
 	defer w.Stop()
-	stream := a.chat.NewStreaming(ctx, params, option.WithMiddleware(a.intercept(w)))
+	stream := open(ctx, option.WithMiddleware(a.intercept(w)))
 	defer func() { _ = stream.Close() }() // it was read completely, or abandoned
 
-	acc := accumulator{limits: a.cfg.Limits, delta: delta}
 	for stream.Next() {
-		if err := acc.add(stream.Current()); err != nil {
-			return contract.Response{}, acc.begun, err
+		if err := j.add(stream.Current()); err != nil {
+			return contract.Response{}, j.started(), a.explain(ctx, err)
 		}
 	}
-	if err := stream.Err(); err != nil {
-		return contract.Response{}, acc.begun, a.explain(ctx, err)
+	if err := cmp.Or(stream.Err(), ctx.Err()); err != nil {
+		return contract.Response{}, j.started(), a.explain(ctx, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return contract.Response{}, acc.begun, a.explain(ctx, err)
-	}
-	resp, err := acc.finish()
+	resp, err := j.finish()
 	if err != nil {
-		return contract.Response{}, acc.begun, err
+		return contract.Response{}, j.started(), err
 	}
-	resp.Usage.CostMicroUSD = a.cfg.Prices.Cost(acc.usage.PromptTokens, acc.usage.PromptTokensDetails.CachedTokens,
-		acc.usage.CompletionTokens)
-	if resp.Model == "" {
-		resp.Model = params.Model
+	if resp.TextContent == "" && len(resp.ToolCalls) == 0 {
+		return contract.Response{}, j.started(), nothing(resp.StopReason)
 	}
-	return resp, acc.begun, nil
+	if err := a.cfg.Limits.Check(resp); err != nil {
+		return contract.Response{}, j.started(), err
+	}
+	resp.Usage = a.cfg.Prices.Bill(resp.Usage)
+	return resp, j.started(), nil
 }
 
 // intercept handles every response before the SDK does: it reads errors of any shape.

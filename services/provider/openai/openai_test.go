@@ -81,6 +81,11 @@ func TestPiecesOfCalls(t *testing.T) {
 			`a x {}; `,
 		},
 		{
+			"arguments that are an object",
+			[]string{`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":{"n":1.50}}}]}`},
+			`a x {"n":1.50}; `,
+		},
+		{
 			"broken arguments",
 			[]string{`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}]}`},
 			`a x "{\"n\":"; `,
@@ -225,7 +230,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.Seen()[0]
-	if got.Messages[0].Role != "system" || *got.Messages[0].Content != "Be brief." || *got.Temperature != 0 ||
+	if got.Messages[0].Role != "system" || got.Messages[0].Content.Text != "Be brief." || *got.Temperature != 0 ||
 		*got.MaxTokens != 50 {
 		t.Errorf("request is %+v", got)
 	}
@@ -275,7 +280,7 @@ func TestCost(t *testing.T) {
 	a := client(t, s, func(c *openai.Config) { c.Prices = httpapi.Prices{Input: 2, CachedInput: 0.5, Output: 8} })
 	resp, _, err := generate(t, a, "hello")
 	// 600 × 2 + 400 × 0.5 + 500 × 8 millionths of a dollar
-	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CostMicroUSD: 5400}); err != nil ||
+	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CachedTokens: 400, CostMicroUSD: 5400}); err != nil ||
 		resp.Usage != want {
 		t.Errorf("usage is %+v, %v; want %+v", resp.Usage, err, want)
 	}
@@ -340,6 +345,7 @@ func TestConfigNamesTheField(t *testing.T) {
 		{"base_url", func(c *openai.Config) { c.BaseURL = "http://x/v1?key=1" }},
 		{"base_url", func(c *openai.Config) { c.BaseURL = "http://\x7f" }},
 		{"model", func(c *openai.Config) { c.Model = "" }},
+		{"api is \"soap\", want chat or responses; set OPENAI_API", func(c *openai.Config) { c.API = "soap" }},
 		{"prices", func(c *openai.Config) { c.Prices.Output = -1 }},
 		{"stall", func(c *openai.Config) { c.Stall = -1 }},
 		{"api_key", func(c *openai.Config) { c.APIKey = "a b" }},

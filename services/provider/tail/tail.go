@@ -28,6 +28,7 @@ type Result struct {
 	Text  string // as sent to the model, without the note
 	Note  string // core's remark beside the result
 	Args  json.RawMessage
+	Files []contract.File
 	Round int // the first is 1
 }
 
@@ -59,7 +60,7 @@ func (t *Tail) read(after []contract.Message) {
 	for _, m := range slices.Backward(after) {
 		switch {
 		case m.Role == contract.RoleTool:
-			r := Result{Tool: m.Tool, OK: !m.Failed, Round: t.Rounds}
+			r := Result{Tool: m.Tool, OK: !m.Failed, Files: m.Files, Round: t.Rounds}
 			r.Text, r.Note = splitNote(m.Text)
 			for _, c := range calls {
 				if c.ID == m.CallID {

@@ -2,6 +2,7 @@ package geminitest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -22,8 +23,10 @@ type Request struct {
 		FunctionDeclarations []Declaration `json:"functionDeclarations"`
 	} `json:"tools"`
 	GenerationConfig struct {
-		Temperature     *float64 `json:"temperature"`
-		MaxOutputTokens *int     `json:"maxOutputTokens"`
+		Temperature     *float64        `json:"temperature"`
+		MaxOutputTokens *int            `json:"maxOutputTokens"`
+		MimeType        string          `json:"responseMimeType"`
+		Schema          json.RawMessage `json:"responseJsonSchema"`
 	} `json:"generationConfig"`
 }
 
@@ -45,7 +48,11 @@ type part struct {
 	Text             *string `json:"text"`
 	Thought          bool    `json:"thought"`
 	ThoughtSignature string  `json:"thoughtSignature"`
-	FunctionCall     *struct {
+	InlineData       *struct {
+		MimeType string `json:"mimeType"`
+		Data     []byte `json:"data"`
+	} `json:"inlineData"`
+	FunctionCall *struct {
 		ID   string          `json:"id"`
 		Name string          `json:"name"`
 		Args json.RawMessage `json:"args"`
@@ -75,6 +82,12 @@ func (s *Server) check(r Request) string {
 			}
 		}
 	}
+	switch c := r.GenerationConfig; {
+	case c.MimeType != "" && len(r.Tools) > 0:
+		return "Function calling with a response mime type: 'application/json' is unsupported"
+	case len(c.Schema) > 0 && (c.MimeType != "application/json" || !json.Valid(c.Schema)):
+		return "response_json_schema requires response_mime_type to be application/json"
+	}
 	return s.checkContents(r.Contents)
 }
 
@@ -93,11 +106,27 @@ func (s *Server) checkContents(all []Content) string {
 		if why := s.checkSignatures(i, c, parts, i > open); why != "" {
 			return why
 		}
+		for _, p := range parts {
+			if d := p.InlineData; d != nil && (c.Role != "user" || !fits(d.MimeType, d.Data)) {
+				return fmt.Sprintf("Unable to process input image: %s", d.MimeType)
+			}
+		}
 		if calls := callsOf(parts); len(calls) > 0 && (i+1 == len(all) || !slices.Equal(responsesOf(all[i+1]), calls)) {
 			return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn, with their ids."
 		}
 	}
 	return ""
+}
+
+// fits reports whether the server accepts data of a media type.
+func fits(mediaType string, data []byte) bool {
+	switch mediaType {
+	case "image/png", "image/jpeg", "image/webp", "application/pdf", "video/mp4":
+		return http.DetectContentType(data) == mediaType
+	case "audio/wav", "audio/mpeg":
+		return len(data) > 0
+	}
+	return false
 }
 
 // checkSignatures refuses a signature at another part than its own. As with Gemini 3, the
@@ -161,46 +190,105 @@ func lastText(all []Content) int {
 	return -1
 }
 
+// schemaInWords is how a system prompt asks for an answer that matches a schema.
+var schemaInWords = regexp.MustCompile(`(?s)must be JSON that matches this JSON Schema, and nothing else:\n(.+)$`)
+
 // question is the request as the obedient model understands it.
 func (r Request) question() (contract.Request, error) {
-	var q contract.Request
-	ids, step := []string{}, 0
+	q := contract.Request{Schema: r.GenerationConfig.Schema}
+	if r.SystemInstruction != nil {
+		parts, err := r.SystemInstruction.parts()
+		if err != nil || len(parts) != 1 || parts[0].Text == nil {
+			return q, errors.New("system_instruction must be one text")
+		}
+		q.System = *parts[0].Text
+		if found := schemaInWords.FindStringSubmatch(q.System); found != nil {
+			q.Schema = json.RawMessage(found[1])
+		}
+	}
+	u := understood{}
 	for _, c := range r.Contents {
-		parts, err := c.parts()
+		if err := u.add(c); err != nil {
+			return q, err
+		}
+	}
+	for _, m := range u.talk {
+		b, err := json.Marshal(m)
 		if err != nil {
 			return q, err
 		}
-		m := contract.Message{Role: contract.RoleUser}
-		if c.Role == "model" {
-			m.Role, ids, step = contract.RoleAssistant, nil, step+1
-		}
-		var results []contract.Message
-		for _, p := range parts {
-			switch {
-			case p.Thought:
-			case p.Text != nil:
-				m.Text += *p.Text
-			case p.FunctionCall != nil:
-				id := fmt.Sprintf("s%d_%d", step, len(ids))
-				ids = append(ids, id)
-				m.ToolCalls = append(m.ToolCalls,
-					contract.ToolCall{ID: id, Tool: toolName(p.FunctionCall.Name), Args: p.FunctionCall.Args})
-			case p.FunctionResponse != nil && len(results) < len(ids):
-				results = append(results, resultOf(p, ids[len(results)]))
-			}
-		}
-		if len(results) == 0 || m.Text != "" {
-			results = append(results, m)
-		}
-		for _, m := range results {
-			b, err := json.Marshal(m)
-			if err != nil {
-				return q, err
-			}
-			q.Messages = append(q.Messages, b)
-		}
+		q.Messages = append(q.Messages, b)
 	}
 	return q, nil
+}
+
+// understood is the conversation as the obedient model understands it.
+type understood struct {
+	talk []contract.Message
+	ids  []string // of the latest answer's calls
+	step int
+}
+
+func (u *understood) add(c Content) error {
+	parts, err := c.parts()
+	if err != nil {
+		return err
+	}
+	m := contract.Message{Role: contract.RoleUser}
+	if c.Role == "model" {
+		m.Role, u.ids, u.step = contract.RoleAssistant, nil, u.step+1
+	}
+	var results []contract.Message
+	var wires []string // the ids of their calls on the wire
+	for i, p := range parts {
+		switch {
+		case p.Thought:
+		case p.FunctionCall != nil:
+			id := fmt.Sprintf("s%d_%d", u.step, len(u.ids))
+			u.ids = append(u.ids, id)
+			m.ToolCalls = append(m.ToolCalls,
+				contract.ToolCall{ID: id, Tool: toolName(p.FunctionCall.Name), Args: p.FunctionCall.Args})
+		case p.FunctionResponse != nil && len(results) < len(u.ids):
+			results = append(results, resultOf(p, u.ids[len(results)]))
+			wires = append(wires, p.FunctionResponse.ID)
+		case p.InlineData != nil:
+			f := contract.File{Ref: "a/s/file", MediaType: p.InlineData.MimeType, Data: p.InlineData.Data}
+			if len(results) == 0 {
+				m.Files = append(m.Files, f)
+			} else if !show(results, wires, parts[i-1], f) {
+				return fmt.Errorf("part %d is a file that belongs to no result", i)
+			}
+		case p.Text != nil && (len(results) == 0 || !belongs.MatchString(*p.Text)):
+			m.Text += *p.Text
+		}
+	}
+	if len(results) == 0 || m.Text != "" {
+		results = append(results, m)
+	}
+	u.talk = append(u.talk, results...)
+	return nil
+}
+
+// belongs is the line before a file that belongs to the result of a call.
+var belongs = regexp.MustCompile(`^\[file .+: belongs to the result of (.+?)(?: \(call (.+)\))?\]$`)
+
+// show adds a file to the result that the part before it names: by the call's id, or by the
+// tool if the call had none.
+func show(results []contract.Message, wires []string, before part, f contract.File) bool {
+	if before.Text == nil {
+		return false
+	}
+	line := belongs.FindStringSubmatch(*before.Text)
+	if line == nil {
+		return false
+	}
+	for i := range results {
+		if results[i].Tool == line[1] && wires[i] == line[2] {
+			results[i].Files = append(results[i].Files, f)
+			return true
+		}
+	}
+	return false
 }
 
 func resultOf(p part, id string) contract.Message {

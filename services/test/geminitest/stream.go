@@ -1,7 +1,6 @@
 package geminitest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -53,7 +52,7 @@ func (s *Stream) write(text string) {
 // Part writes a chunk with a part, a JSON object, as it is.
 func (s *Stream) Part(part string) {
 	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [%s],"role": "model"},"index": 0}],`+
-		`"usageMetadata": {"promptTokenCount": 1,"totalTokenCount": 1},"modelVersion": %q,"responseId": "r1"}`,
+		`"modelVersion": %q,"responseId": "r1"}`,
 		part, Model+"-001"))
 }
 
@@ -70,21 +69,18 @@ func callPart(c contract.ToolCall) string {
 	return fmt.Sprintf(`{"functionCall": {%s"name": %s,"args": %s}}`, id, quote(subject.Encode(c.Tool)), c.Args)
 }
 
-// Finish ends the answer.
+// Finish ends the answer. A usage that is unknown is not sent.
 func (s *Stream) Finish(reason string, u contract.Usage) {
+	usage := ""
+	if u.Uncounted == 0 {
+		usage = fmt.Sprintf(`"usageMetadata": {"promptTokenCount": %d,"candidatesTokenCount": %d,"totalTokenCount": %d,`+
+			`"cachedContentTokenCount": %d,"thoughtsTokenCount": %d},`, u.InputTokens, u.OutputTokens-u.ReasoningTokens,
+			u.InputTokens+u.OutputTokens, u.CachedTokens, u.ReasoningTokens)
+	}
 	s.Event(fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": ""}],"role": "model"},"finishReason": %q,"index": 0}],`+
-		`"usageMetadata": {"promptTokenCount": %d,"candidatesTokenCount": %d,"totalTokenCount": %d},"modelVersion": %q}`,
-		reason, u.InputTokens, u.OutputTokens, u.InputTokens+u.OutputTokens, Model+"-001"))
+		`%s"modelVersion": %q}`, reason, usage, Model+"-001"))
 	if s.array {
 		s.write("\r\n]")
-	}
-}
-
-// endless goes on until the client has had enough.
-func (s *Stream) endless(ctx context.Context) {
-	piece := strings.Repeat("and on ", 1000)
-	for ctx.Err() == nil {
-		s.Text(piece)
 	}
 }
 

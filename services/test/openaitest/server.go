@@ -5,6 +5,7 @@
 package openaitest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,8 @@ type Server struct {
 	mu    sync.Mutex
 	next  []http.HandlerFunc
 	seen  []Request
+	asked []ResponsesRequest
+	given map[string]givenItem // by id
 }
 
 // New starts a server that ends with the test.
@@ -62,13 +65,14 @@ func NewPiped(t testing.TB) *Server {
 
 func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	t.Helper()
-	s, mux := &Server{model: scripted.New()}, http.NewServeMux()
+	s, mux := &Server{model: scripted.Unbounded(), given: map[string]givenItem{}}, http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.completions)
+	mux.HandleFunc("POST /v1/responses", s.responses)
 	mux.HandleFunc("GET /v1/models", s.models)
 	return s, mux
 }
 
-// Next has the next completions answered by these handlers, one each; after
+// Next has the next requests for an answer answered by these handlers, one each; after
 // them the model answers again.
 func (s *Server) Next(handlers ...http.HandlerFunc) {
 	s.mu.Lock()
@@ -76,7 +80,7 @@ func (s *Server) Next(handlers ...http.HandlerFunc) {
 	s.next = append(s.next, handlers...)
 }
 
-// Seen lists the requests that came, well-formed or not.
+// Seen lists the chat completion requests that came, well-formed or not.
 func (s *Server) Seen() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,6 +91,11 @@ func (s *Server) note(r Request) http.HandlerFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, r)
+	return s.pop()
+}
+
+// pop returns the handler of the next request, nil if the model answers.
+func (s *Server) pop() http.HandlerFunc {
 	if len(s.next) == 0 {
 		return nil
 	}
@@ -103,56 +112,79 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	var req Request
-	err := json.NewDecoder(r.Body).Decode(&req)
+	err := decode(r, &req)
 	req.Header = r.Header.Clone()
 	if h := s.note(req); h != nil {
 		h(w, r)
 		return
 	}
-	switch {
-	case err != nil:
-		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", "the body is no JSON: "+err.Error())
-		return
-	case r.Header.Get("Authorization") != "Bearer "+Key:
-		Refuse(w, http.StatusUnauthorized, "invalid_request_error", "invalid_api_key",
-			"Incorrect API key provided: "+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	if refused(w, r, err, req.check) {
 		return
 	}
-	if why := req.check(); why != "" {
-		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", why)
-		return
-	}
-	question, err := req.question()
+	q, err := req.question()
 	if err != nil {
 		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", err.Error())
 		return
 	}
-	s.answer(r.Context(), w, question)
+	s.answer(r.Context(), w, q)
+}
+
+func decode(r *http.Request, into any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// refused answers a request that is not well-formed, or has no right key.
+func refused(w http.ResponseWriter, r *http.Request, err error, check func() string) bool {
+	authorization := r.Header.Get("Authorization")
+	switch {
+	case err != nil:
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", "the body cannot be read: "+err.Error())
+		return true
+	case authorization != "Bearer "+Key:
+		Refuse(w, http.StatusUnauthorized, "invalid_request_error", "invalid_api_key",
+			"Incorrect API key provided: "+strings.TrimPrefix(authorization, "Bearer "))
+		return true
+	}
+	if why := check(); why != "" {
+		Refuse(w, http.StatusBadRequest, "invalid_request_error", "", why)
+		return true
+	}
+	return false
 }
 
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q contract.Request) {
 	out := NewStream(w)
+	resp, err := s.generate(ctx, w, q, out.Text)
+	if err != nil {
+		return
+	}
+	for i, c := range resp.ToolCalls {
+		if ctx.Err() != nil {
+			return
+		}
+		out.Call(i, c)
+	}
+	out.Finish(finishReason(resp), resp.Usage)
+}
+
+// generate asks the model. What it fails with is answered, unless the client is gone.
+func (s *Server) generate(
+	ctx context.Context, w http.ResponseWriter, q contract.Request, say func(piece string),
+) (contract.Response, error) {
 	resp, err := s.model.Generate(ctx, q, func(text, _ string) {
 		for _, piece := range scripted.Pieces(text) {
-			out.Text(piece)
+			if ctx.Err() == nil {
+				say(piece)
+			}
 		}
 	})
 	var fault *contract.Error
-	switch {
-	case err == nil:
-		for i, c := range resp.ToolCalls {
-			out.Call(i, c)
-		}
-		out.Finish(finishReason(resp), resp.Usage)
-	case ctx.Err() != nil:
-		// The client is gone.
-	case errors.As(err, &fault) && fault.Code == contract.ErrGarbage && !strings.Contains(fault.Message, "test asked"):
-		out.Finish("stop", contract.Usage{}) // an empty answer
-	case errors.As(err, &fault) && fault.Code == contract.ErrTooLong && out.begun:
-		out.endless(ctx)
-	case errors.As(err, &fault):
+	if ctx.Err() == nil && errors.As(err, &fault) {
 		refuseAs(w, fault)
 	}
+	return resp, cmp.Or(err, ctx.Err())
 }
 
 func finishReason(r contract.Response) string {

@@ -1,7 +1,6 @@
 package openaitest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -43,10 +42,11 @@ type choice struct {
 }
 
 type usage struct {
-	PromptTokens        int64          `json:"prompt_tokens"`
-	CompletionTokens    int64          `json:"completion_tokens"`
-	TotalTokens         int64          `json:"total_tokens"`
-	PromptTokensDetails map[string]int `json:"prompt_tokens_details"`
+	PromptTokens            int64            `json:"prompt_tokens"`
+	CompletionTokens        int64            `json:"completion_tokens"`
+	TotalTokens             int64            `json:"total_tokens"`
+	PromptTokensDetails     map[string]int64 `json:"prompt_tokens_details"`
+	CompletionTokensDetails map[string]int64 `json:"completion_tokens_details"`
 }
 
 // Event writes one event with the data as it is.
@@ -73,32 +73,39 @@ func (s *Stream) Text(piece string) { s.Delta(`{"content":` + quote(piece) + `}`
 // Call writes a call: a chunk with its id and name, and one for every few bytes
 // of its arguments, cut wherever it hurts.
 func (s *Stream) Call(index int, c contract.ToolCall) {
-	args := string(c.Args)
-	var broken string
-	if json.Unmarshal(c.Args, &broken) == nil {
-		args = broken // what is no JSON is kept as a JSON string; the model wrote it bare
-	}
 	head := fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":%s,"type":"function","function":{"name":%s,"arguments":""}}]}`,
 		index, quote("call_"+c.ID), quote(subject.Encode(c.Tool)))
 	if !s.begun {
 		head = `{"role":"assistant","content":null,"refusal":null,` + head[1:]
 	}
 	s.Delta(head)
-	for _, piece := range scripted.Pieces(args) {
+	for _, piece := range scripted.Pieces(written(c.Args)) {
 		s.Delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, index, quote(piece)))
 	}
 }
 
-// Finish ends the answer.
+// written is how the model wrote arguments: those that are no JSON are kept as a JSON string.
+func written(args json.RawMessage) string {
+	var bare string
+	if len(args) > 0 && args[0] == '"' && json.Unmarshal(args, &bare) == nil {
+		return bare
+	}
+	return string(args)
+}
+
+// Finish ends the answer. A usage that is unknown is not sent.
 func (s *Stream) Finish(reason string, u contract.Usage) {
 	if !s.begun {
 		s.Delta(`{"role":"assistant","content":"","refusal":null}`)
 	}
 	s.chunk([]choice{{Delta: json.RawMessage("{}"), FinishReason: &reason}}, nil)
-	s.chunk([]choice{}, &usage{
-		PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
-		PromptTokensDetails: map[string]int{"cached_tokens": 0},
-	})
+	if u.Uncounted == 0 {
+		s.chunk([]choice{}, &usage{
+			PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
+			PromptTokensDetails:     map[string]int64{"cached_tokens": u.CachedTokens, "audio_tokens": 0},
+			CompletionTokensDetails: map[string]int64{"reasoning_tokens": u.ReasoningTokens},
+		})
+	}
 	s.Event("[DONE]")
 }
 
@@ -111,14 +118,6 @@ func (s *Stream) chunk(choices []choice, u *usage) {
 		panic(err) // a delta that a test wrote is no JSON
 	}
 	s.Event(string(b))
-}
-
-// endless goes on until the client has had enough.
-func (s *Stream) endless(ctx context.Context) {
-	piece := strings.Repeat("and on ", 1000)
-	for ctx.Err() == nil {
-		s.Text(piece)
-	}
 }
 
 func quote(s string) string {

@@ -19,39 +19,35 @@ import (
 // patience is the limit of each wait; nothing is measured.
 const patience = time.Minute
 
-// Option declares what an adapter cannot do.
-type Option func(*suite)
+type testCase struct {
+	name string
+	test func(*testing.T, adapter.Adapter)
+}
 
-// NoDeltas declares that an adapter passes nothing on while an answer is being written, and
-// why. The suite then wants no delta at all, and logs what it cannot test.
-func NoDeltas(why string) Option { return func(s *suite) { s.noDeltas = why } }
-
-type suite struct{ noDeltas string }
-
-// Run tests an adapter against the contract. newAdapter returns a new adapter whose
-// model obeys the test rules, with retries that do not pause for long.
-func Run(t *testing.T, newAdapter func(t *testing.T) adapter.Adapter, options ...Option) {
-	s := &suite{}
-	for _, set := range options {
-		set(s)
-	}
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, adapter.Adapter)
-	}{
+func (s *suite) cases() []testCase {
+	return []testCase{
 		{"describes itself", saysWhoItIs},
 		{"answers with text", s.answersWithText},
 		{"streams deltas that concatenate to the text", s.streams},
 		{"makes one call", makesOneCall},
 		{"makes parallel calls with distinct ids", makesParallelCalls},
+		{"makes calls distinct whose ids are not", separatesTwins},
 		{"says something beside a call", s.commentsACall},
 		{"goes from call to result to answer", roundTrip},
 		{"carries a failed result", carriesFailure},
 		{"keeps arguments that are not JSON", keepsBrokenArgs},
+		{"keeps arguments of every type", keepsOddArgs},
 		{"calls without arguments are objects", emptyArgs},
 		{"passes on an unknown tool", unknownTool},
 		{"carries a long conversation of any characters", s.anyCharacters},
+		{"shows the files of a message", showsFiles},
+		{"names the files that it cannot show", namesFiles},
+		{"shows the files of results", showsResultFiles},
+		{"asks for an answer that matches a schema", asksBySchema},
+		{"asks for an answer that matches a schema, beside tools", asksBySchemaBesideTools},
 		{"reports usage", reportsUsage},
+		{"reports cached and reasoning tokens", reportsDetails},
+		{"says that nothing was counted", reportsUnknown},
 		{"accepts every parameter", acceptsParameters},
 		{"treats an empty answer as garbage", emptyAnswer},
 		{"maps failures", mapsFailures},
@@ -64,8 +60,6 @@ func Run(t *testing.T, newAdapter func(t *testing.T) adapter.Adapter, options ..
 		{"returns at the deadline", deadline},
 		{"does not begin when it is too late", tooLate},
 		{"answers many at once", s.answersMany},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, newAdapter(t)) })
 	}
 }
 
@@ -255,6 +249,33 @@ func keepsBrokenArgs(t *testing.T, a adapter.Adapter) {
 	}
 }
 
+// Models write arguments that are no object. Core says so to them.
+func keepsOddArgs(t *testing.T, a adapter.Adapter) {
+	for _, args := range []string{`[1,"2"]`, `7`, `null`, `"text"`} {
+		talk := []contract.Message{user("call math:evaluate " + args)}
+		resp, _ := ask(t, a, talk...)
+		if len(resp.ToolCalls) != 1 || string(resp.ToolCalls[0].Args) != args {
+			t.Fatalf("%s became %+v", args, resp.ToolCalls)
+		}
+		refusal := contract.Message{Text: `{"error":{"code":"invalid_arguments","message":"no object"}}`, Failed: true}
+		if last, _ := ask(t, a, append(talk, turn(resp, refusal)...)...); !strings.Contains(last.TextContent, "no object") {
+			t.Errorf("after the refusal of %s the answer is %+v", args, last)
+		}
+	}
+}
+
+func separatesTwins(t *testing.T, a adapter.Adapter) {
+	talk := []contract.Message{user(`twins math:evaluate {"expression":"1"}`)}
+	resp, _ := ask(t, a, talk...) // checks the ids
+	if len(resp.ToolCalls) != 2 {
+		t.Fatalf("answer is %+v", resp)
+	}
+	last, _ := ask(t, a, append(talk, turn(resp, contract.Message{Text: "1"}, contract.Message{Text: "2"})...)...)
+	if want := "math:evaluate: 1\n\nmath:evaluate: 2"; last.TextContent != want {
+		t.Errorf("answer is %q, want %q", last.TextContent, want)
+	}
+}
+
 func emptyArgs(t *testing.T, a adapter.Adapter) {
 	resp, _ := ask(t, a, user(`call time:now`))
 	wantCall(t, resp.ToolCalls[0], "time:now", `{}`)
@@ -289,6 +310,23 @@ func (s *suite) anyCharacters(t *testing.T, a adapter.Adapter) {
 func reportsUsage(t *testing.T, a adapter.Adapter) {
 	if resp, _ := ask(t, a, user("spend 1000 tokens")); resp.Usage.InputTokens != 1000 || resp.Usage.OutputTokens != 1000 {
 		t.Errorf("usage is %+v, want 1000 tokens each way", resp.Usage)
+	}
+}
+
+func reportsDetails(t *testing.T, a adapter.Adapter) {
+	resp, _ := ask(t, a, user("spend 1000 tokens, 400 cached, 50 reasoning"))
+	want := contract.Usage{InputTokens: 1000, OutputTokens: 1000, CachedTokens: 400, ReasoningTokens: 50}
+	got := resp.Usage
+	got.CostMicroUSD, got.Unpriced = 0, 0
+	if got != want {
+		t.Errorf("usage is %+v, want %+v", got, want)
+	}
+}
+
+func reportsUnknown(t *testing.T, a adapter.Adapter) {
+	resp, _ := ask(t, a, user("count nothing"))
+	if want := (contract.Usage{Uncounted: 1, Unpriced: 1}); resp.Usage != want {
+		t.Errorf("usage is %+v, want %+v", resp.Usage, want)
 	}
 }
 
@@ -348,8 +386,10 @@ func boundsText(t *testing.T, a adapter.Adapter) {
 	if resp, _ := ask(t, a, user("text 200000 bytes")); len(resp.TextContent) != 200000 {
 		t.Errorf("the text has %d bytes, want 200000", len(resp.TextContent))
 	}
-	if e := refused(t, a, user("text 300000 bytes")); e.Code != contract.ErrTooLong || e.Retryable {
-		t.Errorf("300000 bytes of text are %+v, want too_long", e)
+	for _, n := range []int{300_000, 10_000_000} {
+		if e := refused(t, a, user(fmt.Sprintf("text %d bytes", n))); e.Code != contract.ErrTooLong || e.Retryable {
+			t.Errorf("%d bytes of text are %+v, want too_long", n, e)
+		}
 	}
 }
 
@@ -360,9 +400,11 @@ func boundsEndless(t *testing.T, a adapter.Adapter) {
 }
 
 func boundsCalls(t *testing.T, a adapter.Adapter) {
-	if e := refused(t, a, user(`calls 65 math:evaluate {"expression":"1"}`)); e.Code != contract.ErrTooLong ||
-		e.Retryable {
-		t.Errorf("65 calls are %+v, want too_long", e)
+	for _, n := range []int{65, 20_000} {
+		order := fmt.Sprintf(`calls %d math:evaluate {"expression":"1"}`, n)
+		if e := refused(t, a, user(order)); e.Code != contract.ErrTooLong || e.Retryable {
+			t.Errorf("%d calls are %+v, want too_long", n, e)
+		}
 	}
 }
 

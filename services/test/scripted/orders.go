@@ -38,7 +38,7 @@ var orders = []order{
 		return Calls(a, b)
 	}),
 	on(`then `+pairs, func(g []string) Reply { return Calls(Call(g[1], g[2])) }),
-	on(`calls (\d{1,4}) `+pair, func(g []string) Reply {
+	on(`calls (\d{1,5}) `+pair, func(g []string) Reply {
 		var r Reply
 		for range number(g[1]) {
 			r.Calls = append(r.Calls, Call(g[2], g[3]))
@@ -61,7 +61,14 @@ var orders = []order{
 	on(`stream (\d{1,6}) words(?: every (\d{1,5}) ms)?`, func(g []string) Reply {
 		return Reply{Words: number(g[1]), Delay: millis(g[2])}
 	}),
-	on(`text (\d{1,7}) bytes`, func(g []string) Reply { return Reply{Text: strings.Repeat("x", number(g[1]))} }),
+	on(`twins `+pair, func(g []string) Reply {
+		a, b := Call(g[1], g[2]), Call(g[1], g[2])
+		a.ID, b.ID = "twin", "twin"
+		return Calls(a, b)
+	}),
+	on(`describe the files.*`, func([]string) Reply { return Reply{Of: describe} }),
+	on(`answer in json`, func([]string) Reply { return Reply{Of: schema} }),
+	on(`text (\d{1,8}) bytes`, func(g []string) Reply { return Reply{Text: strings.Repeat("x", number(g[1]))} }),
 	on(`fail ([a-z_]+)(?: retry (\d{1,6}) ms)?`, func(g []string) Reply {
 		e := adapter.Errorf(contract.ErrorCode(g[1]), "as the test asked")
 		e.RetryInMS = int64(number(g[2]))
@@ -70,6 +77,15 @@ var orders = []order{
 	on(`spend (\d{1,9}) tokens(?: call `+pair+`)?`, func(g []string) Reply {
 		n := int64(number(g[1]))
 		return paid(contract.Usage{InputTokens: n, OutputTokens: n}, "spent "+g[1]+" tokens", g[2], g[3])
+	}),
+	on(`spend (\d{1,9}) tokens, (\d{1,9}) cached, (\d{1,9}) reasoning`, func(g []string) Reply {
+		n := int64(number(g[1]))
+		return Reply{Text: g[0], Usage: contract.Usage{
+			InputTokens: n, OutputTokens: n, CachedTokens: int64(number(g[2])), ReasoningTokens: int64(number(g[3])),
+		}}
+	}),
+	on(`count nothing`, func([]string) Reply {
+		return Reply{Text: "counted nothing", Usage: contract.Usage{Uncounted: 1, Unpriced: 1}}
 	}),
 	on(`cost (\d{1,12})(?: call `+pair+`)?`, func(g []string) Reply {
 		return paid(contract.Usage{CostMicroUSD: int64(number(g[1]))}, "cost "+g[1], g[2], g[3])
@@ -158,6 +174,9 @@ func said(r tail.Result) string {
 	}
 	if r.Note != "" {
 		s += " [" + r.Note + "]"
+	}
+	for _, f := range r.Files {
+		s += " {" + Saw(f) + "}"
 	}
 	return s
 }

@@ -3,6 +3,7 @@
 // these arguments.
 //
 //	call TOOL ARGS                   one call; ARGS is JSON, or garbage that a model might write
+//	twins TOOL ARGS                  two calls with the same id
 //	call2 TOOL ARGS ; TOOL ARGS      two calls at once
 //	chain TOOL ARGS ; TOOL ARGS      two calls, ids "a" and "b", b depends on a (and may use ${a.field})
 //	then TOOL ARGS ; TOOL ARGS       the second call is made after the first one's result
@@ -20,11 +21,17 @@
 //	text N bytes                     N times "x"
 //	fail CODE [retry N ms]           the provider's error of that code
 //	spend N tokens [call TOOL ARGS]  N input and N output tokens
+//	spend N tokens, C cached, R reasoning
+//	                                 C of the input and R of the output tokens
+//	count nothing                    a usage that says nothing
+//	describe the files               media type, size and checksum of each file of the message,
+//	                                 and the text after the order
+//	answer in json                   the schema that the answer is to match
 //	cost N [call TOOL ARGS]          N millionths of a dollar
 //	anything else                    is echoed
 //
 // After results, the answer lists them, one paragraph each:
-// "TOOL: RESULT", or "TOOL failed: CODE: MESSAGE".
+// "TOOL: RESULT", or "TOOL failed: CODE: MESSAGE", and after it each file as [Saw] describes it.
 package scripted
 
 import (
@@ -38,13 +45,17 @@ import (
 )
 
 // Model is a model that obeys. It keeps no state between two questions.
-type Model struct{ script func(t *tail.Tail) Reply }
+type Model struct {
+	script    func(t *tail.Tail) Reply
+	unbounded bool
+}
 
 var _ adapter.Adapter = (*Model)(nil)
 
 // Reply is what a model does with a message.
 type Reply struct {
 	Text  string
+	Of    func(contract.Request) string // instead of Text
 	Calls []contract.ToolCall
 	Usage contract.Usage
 
@@ -56,12 +67,16 @@ type Reply struct {
 }
 
 // New returns a model that obeys the orders of this package.
-func New() *Model { return &Model{obey} }
+func New() *Model { return &Model{script: obey} }
+
+// Unbounded returns a model like New whose answers have no limits, and need not make sense.
+// It is for servers, whose clients must bear that.
+func Unbounded() *Model { return &Model{script: obey, unbounded: true} }
 
 // By returns a model that replies to the last user message, and phrases the results of
 // its calls.
 func By(reply func(message string) Reply, phrase func(tail.Result) string) *Model {
-	return &Model{func(t *tail.Tail) Reply {
+	return &Model{script: func(t *tail.Tail) Reply {
 		if t.Rounds > 0 {
 			return Reply{Text: paragraphs(t, phrase)}
 		}
@@ -82,18 +97,26 @@ func (m *Model) Generate(
 	if err := ctx.Err(); err != nil {
 		return contract.Response{}, adapter.Failure(err)
 	}
+	req, err := composed(req)
+	if err != nil {
+		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "%v", err)
+	}
 	t, err := tail.Read(req.Messages)
 	if err != nil {
 		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "%v", err)
 	}
-	resp, err := withIDs(m.script(&t), t.Rounds).perform(ctx, delta)
+	reply := withIDs(m.script(&t), t.Rounds)
+	if reply.Of != nil {
+		reply.Text = reply.Of(req)
+	}
+	resp, err := m.perform(ctx, reply, delta)
 	if err != nil {
 		if ctx.Err() != nil {
 			return contract.Response{}, err // the context's own
 		}
 		return contract.Response{}, adapter.Failure(err)
 	}
-	if err := adapter.DefaultLimits().Check(resp); err != nil {
+	if err := adapter.DefaultLimits().Check(resp); err != nil && !m.unbounded {
 		return contract.Response{}, err
 	}
 	resp.Model, resp.StopReason = "rules", contract.StopEnd
@@ -103,14 +126,16 @@ func (m *Model) Generate(
 	return resp, nil
 }
 
-func (r Reply) perform(ctx context.Context, delta func(text, reasoning string)) (contract.Response, error) {
+func (m *Model) perform(
+	ctx context.Context, r Reply, delta func(text, reasoning string),
+) (contract.Response, error) {
 	resp := contract.Response{TextContent: r.Text, ToolCalls: r.Calls, Usage: r.Usage}
 	switch {
 	case r.Hang:
 		<-ctx.Done()
 		return resp, ctx.Err()
 	case r.Endless:
-		return resp, endless(ctx, delta)
+		return resp, m.endless(ctx, delta)
 	case r.Words > 0:
 		words := strings.SplitAfter(numbered(r.Words), " ")
 		for _, w := range words {
@@ -136,11 +161,11 @@ func (r Reply) perform(ctx context.Context, delta func(text, reasoning string)) 
 
 // endless streams 1 KiB every millisecond. It is cut off like the answer of any other
 // model that does not end.
-func endless(ctx context.Context, delta func(text, reasoning string)) error {
+func (m *Model) endless(ctx context.Context, delta func(text, reasoning string)) error {
 	limits := adapter.DefaultLimits()
 	piece := strings.Repeat("and on ", 147)[:1024]
 	for sent := 0; ; sent += len(piece) {
-		if sent+len(piece) > limits.TextBytes {
+		if sent+len(piece) > limits.TextBytes && !m.unbounded {
 			return limits.TextTooLong()
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {

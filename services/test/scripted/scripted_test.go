@@ -9,5 +9,6 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	providertest.Run(t, func(*testing.T) adapter.Adapter { return scripted.New() })
+	providertest.Run(t, func(*testing.T) adapter.Adapter { return scripted.New() },
+		providertest.Without("makes calls distinct whose ids are not", "it has none; servers have the model without limits"))
 }
