@@ -155,7 +155,9 @@ func TestUsage(t *testing.T) {
 	s := anthropictest.New(t)
 	s.Next(s.Reply(func(out *anthropictest.Stream) {
 		out.Text("x")
-		out.Finish("end_turn", contract.Usage{InputTokens: 1000, OutputTokens: 100}) // 250 written, 500 read
+		out.Finish("end_turn", contract.Usage{
+			InputTokens: 1000, OutputTokens: 100, CachedTokens: 500, CacheWriteTokens: 250, ReasoningTokens: 50,
+		})
 	}))
 	want := contract.Usage{
 		InputTokens: 1000, OutputTokens: 100, CachedTokens: 500, CacheWriteTokens: 250, ReasoningTokens: 50, Unpriced: 1,

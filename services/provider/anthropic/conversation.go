@@ -75,8 +75,9 @@ func newConversation(model string, talk []contract.Message, keep keeping) (*conv
 func (c *conversation) add(m contract.Message) error {
 	switch m.Role {
 	case contract.RoleUser:
-		c.put(user, fileBlocks(m.Files)...)
-		c.put(user, textBlocks(m.Text)...)
+		text, files := composed(m)
+		c.put(user, files...)
+		c.put(user, textBlocks(text)...)
 	case contract.RoleAssistant:
 		c.answer(m)
 	case contract.RoleTool:
@@ -137,18 +138,19 @@ func (c *conversation) wireID(id string) string {
 }
 
 func (c *conversation) result(m contract.Message) {
+	text, files := composed(m)
 	i := slices.IndexFunc(c.open, func(o openCall) bool { return o.id == m.CallID })
 	if i < 0 {
-		c.put(user, textBlocks(fmt.Sprintf("%s of %s: %s", outcome(m), cmp.Or(m.Tool, "a tool"), m.Text))...)
-		c.put(user, fileBlocks(m.Files)...)
+		c.put(user, textBlocks(fmt.Sprintf("%s of %s: %s", outcome(m), cmp.Or(m.Tool, "a tool"), text))...)
+		c.put(user, files...)
 		return
 	}
 	if m.Failed { // the result of a failure may contain only text
-		c.settle(i, textBlocks(m.Text), true)
-		c.put(user, fileBlocks(m.Files)...)
+		c.settle(i, textBlocks(text), true)
+		c.put(user, files...)
 		return
 	}
-	c.settle(i, append(textBlocks(m.Text), fileBlocks(m.Files)...), false)
+	c.settle(i, append(textBlocks(text), files...), false)
 }
 
 func outcome(m contract.Message) string {

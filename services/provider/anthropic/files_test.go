@@ -30,15 +30,16 @@ func TestFiles(t *testing.T) {
 		"c.webp":  {"image/webp; x=1", webp, "image image/webp"},
 		"d.gif":   {"image/gif", "GIF89a", "image image/gif"},
 		"e.pdf":   {"application/pdf", pdf, "document application/pdf"},
-		"f.csv":   {"text/csv; charset=utf-8", "a,b\n", "text The file \"f.csv\":\na,b\n"},
-		"g.txt":   {"text/plain", "\xff\xfe\x00", `text The file "g.txt" (text/plain, 3 bytes) is of a type that cannot be shown.`},
-		"h.zip":   {"application/zip", "PK\x03\x04", `text The file "h.zip" (application/zip, 4 bytes) is of a type that cannot be shown.`},
-		"i\n.svg": {"image/svg+xml", "<svg>", `text The file "i\n.svg" (image/svg+xml, 5 bytes) is of a type that cannot be shown.`},
-		"j.png":   {"image/png", "", `text The file "j.png" (image/png, 7 bytes) is not available.`},
+		"f.csv":   {"text/csv; charset=utf-8", "a,b\n", "text [file f.csv, text/csv; charset=utf-8, 7 bytes]\na,b\n"},
+		"g.txt":   {"text/plain", "\xff\xfe\x00", "text [file g.txt, text/plain, 7 bytes: its content is not UTF-8]"},
+		"h.zip":   {"application/zip", "PK\x03\x04", "text [file h.zip, application/zip, 7 bytes: this model's API does not accept such a file]"},
+		"i\n.svg": {"image/svg+xml", "<svg>", "text [file i .svg, image/svg+xml, 7 bytes]\n<svg>"},
+		"j.png":   {"image/png", "", "text [file j.png, image/png, 7 bytes: its content is missing, because it is no longer stored, too large or empty]"},
 		"k.png": {
-			"image/png", png + strings.Repeat("x", 4<<20), `text The picture "k.png" (4194321 bytes) is too large to be shown.`,
+			"image/png", png + strings.Repeat("x", 4<<20),
+			"text [file k.png, image/png, 7 bytes: its content is missing, because it is no longer stored, too large or empty]",
 		},
-		"": {"nonsense", "?", `text The file "ref.bin" (nonsense, 1 bytes) is of a type that cannot be shown.`},
+		"": {"nonsense", "?", "text [file ref.bin, nonsense, 7 bytes: this model's API does not accept such a file]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := anthropictest.New(t)
@@ -48,7 +49,8 @@ func TestFiles(t *testing.T) {
 			question.Files, answer.Files = []contract.File{file}, []contract.File{file}
 			ask(t, client(t, s), request(t, question, calls(used), answer))
 			m := last(t, s).Messages
-			for _, b := range []anthropictest.Block{m[0].Content[0], m[2].Content[0].Content[1]} {
+			asked, answered := m[0].Content[0], m[2].Content[0].Content
+			for _, b := range []anthropictest.Block{asked, answered[len(answered)-1]} {
 				got := b.Type
 				switch {
 				case b.Source != nil:
@@ -58,7 +60,8 @@ func TestFiles(t *testing.T) {
 						t.Errorf("the content is %q, %v", data, err)
 					}
 				case b.Text != nil:
-					got += " " + *b.Text
+					_, added, _ := strings.Cut(*b.Text, "\n\n")
+					got += " " + added
 				}
 				if got != c.want {
 					t.Errorf("sent %q, want %q", got, c.want)

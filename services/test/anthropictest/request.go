@@ -2,6 +2,7 @@ package anthropictest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -152,6 +153,9 @@ func compact(raw json.RawMessage) string {
 // question is the request as the obedient model understands it.
 func (r Request) question() (contract.Request, error) {
 	var q contract.Request
+	if r.Output != nil && r.Output.Format != nil {
+		q.Schema = r.Output.Format.Schema
+	}
 	tools := map[string]string{}
 	for _, m := range r.Messages {
 		for _, said := range m.said(tools) {
@@ -174,17 +178,35 @@ func (m Message) said(tools map[string]string) []contract.Message {
 		switch b.Type {
 		case "text":
 			rest.Text += *b.Text
+		case "image", "document":
+			rest.Files = append(rest.Files, filesOf([]Block{b})...)
 		case "tool_use":
 			tools[b.ID] = toolName(b.Name)
 			rest.ToolCalls = append(rest.ToolCalls, contract.ToolCall{ID: b.ID, Tool: tools[b.ID], Args: b.Input})
 		case "tool_result":
 			out = append(out, contract.Message{
 				Role: contract.RoleTool, CallID: b.ToolUseID, Tool: tools[b.ToolUseID], Text: b.text(), Failed: b.IsError,
+				Files: filesOf(b.Content),
 			})
 		}
 	}
-	if rest.Text != "" || len(rest.ToolCalls) > 0 {
+	if rest.Text != "" || len(rest.ToolCalls) > 0 || len(rest.Files) > 0 {
 		out = append(out, rest)
+	}
+	return out
+}
+
+// filesOf are the pictures and documents among blocks.
+func filesOf(blocks []Block) (out []contract.File) {
+	for _, b := range blocks {
+		if b.Source == nil {
+			continue
+		}
+		data, err := base64.StdEncoding.DecodeString(b.Source.Data)
+		if err != nil {
+			continue // check has refused it
+		}
+		out = append(out, contract.File{Ref: "wire", MediaType: b.Source.MediaType, Bytes: int64(len(data)), Data: data})
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package anthropictest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -144,19 +143,15 @@ func (s *Stream) RawCall(id, name, args string) {
 
 // Finish ends the answer. Three quarters of the input come from the cache, or go there.
 func (s *Stream) Finish(reason string, u contract.Usage) {
-	quarter := u.InputTokens / 4
 	s.Close()
+	if u.Uncounted > 0 {
+		s.Event("message_delta", fmt.Sprintf(`{"type": "message_delta", "delta": {"stop_reason": %q, "stop_sequence": null}}`, reason))
+		s.Event("message_stop", `{"type": "message_stop"}`)
+		return
+	}
 	s.Event("message_delta", fmt.Sprintf(`{"type": "message_delta", "delta": {"stop_reason": %q, "stop_sequence": null}, `+
 		`"usage": {"input_tokens": %d, "cache_creation_input_tokens": %d, "cache_read_input_tokens": %d, `+
-		`"output_tokens": %d, "output_tokens_details": {"thinking_tokens": %d}}}`, reason, u.InputTokens-3*quarter, quarter,
-		2*quarter, u.OutputTokens, u.OutputTokens/2))
+		`"output_tokens": %d, "output_tokens_details": {"thinking_tokens": %d}}}`, reason,
+		u.InputTokens-u.CachedTokens-u.CacheWriteTokens, u.CacheWriteTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens))
 	s.Event("message_stop", `{"type": "message_stop"}`)
-}
-
-// endless goes on until the client has had enough.
-func (s *Stream) endless(ctx context.Context) {
-	piece := strings.Repeat("and on ", 1000)
-	for ctx.Err() == nil {
-		s.Text(piece)
-	}
 }

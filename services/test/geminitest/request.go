@@ -17,6 +17,7 @@ import (
 type Request struct {
 	Header            http.Header `json:"-"`
 	Path              string      `json:"-"`
+	Model             string      `json:"model"` // the path counts
 	Contents          []Content   `json:"contents"`
 	SystemInstruction *Content    `json:"systemInstruction"`
 	Tools             []struct {
@@ -25,6 +26,7 @@ type Request struct {
 	GenerationConfig struct {
 		Temperature     *float64        `json:"temperature"`
 		MaxOutputTokens *int            `json:"maxOutputTokens"`
+		CandidateCount  *int            `json:"candidateCount"`
 		MimeType        string          `json:"responseMimeType"`
 		Schema          json.RawMessage `json:"responseJsonSchema"`
 	} `json:"generationConfig"`

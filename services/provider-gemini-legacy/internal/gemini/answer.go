@@ -122,7 +122,7 @@ func (a *answer) part(raw json.RawMessage) error {
 
 // arguments returns the arguments as the model wrote them.
 func (c *functionCall) arguments() json.RawMessage {
-	if len(c.Args) == 0 || string(c.Args) == "null" {
+	if len(c.Args) == 0 {
 		return json.RawMessage(`{}`)
 	}
 	return c.Args

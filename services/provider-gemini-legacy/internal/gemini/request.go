@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/google/generative-ai-go/genai"
 
@@ -41,13 +42,19 @@ func newQuestion(r provider.Request) (*question, error) {
 	}
 	q := &question{
 		history: c.contents[:end], last: c.contents[end].Parts, names: map[string]string{},
-		exact: exact{parts: c.exact, answer: r.Schema},
+		exact: exact{parts: c.exact},
 	}
-	if len(r.Schema) > 0 {
-		q.settings.ResponseMIMEType = "application/json"
+	system := r.System
+	switch {
+	case len(r.Schema) == 0:
+	case len(r.Tools) > 0: // models before Gemini 3 refuse a schema beside tools
+		system = strings.TrimSpace(system + "\n\nYour final answer must be JSON that matches this JSON Schema, and nothing else:\n" +
+			string(r.Schema))
+	default:
+		q.exact.answer, q.settings.ResponseMIMEType = r.Schema, "application/json"
 	}
-	if r.System != "" {
-		q.system = genai.NewUserContent(genai.Text(r.System))
+	if system != "" {
+		q.system = genai.NewUserContent(genai.Text(system))
 	}
 	q.declare(r.Tools)
 	if r.Temperature != nil {
