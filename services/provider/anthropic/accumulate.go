@@ -51,16 +51,12 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// counts is the usage of the contract. What it costs is for others to say.
+// counts is the usage of the contract.
 func (u usage) counts() contract.Usage {
-	c := contract.Usage{
+	return httpapi.Counted(contract.Usage{
 		InputTokens: u.Input + u.CacheWrite + u.CacheRead, OutputTokens: u.Output, CachedTokens: u.CacheRead,
-		CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Details.Thinking, Unpriced: 1,
-	}
-	if u == (usage{}) {
-		c.Uncounted = 1
-	}
-	return c
+		CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Details.Thinking,
+	})
 }
 
 // content is a content block that is being written.

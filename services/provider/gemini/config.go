@@ -20,7 +20,6 @@ type Config struct {
 	APIKey  httpapi.Key // required
 	// the latest fast model
 	Model  string `default:"gemini-flash-latest"`
-	Prices httpapi.Prices
 	Limits adapter.Limits
 	// silence after which an answer is abandoned; reasoning models think long
 	Stall      time.Duration `default:"3m" min:"0"`
@@ -35,7 +34,7 @@ func (c Config) WithDefaults() Config { return bounds.Filled(c) }
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	errs := []error{
-		bounds.Check("", c), c.Prices.Validate(), c.APIKey.Validate(),
+		bounds.Check("", c), c.APIKey.Validate(),
 		httpapi.CheckURL(c.BaseURL, Config{}.WithDefaults().BaseURL, "GEMINI_API_KEY"),
 	}
 	if c.APIKey == "" {

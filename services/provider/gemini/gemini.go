@@ -7,10 +7,13 @@ import (
 	"io"
 	"log" //nolint:depguard // the SDK prints with it
 	"net/http"
+	"strconv"
+	"strings"
 
 	"google.golang.org/genai"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/retry"
@@ -55,6 +58,16 @@ func New(cfg Config) (*Adapter, error) {
 func (a *Adapter) Info() contract.Info {
 	return contract.Info{Name: a.cfg.Name, Model: a.cfg.Model, Note: "Gemini API at " + httpapi.Host(a.cfg.BaseURL)}
 }
+
+// Models implements adapter.Checker.
+func (a *Adapter) Models(ctx context.Context) ([]string, error) {
+	return a.api.Models(ctx, httpapi.Client(a.cfg.HTTPClient),
+		strings.TrimSuffix(a.cfg.BaseURL, "/")+"/v1beta/models?pageSize="+strconv.Itoa(providerapi.MaxModels),
+		http.Header{"X-Goog-Api-Key": []string{string(a.cfg.APIKey)}})
+}
+
+// Breaker implements adapter.Checker.
+func (a *Adapter) Breaker() providerapi.Breaker { return a.policy.Breaker() }
 
 // Generate implements adapter.Adapter.
 func (a *Adapter) Generate(
@@ -102,7 +115,7 @@ func (a *Adapter) try(
 	if err != nil {
 		return contract.Response{}, acc.begun, err
 	}
-	resp.Usage = a.cfg.Prices.Bill(resp.Usage)
+	resp.Usage = httpapi.Counted(resp.Usage)
 	if resp.Model == "" {
 		resp.Model = q.model
 	}

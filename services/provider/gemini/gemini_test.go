@@ -282,15 +282,15 @@ func TestTheKeyAppearsNowhere(t *testing.T) {
 	}
 }
 
-func TestCost(t *testing.T) {
+func TestUsage(t *testing.T) {
 	s := geminitest.New(t)
-	a := client(t, s, func(c *gemini.Config) { c.Prices.Input, c.Prices.CachedInput, c.Prices.Output = 2, 0.5, 8 })
+	a := client(t, s)
 	s.Next(func(w http.ResponseWriter, _ *http.Request) {
 		geminitest.NewStream(w).Event(`{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],` +
 			`"usageMetadata":{"promptTokenCount":1000,"cachedContentTokenCount":400,"candidatesTokenCount":100,"thoughtsTokenCount":50}}`)
 	})
 	if u := ask(t, a, request(t, says("x"))).Usage; u != (contract.Usage{
-		InputTokens: 1000, OutputTokens: 150, CachedTokens: 400, ReasoningTokens: 50, CostMicroUSD: 2600,
+		InputTokens: 1000, OutputTokens: 150, CachedTokens: 400, ReasoningTokens: 50, Unpriced: 1,
 	}) {
 		t.Errorf("usage is %+v", u)
 	}

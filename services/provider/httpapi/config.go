@@ -41,32 +41,6 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// Prices are US dollars per million tokens. All zero: no cost is computed.
-type Prices struct {
-	Input       float64
-	CachedInput float64 // input that the API had in its cache; 0: as Input
-	Output      float64
-}
-
-// Validate reports a negative price.
-func (p Prices) Validate() error {
-	if p.Input < 0 || p.CachedInput < 0 || p.Output < 0 {
-		return fmt.Errorf("prices are %+v, want US dollars per million tokens, none below 0", p)
-	}
-	return nil
-}
-
-// Cost returns millionths of a dollar: a price per million tokens, times tokens. Cached
-// tokens are part of the input.
-func (p Prices) Cost(input, cached, output int64) int64 {
-	cached = min(cached, input)
-	cachedPrice := p.CachedInput
-	if cachedPrice == 0 {
-		cachedPrice = p.Input
-	}
-	return int64(float64(input-cached)*p.Input + float64(cached)*cachedPrice + float64(output)*p.Output + 0.5)
-}
-
 // CheckURL reports why a base URL cannot be used; example is a right one, and env the
 // variable that the key belongs into.
 func CheckURL(base, example, env string) error {

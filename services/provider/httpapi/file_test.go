@@ -94,26 +94,19 @@ func TestSameArgs(t *testing.T) {
 	}
 }
 
-func TestBill(t *testing.T) {
-	prices := httpapi.Prices{Input: 2, CachedInput: 0.5, Output: 8}
-	for _, c := range []struct {
-		prices    httpapi.Prices
-		got, want contract.Usage
-	}{
+func TestCounted(t *testing.T) {
+	for _, c := range []struct{ got, want contract.Usage }{
+		{contract.Usage{}, contract.Usage{Uncounted: 1, Unpriced: 1}},
 		{
-			prices,
-			contract.Usage{InputTokens: 10, CachedTokens: 4, OutputTokens: 1},
-			contract.Usage{InputTokens: 10, CachedTokens: 4, OutputTokens: 1, CostMicroUSD: 22},
+			contract.Usage{InputTokens: 10, CachedTokens: 4, CacheWriteTokens: 9, OutputTokens: 1},
+			contract.Usage{InputTokens: 10, CachedTokens: 4, CacheWriteTokens: 6, OutputTokens: 1, Unpriced: 1},
 		},
-		{httpapi.Prices{}, contract.Usage{InputTokens: 10}, contract.Usage{InputTokens: 10, Unpriced: 1}},
-		{prices, contract.Usage{}, contract.Usage{Uncounted: 1, Unpriced: 1}},
 		{
-			prices,
 			contract.Usage{InputTokens: -1, OutputTokens: 2, CachedTokens: 5, ReasoningTokens: 3},
-			contract.Usage{OutputTokens: 2, ReasoningTokens: 2, CostMicroUSD: 16},
+			contract.Usage{OutputTokens: 2, ReasoningTokens: 2, Unpriced: 1},
 		},
 	} {
-		if got := c.prices.Bill(c.got); got != c.want {
+		if got := httpapi.Counted(c.got); got != c.want {
 			t.Errorf("%+v became %+v, want %+v", c.got, got, c.want)
 		}
 	}

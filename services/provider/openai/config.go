@@ -40,7 +40,6 @@ type Config struct {
 	Organization string      // OpenAI's, optional
 	Project      string      // OpenAI's, optional
 	Model        string      // default DefaultModel at OpenAI, required elsewhere
-	Prices       httpapi.Prices
 	Limits       adapter.Limits
 	// silence after which an answer is abandoned; reasoning models think long
 	Stall      time.Duration `default:"3m" min:"0"`
@@ -87,5 +86,5 @@ func (c Config) Validate() error {
 	if c.API != Chat && c.API != Responses {
 		errs = append(errs, fmt.Errorf("api is %q, want %s or %s; set OPENAI_API", c.API, Chat, Responses))
 	}
-	return errors.Join(append(errs, c.Prices.Validate(), c.APIKey.Validate())...)
+	return errors.Join(append(errs, c.APIKey.Validate())...)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -14,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/retry"
@@ -68,6 +70,18 @@ func (a *Adapter) Info() contract.Info {
 	}
 	return contract.Info{Name: a.cfg.Name, Model: a.cfg.Model, Note: wire + " at " + httpapi.Host(a.cfg.BaseURL)}
 }
+
+// Models implements adapter.Checker.
+func (a *Adapter) Models(ctx context.Context) ([]string, error) {
+	h := http.Header{}
+	if a.cfg.APIKey != "" {
+		h.Set("Authorization", "Bearer "+string(a.cfg.APIKey))
+	}
+	return a.api.Models(ctx, httpapi.Client(a.cfg.HTTPClient), strings.TrimSuffix(a.cfg.BaseURL, "/")+"/models", h)
+}
+
+// Breaker implements adapter.Checker.
+func (a *Adapter) Breaker() providerapi.Breaker { return a.policy.Breaker() }
 
 // Generate implements adapter.Adapter.
 func (a *Adapter) Generate(
@@ -136,7 +150,7 @@ func read[E any](
 	if err := a.cfg.Limits.Check(resp); err != nil {
 		return contract.Response{}, j.started(), err
 	}
-	resp.Usage = a.cfg.Prices.Bill(resp.Usage)
+	resp.Usage = httpapi.Counted(resp.Usage)
 	return resp, j.started(), nil
 }
 

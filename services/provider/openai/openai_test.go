@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
-	"skandha.dev/services/provider/httpapi"
 	"skandha.dev/services/provider/openai"
 	"skandha.dev/services/test/openaitest"
 )
@@ -273,14 +272,12 @@ func TestEnvironmentStaysHere(t *testing.T) {
 	}
 }
 
-func TestCost(t *testing.T) {
+func TestUsage(t *testing.T) {
 	s := openaitest.New(t)
 	s.Next(raw("text/event-stream", `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],`+
 		`"usage":{"prompt_tokens":1000,"completion_tokens":500,"prompt_tokens_details":{"cached_tokens":400}}}`+"\n\n"))
-	a := client(t, s, func(c *openai.Config) { c.Prices = httpapi.Prices{Input: 2, CachedInput: 0.5, Output: 8} })
-	resp, _, err := generate(t, a, "hello")
-	// 600 × 2 + 400 × 0.5 + 500 × 8 millionths of a dollar
-	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CachedTokens: 400, CostMicroUSD: 5400}); err != nil ||
+	resp, _, err := generate(t, client(t, s), "hello")
+	if want := (contract.Usage{InputTokens: 1000, OutputTokens: 500, CachedTokens: 400, Unpriced: 1}); err != nil ||
 		resp.Usage != want {
 		t.Errorf("usage is %+v, %v; want %+v", resp.Usage, err, want)
 	}
@@ -346,7 +343,6 @@ func TestConfigNamesTheField(t *testing.T) {
 		{"base_url", func(c *openai.Config) { c.BaseURL = "http://\x7f" }},
 		{"model", func(c *openai.Config) { c.Model = "" }},
 		{"api is \"soap\", want chat or responses; set OPENAI_API", func(c *openai.Config) { c.API = "soap" }},
-		{"prices", func(c *openai.Config) { c.Prices.Output = -1 }},
 		{"stall", func(c *openai.Config) { c.Stall = -1 }},
 		{"api_key", func(c *openai.Config) { c.APIKey = "a b" }},
 		{"limits.calls", func(c *openai.Config) { c.Limits.Calls = -1 }},

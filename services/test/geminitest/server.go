@@ -45,6 +45,7 @@ func New(t testing.TB) *Server {
 	t.Helper()
 	s, mux := &Server{model: scripted.Unbounded(), signs: map[string]string{}}, http.NewServeMux()
 	mux.HandleFunc("POST /v1beta/models/{call}", s.generate)
+	mux.HandleFunc("GET /v1beta/models", listModels)
 	ts := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		// Handlers that hang end with their connection.
@@ -218,4 +219,13 @@ func Refuse(w http.ResponseWriter, code int, status, message, detail string) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.WriteHeader(code)
 	_, _ = fmt.Fprint(w, body)
+}
+
+func listModels(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Goog-Api-Key") != Key {
+		refuseAs(w, &contract.Error{Code: contract.ErrAuth, Message: "API key not valid. Please pass a valid API key."})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	_, _ = fmt.Fprintf(w, `{"models":[{"name":"models/%s","inputTokenLimit":1048576}],"nextPageToken":""}`, Model)
 }
