@@ -52,12 +52,14 @@ func TestCostIsKnownOrSaidToBeUnknown(t *testing.T) {
 		usage, want contract.Usage
 	}{
 		{
-			"cloud", contract.Usage{InputTokens: 100, OutputTokens: 5},
+			"cloud",
+			contract.Usage{InputTokens: 100, OutputTokens: 5},
 			contract.Usage{InputTokens: 100, OutputTokens: 5, CostMicroUSD: 150},
 		},
 		{"cloud", contract.Usage{}, contract.Usage{Uncounted: 1, Unpriced: 1}},
 		{
-			"other", contract.Usage{InputTokens: 100, OutputTokens: 5},
+			"other",
+			contract.Usage{InputTokens: 100, OutputTokens: 5},
 			contract.Usage{InputTokens: 100, OutputTokens: 5, Unpriced: 1},
 		},
 		{"other", contract.Usage{CostMicroUSD: 7}, contract.Usage{CostMicroUSD: 7}},

@@ -2,13 +2,13 @@ package decide
 
 import (
 	"fmt"
-	"skandha.dev/services/core/commands"
 	"slices"
 	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/commands"
 	"skandha.dev/services/internal/executor"
 )
 

@@ -175,8 +175,10 @@ func TestFilesBelongToTheirSession(t *testing.T) {
 	in := w.cause(subject.Input, "web", `{"text":"what is it?","files":[`+photo+`]}`)
 	w.process(in, nil)
 	w.calls("read", `{}`)
-	w.result("c0", tool.Result{Success: true, Data: json.RawMessage(`{"x":1}`), Files: []provider.File{{Ref: "a/s/plot.png", MediaType: "image/png", Data: []byte("x")},
-		{Ref: "a/s/bad"}}})
+	w.result("c0", tool.Result{Success: true, Data: json.RawMessage(`{"x":1}`), Files: []provider.File{
+		{Ref: "a/s/plot.png", MediaType: "image/png", Data: []byte("x")},
+		{Ref: "a/s/bad"},
+	}})
 	m := w.said()
 	if len(m[0].Files) != 1 || m[0].Files[0].Ref != "a/s/photo.png" {
 		t.Errorf("the model sees %+v", m[0])

@@ -171,7 +171,8 @@ const maxErrorBytes = 4000
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := *b.s.Turn.Plan
 	e.Message = text.Cut(e.Message, maxErrorBytes)
-	next, limit, code := b.nextProviders(&p, a, e)
+	next, limit := b.nextProviders(&p, a, e)
+	code := event.FailProvider
 	if e.Code == provider.ErrOverBudget {
 		code = event.FailLimitCost
 	}
@@ -194,17 +195,17 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 
 // nextProviders returns the providers for another attempt, in order, and how many attempts
 // there may be in all. A provider that failed for good is not asked again in this plan.
-func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([]Choice, int, event.FailCode) {
+func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([]Choice, int) {
 	all := b.s.choices(b.env.Agent)
 	if a.State != executor.Finished {
 		// The provider's process failed, not the model: first another process. Refusals are free.
 		at := slices.IndexFunc(all, func(c Choice) bool { return c.Provider == p.Use })
-		return slices.Concat(all[max(at, 0):], all[:max(at, 0)]), 4 * maxPlanAttempts, event.FailProvider
+		return slices.Concat(all[max(at, 0):], all[:max(at, 0)]), 4 * maxPlanAttempts
 	}
 	if !e.Retryable {
 		p.Not = append(slices.Clone(p.Not), p.Use)
 	}
-	return p.after(all), maxPlanAttempts + len(all) - 1, event.FailProvider
+	return p.after(all), maxPlanAttempts + len(all) - 1
 }
 
 func (b *builder) againPlan(p Plan, a executor.Answer, next []Choice) bool {

@@ -39,7 +39,9 @@ func (p Prices) Check() error {
 			name  string
 			value *float64
 		}{
-			{"input", &price.Input}, {"cached_input", price.CachedInput}, {"cache_write", price.CacheWrite},
+			{"input", &price.Input},
+			{"cached_input", price.CachedInput},
+			{"cache_write", price.CacheWrite},
 			{"output", &price.Output},
 		} {
 			if f.value != nil && !(*f.value >= 0 && *f.value <= maxPrice) {

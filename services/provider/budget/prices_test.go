@@ -19,8 +19,11 @@ func TestTheLongestKeyThatMatchesCounts(t *testing.T) {
 		provider, model string
 		want            float64
 	}{
-		{"azure", "gpt-5-2026", 1}, {"azure", "gpt-5-mini", 2}, {"openai", "gpt-5-mini", 3},
-		{"local", "meta/llama/3", 4}, {"gemini", "flash", 9},
+		{"azure", "gpt-5-2026", 1},
+		{"azure", "gpt-5-mini", 2},
+		{"openai", "gpt-5-mini", 3},
+		{"local", "meta/llama/3", 4},
+		{"gemini", "flash", 9},
 	} {
 		if got, ok := p.Of(c.provider, c.model); !ok || got.Input != c.want {
 			t.Errorf("%s/%s costs %v (%t), want %v", c.provider, c.model, got.Input, ok, c.want)

@@ -1,8 +1,10 @@
 package providertest
 
 import (
+	"slices"
 	"testing"
 
+	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -40,5 +42,21 @@ func Run(t *testing.T, newAdapter func(t *testing.T) adapter.Adapter, options ..
 	}
 	for name := range s.without {
 		t.Errorf("the suite has no case %q to leave out", name)
+	}
+}
+
+// listsModels tests an adapter that can be asked how it is.
+func listsModels(t *testing.T, a adapter.Adapter) {
+	c, ok := a.(adapter.Checker)
+	if !ok {
+		t.Log("NOT TESTED: the list of models: the adapter is no adapter.Checker")
+		return
+	}
+	models, err := c.Models(t.Context())
+	if err != nil || !slices.Contains(models, a.Info().Model) {
+		t.Errorf("the models are %q, %v; want %q among them", models, err, a.Info().Model)
+	}
+	if b := c.Breaker(); b.State != providerapi.Closed {
+		t.Errorf("the breaker is %+v", b)
 	}
 }

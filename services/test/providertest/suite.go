@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -139,22 +137,6 @@ func refused(t testing.TB, a adapter.Adapter, messages ...contract.Message) *con
 func saysWhoItIs(t *testing.T, a adapter.Adapter) {
 	if i := a.Info(); !subject.Valid(i.Name) || i.Model == "" {
 		t.Errorf("info is %+v, want an id as name and a model", i)
-	}
-}
-
-// listsModels tests an adapter that can be asked how it is.
-func listsModels(t *testing.T, a adapter.Adapter) {
-	c, ok := a.(adapter.Checker)
-	if !ok {
-		t.Log("NOT TESTED: the list of models: the adapter is no adapter.Checker")
-		return
-	}
-	models, err := c.Models(t.Context())
-	if err != nil || !slices.Contains(models, a.Info().Model) {
-		t.Errorf("the models are %q, %v; want %q among them", models, err, a.Info().Model)
-	}
-	if b := c.Breaker(); b.State != providerapi.Closed {
-		t.Errorf("the breaker is %+v", b)
 	}
 }
 
