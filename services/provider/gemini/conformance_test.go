@@ -28,5 +28,5 @@ func client(t testing.TB, s *geminitest.Server, change ...func(*gemini.Config)) 
 }
 
 func TestConformance(t *testing.T) {
-	providertest.Run(t, func(t *testing.T) adapter.Adapter { return client(t, geminitest.New(t)) })
+	providertest.Run(t, providertest.Gemini, func(t *testing.T) adapter.Adapter { return client(t, geminitest.New(t)) })
 }

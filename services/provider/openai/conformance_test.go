@@ -32,9 +32,13 @@ func client(t testing.TB, s *openaitest.Server, change ...func(*openai.Config)) 
 func speaking(api openai.API) func(*openai.Config) { return func(c *openai.Config) { c.API = api } }
 
 func TestConformance(t *testing.T) {
-	for _, api := range []openai.API{openai.Chat, openai.Responses} {
+	for api, of := range map[openai.API]providertest.Subject{
+		openai.Chat: providertest.OpenAIChat, openai.Responses: providertest.OpenAIResponses,
+	} {
 		t.Run(string(api), func(t *testing.T) {
-			providertest.Run(t, func(t *testing.T) adapter.Adapter { return client(t, openaitest.New(t), speaking(api)) })
+			providertest.Run(t, of, func(t *testing.T) adapter.Adapter {
+				return client(t, openaitest.New(t), speaking(api))
+			})
 		})
 	}
 }

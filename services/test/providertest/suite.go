@@ -29,7 +29,7 @@ func (s *suite) cases() []testCase {
 		{"describes itself", saysWhoItIs},
 		{"lists its models", listsModels},
 		{"answers with text", s.answersWithText},
-		{"streams deltas that concatenate to the text", s.streams},
+		{byDeltas, s.streams},
 		{"makes one call", makesOneCall},
 		{"makes parallel calls with distinct ids", makesParallelCalls},
 		{"makes calls distinct whose ids are not", separatesTwins},
@@ -44,8 +44,8 @@ func (s *suite) cases() []testCase {
 		{"shows the files of a message", showsFiles},
 		{"names the files that it cannot show", namesFiles},
 		{"shows the files of results", showsResultFiles},
-		{"asks for an answer that matches a schema", asksBySchema},
-		{"asks for an answer that matches a schema, beside tools", asksBySchemaBesideTools},
+		{bySchema, asksBySchema},
+		{bySchemaAndTools, asksBySchemaBesideTools},
 		{"reports usage", reportsUsage},
 		{"reports cached and reasoning tokens", reportsDetails},
 		{"says that nothing was counted", reportsUnknown},
@@ -57,7 +57,7 @@ func (s *suite) cases() []testCase {
 		{"bounds a text that never ends", boundsEndless},
 		{"bounds the calls", boundsCalls},
 		{"returns when it is cancelled", cancelHang},
-		{"returns when it is cancelled in the middle of an answer", s.cancelStream},
+		{cancelsMidway, s.cancelStream},
 		{"returns at the deadline", deadline},
 		{"does not begin when it is too late", tooLate},
 		{"answers many at once", s.answersMany},
@@ -68,9 +68,9 @@ func (s *suite) cases() []testCase {
 func (s *suite) wantDeltas(t *testing.T, deltas, text string) {
 	t.Helper()
 	switch {
-	case s.noDeltas != "" && deltas != "":
+	case s.NoDeltas != "" && deltas != "":
 		t.Errorf("the deltas are %q, but the adapter declares that it has none", deltas)
-	case s.noDeltas == "" && deltas != text:
+	case s.NoDeltas == "" && deltas != text:
 		t.Errorf("the deltas are %q, and the answer %q", deltas, text)
 	}
 }
@@ -154,8 +154,8 @@ func (s *suite) streams(t *testing.T, a adapter.Adapter) {
 		t.Errorf("text is %q", resp.TextContent)
 	}
 	s.wantDeltas(t, strings.Join(pieces, ""), resp.TextContent)
-	if s.noDeltas != "" {
-		t.Log("NOT TESTED: that deltas come while the answer is written: " + s.noDeltas)
+	if s.NoDeltas != "" {
+		t.Log("NOT TESTED: that deltas come while the answer is written: " + s.NoDeltas)
 		return
 	}
 	if len(pieces) < 10 {
@@ -442,8 +442,8 @@ func cancelHang(t *testing.T, a adapter.Adapter) {
 }
 
 func (s *suite) cancelStream(t *testing.T, a adapter.Adapter) {
-	if s.noDeltas != "" {
-		t.Log("NOT TESTED: an answer that is cancelled after its first delta: " + s.noDeltas)
+	if s.NoDeltas != "" {
+		t.Log("NOT TESTED: an answer that is cancelled after its first delta: " + s.NoDeltas)
 		return
 	}
 	ctx, cancel := context.WithCancel(t.Context())

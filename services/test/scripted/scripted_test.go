@@ -9,6 +9,8 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	providertest.Run(t, func(*testing.T) adapter.Adapter { return scripted.New() },
-		providertest.Without("makes calls distinct whose ids are not", "it has none; servers have the model without limits"))
+	providertest.Run(t, providertest.Subject{Name: "scripted", Without: map[string]string{
+		"makes calls distinct whose ids are not": "it has none; servers have the model without limits",
+		"lists its models":                       "it is not behind an API",
+	}}, func(*testing.T) adapter.Adapter { return scripted.New() })
 }
