@@ -68,7 +68,8 @@ func summary(e event.Event) string {
 	_ = event.Visitor{ // others, and what cannot be read, are shown as they are
 		Perceived: func(p event.Perceived) { say("%s %q by %s", p.Disposition, line(p.Text, 60), p.Writer) },
 		PlanRequested: func(p event.PlanRequested) {
-			say("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts, p.Provider, len(p.Tools))
+			say("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts,
+				strings.TrimPrefix(p.Use+" at "+string(p.Provider), " at "), len(p.Tools))
 		},
 		PlanCompleted: func(p event.PlanCompleted) { s = planSummary(p) },
 		ActRequested: func(p event.ActRequested) {

@@ -163,6 +163,9 @@ func OnPlanAnswer(s *State, delivery uint64, a executor.Answer, env *Env) (d *De
 	return b.done(), false
 }
 
+// maxFailedBytes bounds the reason of a failed attempt that another one follows.
+const maxFailedBytes = 500
+
 // maxErrorBytes bounds a provider's error message.
 const maxErrorBytes = 4000
 
@@ -177,7 +180,7 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 		code = event.FailLimitCost
 	}
 	if len(next) > 0 && (p.Attempts < limit || busy(a)) { // a full provider is not a failure, however long it is full
-		if b.againPlan(p, a, next) {
+		if b.againPlan(p, a, e, next) {
 			return true
 		}
 		if !b.noProviderSince(p.NotAfter) {
@@ -208,7 +211,7 @@ func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([
 	return p.after(all), maxPlanAttempts + len(all) - 1
 }
 
-func (b *builder) againPlan(p Plan, a executor.Answer, next []Choice) bool {
+func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []Choice) bool {
 	c, inst, ok := b.pickProvider(next, []subject.Instance{p.Provider})
 	if !ok {
 		return false
@@ -216,6 +219,7 @@ func (b *builder) againPlan(p Plan, a executor.Answer, next []Choice) bool {
 	b.assignPlan(event.PlanRequested{
 		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Chain: b.s.Chain, Not: p.Not,
 		Tools: p.Tools, System: p.System, Notes: p.Notes, Spent: spent(a),
+		Failed: text.Cut(string(e.Code)+": "+e.Message, maxFailedBytes),
 	}, c, inst)
 	return true
 }

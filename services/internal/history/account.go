@@ -151,8 +151,20 @@ func (w *writer) perceived() {
 
 func (w *writer) planRequested(p event.PlanRequested) {
 	if p.Attempts > 1 {
-		w.line("round %d, attempt %d: the model is asked again, at %s", p.Round, p.Attempts, p.Provider)
+		failed := ""
+		if p.Failed != "" {
+			failed = "the previous attempt failed, " + quote(p.Failed) + "; "
+		}
+		w.line("round %d, attempt %d: %sasking %s", p.Round, p.Attempts, failed, asked(p))
 	}
+}
+
+// asked names the provider of an attempt, and its process.
+func asked(p event.PlanRequested) string {
+	if p.Use == "" {
+		return "the model at " + string(p.Provider)
+	}
+	return p.Use + " at " + string(p.Provider)
 }
 
 func (w *writer) planCompleted(p event.PlanCompleted) {

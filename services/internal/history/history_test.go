@@ -97,7 +97,10 @@ func aSession(t *testing.T) log {
 		}),
 		of("t5", event.PlanRequested{Plan: "t5-p1", Round: 1, Attempts: 1, Provider: "gemini-1"}))
 	l.add(t, nil, of("", event.Perceived{Sequence: 6, Writer: "cron", Text: "later", Disposition: event.Queued}))
-	l.add(t, nil, of("t5", event.PlanRequested{Plan: "t5-p1", Round: 1, Attempts: 2, Provider: "gemini-2"}))
+	l.add(t, nil, of("t5", event.PlanRequested{
+		Plan: "t5-p1", Round: 1, Attempts: 2, Provider: "gemini-2", Use: "gemini",
+		Failed: "unavailable: openai is down",
+	}))
 	l.add(t, []hook.Verdict{
 		at(hook.AfterPlan, "continue", ""), at(hook.BeforeAct, "confirm", "t5-p1-c0"), at(hook.BeforeAct, "deny", "t5-p1-c1"),
 	},

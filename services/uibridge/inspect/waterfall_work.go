@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,11 +33,11 @@ func (b *builder) planRequested(p event.PlanRequested) {
 	if pl.attempt != nil {
 		b.shut(pl.attempt, b.m.began, StatusFailed)
 		pl.attempt.Detail.Usage = usage(p.Spent)
-		pl.attempt.Detail.Error = "its answer was invalid or missing; another attempt was made"
+		pl.attempt.Detail.Error = cmp.Or(p.Failed, "its answer was invalid or missing; another attempt was made")
 	}
 	pl.n++
 	pl.attempt = b.open(fmt.Sprintf("%s/a%d", p.Plan, pl.n), p.Plan, LanePlan, KindAttempt,
-		fmt.Sprintf("attempt %d, %s", p.Attempts, p.Provider), at)
+		fmt.Sprintf("attempt %d, %s", p.Attempts, cmp.Or(p.Use, string(p.Provider))), at)
 	for _, d := range []*Detail{&pl.Detail, &pl.attempt.Detail} {
 		d.Attempt, d.Attempts, d.Provider = p.Attempt, p.Attempts, p.Provider
 	}

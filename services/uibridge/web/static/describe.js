@@ -169,8 +169,8 @@ const DESCRIBE = {
     return { lane: 'sense', text: `${who} said ${quote(d.text)}. Its turn begins.` };
   },
   'plan.requested': (d) => (d.attempts > 1
-    ? { lane: 'plan', tone: 'warn', text: `The model is asked again, attempt ${d.attempts}: the previous one gave no usable answer. Provider ${brief(d.provider)}.` }
-    : { lane: 'plan', text: `The model is asked, round ${d.round}, with ${d.tools?.length ?? 0} tools to choose from. Provider ${brief(d.provider)}.` }),
+    ? { lane: 'plan', tone: 'warn', text: ends(`Attempt ${d.attempts} asks ${d.use || 'the model again'}: the previous one gave no usable answer${d.failed ? `, ${oneLine(d.failed, 200)}` : ''}`) }
+    : { lane: 'plan', text: `The model is asked, round ${d.round}, with ${d.tools?.length ?? 0} tools to choose from. Provider ${d.use || brief(d.provider)}.` }),
   'plan.completed': (d, { knows }) => {
     for (const s of d.steps ?? []) knows(s.call, s.tool);
     if (d.error) return { lane: 'plan', tone: 'bad', text: ends(`The model gave no answer: ${d.error.code}: ${oneLine(d.error.message, 200)}`) };
@@ -253,7 +253,7 @@ export function particulars({ type, data: d = {} }) {
   const rule = d.rule && `${ruleText(d.rule)} (${d.rule})`;
   switch (short(type)) {
     case 'sense.perceived': return [['Said by', who(d.writer, d.source)]];
-    case 'plan.requested': return [['Provider', d.provider], ['Round', d.round], ['Tools it could call', d.tools?.length]];
+    case 'plan.requested': return [['Provider', d.use], ['Model', d.model], ['Process', d.provider], ['Round', d.round], ['Tools it could call', d.tools?.length]];
     case 'plan.completed': return [['Provider', d.provider], ['Model', d.response?.model], ['Took', d.duration_ms && duration(d.duration_ms)], ['Calls', d.steps?.length]];
     case 'security.audited':
       return [
