@@ -42,9 +42,9 @@ type PlanRequested struct {
 	Attempt  string           `json:"attempt"`
 	Attempts int              `json:"attempts"` // counts from 1
 	Provider subject.Instance `json:"provider"`
-	Use      string           `json:"use,omitempty"`   // name of the provider that the instance asks; empty: its first
-	Model    string           `json:"model,omitempty"` // empty: the provider's default
-	Not      []string         `json:"not,omitempty"`   // providers that failed for good in earlier attempts
+	Use      string           `json:"use,omitempty"`    // name of the provider that the instance asks; empty: its first
+	Model    string           `json:"model,omitempty"`  // empty: the provider's default
+	Not      []string         `json:"not,omitempty"`    // providers that failed for good in earlier attempts
 	Failed   string           `json:"failed,omitempty"` // why the previous attempt gave no answer
 	NotAfter time.Time        `json:"not_after"`
 	StartBy  time.Time        `json:"start_by"`

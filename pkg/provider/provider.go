@@ -51,7 +51,7 @@ type File struct {
 // The limits of the fields of a [File], in bytes.
 const (
 	maxFileRef  = 512
-	maxFileName = 256
+	maxFileName = 256 // and the media type
 )
 
 // Check validates the file's description, outside of a request to a provider; the error
@@ -63,7 +63,7 @@ func (f File) Check() error {
 		return fmt.Errorf("ref has %d bytes, want 1 to %d", len(f.Ref), maxFileRef)
 	case len(f.Name) > maxFileName:
 		return fmt.Errorf("name has %d bytes, at most %d", len(f.Name), maxFileName)
-	case err != nil || !strings.Contains(kind, "/"):
+	case len(f.MediaType) > maxFileName || err != nil || !strings.Contains(kind, "/"):
 		return fmt.Errorf("media_type is %.100q, want for example image/png", f.MediaType)
 	case f.Bytes < 0:
 		return fmt.Errorf("bytes is %d, want 0 or more", f.Bytes)
@@ -231,10 +231,20 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// Negative reports whether one of the numbers is below zero.
-func (u Usage) Negative() bool {
-	return min(u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens, u.CostMicroUSD,
-		u.Uncounted, u.Unpriced) < 0
+// maxUsage bounds each number of a usage, so that thousands of them add up.
+const maxUsage = 1e15
+
+// Plausible reports whether no number is below zero, or above 10^15.
+func (u Usage) Plausible() bool {
+	for _, n := range []int64{
+		u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens, u.CostMicroUSD,
+		u.Uncounted, u.Unpriced,
+	} {
+		if n < 0 || n > maxUsage {
+			return false
+		}
+	}
+	return true
 }
 
 // Cost returns the cost in US dollars for people: "0.0123 USD", "unknown", or "0.0123 USD

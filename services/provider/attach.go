@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"skandha.dev/pkg/bus"
@@ -21,8 +20,8 @@ const (
 )
 
 // attach adds the content of files to the messages of a request, the latest first, until
-// they have most bytes. Files that are too large, that are no longer stored, or that belong to
-// another session stay without content.
+// they have most bytes. Files that are too large, that are no longer stored or damaged, or
+// that belong to another session stay without content.
 func (s *service) attach(ctx context.Context, ref subject.Ref, req *contract.Request, most int) *contract.Error {
 	talk, err := req.Conversation()
 	if err != nil || !slices.ContainsFunc(talk, func(m contract.Message) bool { return len(m.Files) > 0 }) {
@@ -40,10 +39,9 @@ func (s *service) attach(ctx context.Context, ref subject.Ref, req *contract.Req
 			}
 			data, err := s.bus.GetArtifact(ctx, f.Ref)
 			switch {
-			case errors.Is(err, bus.ErrNotFound):
-			case err != nil:
+			case err != nil && (ctx.Err() != nil || bus.Retryable(err)):
 				return adapter.Errorf(contract.ErrUnavailable, "fetching file %s: %v", f.Ref, err)
-			case len(data) <= min(most, maxFileBytes):
+			case err == nil && len(data) <= min(most, maxFileBytes):
 				f.Data = data
 				most -= len(data)
 			}

@@ -105,11 +105,14 @@ func (r *remotes) get(name string) (remote, bool) {
 	return remote{}, false
 }
 
-// askPlugin sends the request to the plugin that offers the provider.
-func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
+// askPlugin sends the request to the plugin that offers the provider. It reports whether the
+// plugin may have asked its model. A request that is not repeatable is sent to one replica, once.
+func (s *service) askPlugin(
+	ctx context.Context, req executor.Request, repeatable bool,
+) (resp contract.Response, asked bool, failure *contract.Error) {
 	p, ok := s.remote.get(req.Provider)
 	if !ok { // it was offered when the request arrived
-		return contract.Response{}, adapter.Errorf(contract.ErrUnavailable, "provider %q is not available", req.Provider)
+		return resp, false, adapter.Errorf(contract.ErrUnavailable, "provider %q is not available", req.Provider)
 	}
 	deadline, _ := ctx.Deadline() // the executor's work always has one
 	body, err := json.Marshal(contract.Call{
@@ -117,15 +120,25 @@ func (s *service) askPlugin(ctx context.Context, req executor.Request) (contract
 		Provider: p.info.Name, Deadline: deadline.UTC(), Request: *req.Model,
 	})
 	if err != nil {
-		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "encoding the request: %v", err)
+		return resp, false, adapter.Errorf(contract.ErrBadRequest, "encoding the request: %v", err)
 	}
 	reply, err := s.plugins.Ask(ctx, plugincall.Request{
-		Plugin: p.plugin, Hash: p.hash, Subject: subject.Generate(p.plugin), Body: body, Replicas: true, Repeatable: true,
+		Plugin: p.plugin, Hash: p.hash, Subject: subject.Generate(p.plugin), Body: body, Replicas: true, Repeatable: repeatable,
 	})
 	if err != nil {
-		return contract.Response{}, unanswered(p.plugin, err)
+		return resp, !errors.Is(err, plugincall.ErrNotAsked), unanswered(p.plugin, err)
 	}
-	return readReply(p.plugin, reply)
+	resp, failure = readReply(p.plugin, reply)
+	return resp, failure == nil || !unbilled(failure.Code), failure
+}
+
+// unbilled reports whether a plugin's own failure means that its model did no work.
+func unbilled(c contract.ErrorCode) bool {
+	switch c {
+	case contract.ErrAuth, contract.ErrBadRequest, contract.ErrRateLimited, contract.ErrOverBudget:
+		return true
+	}
+	return false
 }
 
 // unanswered returns the failure of a request that got no reply.
@@ -190,8 +203,8 @@ func readReply(p subject.Plugin, body []byte) (contract.Response, *contract.Erro
 		return garbage(errors.New(`want one of "response" and "error"`))
 	case r.Error != nil:
 		return contract.Response{}, readError(p, *r.Error)
-	case r.Response.Usage.Negative():
-		return garbage(errors.New(`"response.usage" holds a negative number`))
+	case !r.Response.Usage.Plausible():
+		return garbage(errors.New(`"response.usage" holds a negative number, or one above 10^15`))
 	}
 	return *r.Response, nil
 }

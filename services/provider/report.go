@@ -33,7 +33,7 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 	out := providerapi.Report{Instance: s.bus.Instance(), Providers: make([]providerapi.Provider, len(s.adapters))}
 	var all sync.WaitGroup
 	for i, a := range s.adapters {
-		out.Providers[i] = s.described(a.Info())
+		out.Providers[i] = s.described(a.Info(), true)
 		if c, ok := a.(adapter.Checker); ok {
 			all.Go(func() { checked(ctx, c, &out.Providers[i]) })
 		}
@@ -44,7 +44,7 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 	all.Wait()
 	if s.remote != nil {
 		for _, p := range *s.remote.list.Load() {
-			d := s.described(p.info)
+			d := s.described(p.info, false)
 			d.Plugin = p.plugin
 			out.Providers = append(out.Providers, d)
 		}
@@ -52,10 +52,10 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 	return out
 }
 
-func (s *service) described(i contract.Info) providerapi.Provider {
+func (s *service) described(i contract.Info, own bool) providerapi.Provider {
 	p := providerapi.Provider{Name: i.Name, Model: i.Model, Note: i.Note}
 	price, known := s.cfg.Prices.Of(i.Name, i.Model)
-	if known || free(i.Name) {
+	if known || own && free(i.Name) {
 		p.Price = shown(price)
 	}
 	return p

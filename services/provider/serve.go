@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	contract "skandha.dev/pkg/provider"
@@ -93,46 +92,48 @@ type service struct {
 // work is one attempt at one plan.
 func (s *service) work(ctx context.Context, req executor.Request, _ func(string)) executor.Answer {
 	began := time.Now()
-	resp, failure := s.generate(ctx, req)
+	resp, spent, failure := s.generate(ctx, req)
 	log := s.log.With("plan", req.Call, "attempt", req.Attempt, "agent", string(req.Agent), "session", string(req.Session),
 		"took", time.Since(began))
 	if failure != nil {
 		if ctx.Err() == nil {
 			log.Warn("the model did not answer", "code", string(failure.Code), "reason", failure.Message)
 		}
-		return executor.Answer{Error: failure}
+		return executor.Answer{Error: failure, Spent: spent}
 	}
 	log.Debug("the model answered", "calls", len(resp.ToolCalls), "model", resp.Model,
 		"input_tokens", resp.Usage.InputTokens, "output_tokens", resp.Usage.OutputTokens)
 	return executor.Answer{Response: &resp}
 }
 
-// generate asks the adapter or the plugin, and checks the answer against the
-// contract in any case.
+// generate asks the adapter or the plugin, and checks the answer against the contract in
+// any case. With a failure it returns what it cost all the same.
 func (s *service) generate(
 	ctx context.Context, req executor.Request,
-) (resp contract.Response, failure *contract.Error) {
+) (resp contract.Response, spent contract.Usage, failure *contract.Error) {
 	switch {
 	case req.Model == nil:
-		return resp, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
+		return resp, spent, adapter.Errorf(contract.ErrBadRequest, "model is missing in the request")
 	case !subject.Valid(req.Agent) || !subject.Valid(req.Session):
 		// The subject of deltas is made of them.
-		return resp, adapter.Errorf(contract.ErrBadRequest, "agent or session is not a valid id")
+		return resp, spent, adapter.Errorf(contract.ErrBadRequest, "agent or session is not a valid id")
 	}
-	resp, failure = s.asked(ctx, req)
+	resp, spent, failure = s.asked(ctx, req)
 	if failure != nil {
-		return contract.Response{}, failure
+		return contract.Response{}, spent, failure
 	}
 	if wrong := s.cfg.Limits.Check(resp); wrong != nil {
-		return contract.Response{}, wrong
+		return contract.Response{}, resp.Usage, wrong
 	}
 	resp.IsFinal = len(resp.ToolCalls) == 0
-	return resp, nil
+	return resp, contract.Usage{}, nil
 }
 
 // asked sends the request, with the content of its files, to the adapter or the plugin. What it
 // may cost is held back before.
-func (s *service) asked(ctx context.Context, req executor.Request) (contract.Response, *contract.Error) {
+func (s *service) asked(
+	ctx context.Context, req executor.Request,
+) (resp contract.Response, spent contract.Usage, failure *contract.Error) {
 	a, ref := s.adapter(req.Provider), subject.Ref{Agent: req.Agent, Session: req.Session}
 	var info contract.Info
 	most := maxFilesBytes
@@ -141,45 +142,44 @@ func (s *service) asked(ctx context.Context, req executor.Request) (contract.Res
 	} else {
 		p, ok := s.remote.get(req.Provider)
 		if !ok { // it was offered when the request arrived
-			return contract.Response{}, adapter.Errorf(contract.ErrUnavailable, "provider %q is not available", req.Provider)
+			return resp, spent, adapter.Errorf(contract.ErrUnavailable, "provider %q is not available", req.Provider)
 		}
 		info, most = p.info, maxPluginFiles
 	}
 	question := *req.Model
 	if failure := s.attach(ctx, ref, &question, most); failure != nil {
-		return contract.Response{}, failure
+		return resp, spent, failure
 	}
-	held, failure := s.hold(ctx, info, &question)
+	held, failure := s.hold(ctx, info, a != nil, &question)
 	if failure != nil {
-		return contract.Response{}, failure
+		return resp, spent, failure
 	}
 	req.Model = &question
-	var resp contract.Response
-	begun := true // a plugin does not say whether it has asked its model
 	if a != nil {
-		resp, begun, failure = s.askAdapter(retry.WithGate(ctx, held.again(ctx)), a, ref, req)
+		ctx = adapter.WithBegan(retry.WithGate(ctx, held.again(ctx)), &held.begun)
+		resp, failure = s.askAdapter(ctx, a, ref, req)
 	} else {
-		resp, failure = s.askPlugin(ctx, req)
+		var asked bool
+		resp, asked, failure = s.askPlugin(ctx, req, held.worst == 0)
+		held.begun.Store(asked)
 	}
 	if failure != nil {
-		held.failed(failure, begun)
-		return resp, failure
+		held.failed(failure)
+		return resp, held.spent, failure
 	}
 	held.paid(&resp.Usage)
-	return resp, nil
+	return resp, spent, nil
 }
 
-// askAdapter asks the adapter and streams what it writes. It reports whether the adapter
-// passed anything on.
+// askAdapter asks the adapter and streams what it writes.
 func (s *service) askAdapter(
 	ctx context.Context, a Adapter, ref subject.Ref, req executor.Request,
-) (contract.Response, bool, *contract.Error) {
+) (contract.Response, *contract.Error) {
 	ctx, cancel := context.WithCancelCause(retry.WithQuestion(ctx, req.Call))
 	defer cancel(nil)
 	out := newStream(s.cfg.FlushEvery, s.cfg.Limits.TextBytes, s.publisher(ctx, ref, req))
-	var begun atomic.Bool
 	resp, err := s.ask(ctx, a, *req.Model, func(text, reasoning string) {
-		begun.Store(true)
+		adapter.Began(ctx)
 		if !out.add(text, reasoning) {
 			cancel(s.cfg.Limits.TextTooLong())
 		}
@@ -187,9 +187,9 @@ func (s *service) askAdapter(
 	out.close()
 
 	if tooLong, ok := errors.AsType[*contract.Error](context.Cause(ctx)); ok {
-		return resp, true, tooLong
+		return resp, tooLong
 	}
-	return resp, begun.Load(), adapter.Failure(err)
+	return resp, adapter.Failure(err)
 }
 
 // ask turns a panic of the adapter into an error.

@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/provider/adapter"
@@ -17,17 +18,20 @@ type spending struct {
 	left   *int64           // of the agent's limit; nil: no limit
 	ledger *budget.Ledger   // nil: no budget
 	settle func(cost int64) // nil while nothing is held back
+
+	begun atomic.Bool    // the API may have begun to answer the try
+	spent contract.Usage // by tries that came to nothing, at most
 }
 
 // hold finds the price of a request and holds back its worst case. It fails with over_budget
 // if the answer could cost more than it may. Where a limit applies, the request gets a bound
 // of its tokens.
 func (s *service) hold(
-	ctx context.Context, info contract.Info, req *contract.Request,
+	ctx context.Context, info contract.Info, own bool, req *contract.Request,
 ) (*spending, *contract.Error) {
 	model := cmp.Or(req.Model, info.Model)
 	sp := &spending{ledger: s.ledger}
-	if sp.price, sp.known = s.cfg.Prices.Of(info.Name, model); !sp.known && free(info.Name) {
+	if sp.price, sp.known = s.cfg.Prices.Of(info.Name, model); !sp.known && own && free(info.Name) {
 		sp.known = true
 	}
 	if req.MaxCostMicroUSD == nil && s.ledger == nil {
@@ -63,8 +67,9 @@ func (sp *spending) reserve(ctx context.Context) (failure *contract.Error) {
 // may cost as much.
 func (sp *spending) again(ctx context.Context) func(error) error {
 	return func(failed error) error {
-		sp.failed(adapter.Failure(failed), false)
+		sp.failed(adapter.Failure(failed))
 		if failure := sp.reserve(ctx); failure != nil {
+			failure.Message += "; the try before failed: " + adapter.Failure(failed).Message
 			return failure
 		}
 		return nil
@@ -89,29 +94,36 @@ func (sp *spending) paid(u *contract.Usage) {
 	default:
 		u.Unpriced = 1
 	}
-	if sp.settle == nil {
-		return
+	if sp.settle != nil {
+		cost := u.CostMicroUSD
+		if u.Unpriced > 0 {
+			cost = sp.worst
+		}
+		sp.settle(cost)
 	}
-	if u.Unpriced > 0 {
-		sp.settle(sp.worst)
-		return
-	}
-	sp.settle(u.CostMicroUSD)
+	*u = u.Add(sp.spent)
 }
 
 // costsNothing reports whether the price is known to be zero.
 func (sp *spending) costsNothing() bool { return sp.known && sp.price == budget.Price{} }
 
-// failed settles a try without an answer. If the model may have begun, what it cost is not
+// failed settles a try without an answer. If the model may have worked, what it cost is not
 // known, and its worst case counts.
-func (sp *spending) failed(why *contract.Error, begun bool) {
+func (sp *spending) failed(why *contract.Error) {
 	cost := sp.worst
 	switch why.Code {
 	case contract.ErrAuth, contract.ErrRateLimited, contract.ErrBadRequest, contract.ErrUnavailable, contract.ErrOverBudget:
-		if !begun {
+		if !sp.begun.Load() {
 			cost = 0
 		}
 	case contract.ErrTimeout, contract.ErrGarbage, contract.ErrTooLong, contract.ErrInternal:
+		sp.begun.Store(true)
+	}
+	if sp.begun.Swap(false) && !sp.costsNothing() {
+		sp.spent.Uncounted++
+		if sp.spent.CostMicroUSD += cost; cost == 0 {
+			sp.spent.Unpriced++
+		}
 	}
 	if sp.left != nil {
 		*sp.left -= cost

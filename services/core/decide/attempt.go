@@ -162,7 +162,7 @@ func OnProgress(s *State, delivery uint64, env *Env) *Decision {
 	before := len(b.events)
 	if s.wantsPlan() {
 		b.requestPlan()
-		if len(b.events) == before && b.noProviderSince(s.Turn.Idle) {
+		if len(b.events) == before && b.noProviderSince(s.Turn.Idle, s.choices(b.env.Agent)) {
 			b.failTurn(event.FailNoProvider, b.noProvider())
 			b.next()
 		}
@@ -177,15 +177,13 @@ func OnProgress(s *State, delivery uint64, env *Env) *Decision {
 	return b.done()
 }
 
-// noProviderSince reports whether a turn that has waited for a provider since then may
+// noProviderSince reports whether a turn that has waited for one of these providers since then may
 // end. While a provider is present the turn waits, however busy the provider is.
-func (b *builder) noProviderSince(t time.Time) bool {
+func (b *builder) noProviderSince(t time.Time, of []Choice) bool {
 	if b.head.Now.Before(t.Add(providerWait)) {
 		return false
 	}
-	return !slices.ContainsFunc(b.s.Providers(b.env.Agent), func(name string) bool {
-		return b.env.Executors.NoProvider(name) < providerWait
-	})
+	return !slices.ContainsFunc(of, func(c Choice) bool { return b.env.Executors.NoProvider(c.Provider) < providerWait })
 }
 
 // noProvider explains why a turn ended for lack of a provider.

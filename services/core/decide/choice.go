@@ -46,10 +46,15 @@ func (s *State) choices(a *Agent) []Choice {
 	return all
 }
 
-// Providers returns the names of the providers that may answer the session, in order of
-// preference; "" is any provider.
+// Providers returns the names of the providers that may answer the session now, in order of
+// preference; "" is any provider. While a plan is in progress, it is about another attempt.
 func (s *State) Providers(a *Agent) []string {
 	all := s.choices(a)
+	if s.Turn != nil && s.Turn.Plan != nil {
+		if left := s.Turn.Plan.after(all); len(left) > 0 {
+			all = left
+		}
+	}
 	names := make([]string, len(all))
 	for i, c := range all {
 		names[i] = c.Provider
@@ -75,19 +80,44 @@ func (b *builder) pickProvider(from []Choice, not []subject.Instance) (Choice, s
 	return Choice{}, "", false
 }
 
+// pickOther chooses an instance outside of not, of the first provider that has one.
+func (b *builder) pickOther(from []Choice, not []subject.Instance) (Choice, subject.Instance, bool) {
+	for _, c := range from {
+		if inst, ok := b.env.Executors.PickProvider(c.Provider, not); ok {
+			return c, inst, true
+		}
+	}
+	return Choice{}, "", false
+}
+
+// anyOffered reports whether an executor offers one of the providers.
+func (b *builder) anyOffered(of []Choice) bool {
+	return slices.ContainsFunc(of, func(c Choice) bool { return b.env.Executors.NoProvider(c.Provider) == 0 })
+}
+
+// from returns the providers that have not failed for good, beginning with the plan's own.
+func (p *Plan) from(all []Choice) []Choice {
+	at := max(slices.IndexFunc(all, func(c Choice) bool { return c.Provider == p.Use }), 0)
+	return p.without(slices.Concat(all[at:], all[:at]))
+}
+
+// without removes the providers that failed for good.
+func (p *Plan) without(list []Choice) []Choice {
+	return slices.DeleteFunc(list, func(c Choice) bool { return slices.Contains(p.Not, c.Provider) })
+}
+
 // after returns the providers for another attempt at a plan: those that come after the one
 // that failed, then from the beginning; without those that failed for good.
 func (p *Plan) after(all []Choice) []Choice {
 	at := slices.IndexFunc(all, func(c Choice) bool { return c.Provider == p.Use }) + 1
-	next := slices.Concat(all[at:], all[:at])
-	return slices.DeleteFunc(next, func(c Choice) bool { return slices.Contains(p.Not, c.Provider) })
+	return p.without(slices.Concat(all[at:], all[:at]))
 }
 
 // chooseProvider answers /provider.
 func (x *causeDecider) chooseProvider(args []string) (answer, chosen string) {
 	infos := x.env.Executors.Providers()
 	if len(args) == 0 {
-		return commands.ListProviders(infos, x.s.Providers(x.env.Agent)[0]), ""
+		return commands.ListProviders(infos, x.s.choices(x.env.Agent)[0].Provider), ""
 	}
 	if args[0] == commands.DefaultProvider {
 		return commands.ProviderReset, args[0]

@@ -213,3 +213,38 @@ func TestARequestSaysWhatItMayCost(t *testing.T) {
 	in := w.say("z")
 	w.ends(in.Sequence, "limit_cost")
 }
+
+// A provider that is nowhere is not waited for when the one that is there has failed for good.
+func TestAFailureForGoodIsNotWaitedOut(t *testing.T) {
+	w := chosen(t, "openai", "gemini")
+	w.absent = map[string]bool{"gemini": true}
+	in := w.say("x")
+	w.fails(provider.ErrAuth, false)
+	w.ends(in.Sequence, "provider_failed")
+}
+
+// A process that hangs or refuses leaves the turn to the others, and a provider that failed
+// for good stays out.
+func TestAProcessThatFailsComesLast(t *testing.T) {
+	w := chosen(t, "openai", "gemini", "sim")
+	w.providersOf = map[string][]subject.Instance{"openai": {"p1"}, "gemini": {"p2"}, "sim": {"p3"}}
+	in := w.say("x")
+	w.fails(provider.ErrAuth, false)
+	w.uses("gemini")
+	w.planReplied(executor.Answer{State: executor.Refused, Reason: executor.RefusedBad})
+	w.uses("sim")
+	w.final("yes")
+	w.ends(in.Sequence, "recorded")
+}
+
+func TestWhatAFailureCostIsSpent(t *testing.T) {
+	w := newWorld(t)
+	w.say("x")
+	w.planReplied(executor.Answer{
+		State: executor.Finished, Error: &provider.Error{Code: provider.ErrGarbage, Message: "?", Retryable: true},
+		Spent: provider.Usage{CostMicroUSD: 7, Uncounted: 1},
+	})
+	if u := w.state.Turn.Usage; u.CostMicroUSD != 7 || u.Uncounted != 1 {
+		t.Errorf("the turn has spent %+v", u)
+	}
+}

@@ -183,10 +183,15 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 		if b.againPlan(p, a, e, next) {
 			return true
 		}
-		if !b.noProviderSince(p.NotAfter) {
+		// A failure that may pass is worth waiting for a provider; one that cannot pass is worth
+		// only a provider that is there, and busy.
+		passing := a.State != executor.Finished || e.Retryable
+		if b.anyOffered(next) || passing && !b.noProviderSince(p.NotAfter, next) {
 			return false
 		}
-		code = event.FailNoProvider
+		if passing {
+			code = event.FailNoProvider
+		}
 	}
 	b.emit(event.PlanCompleted{
 		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Error: &e, Spent: spent(a), DurationMS: a.DurationMS,
@@ -201,9 +206,8 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([]Choice, int) {
 	all := b.s.choices(b.env.Agent)
 	if a.State != executor.Finished {
-		// The provider's process failed, not the model: first another process. Refusals are free.
-		at := slices.IndexFunc(all, func(c Choice) bool { return c.Provider == p.Use })
-		return slices.Concat(all[max(at, 0):], all[:max(at, 0)]), 4 * maxPlanAttempts
+		// The provider's process failed, not the model: first the same model. Refusals are free.
+		return p.from(all), 4 * maxPlanAttempts
 	}
 	if !e.Retryable {
 		p.Not = append(slices.Clone(p.Not), p.Use)
@@ -212,7 +216,16 @@ func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([
 }
 
 func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []Choice) bool {
-	c, inst, ok := b.pickProvider(next, []subject.Instance{p.Provider})
+	not := []subject.Instance{p.Provider}
+	var c Choice
+	var inst subject.Instance
+	ok := false
+	if a.State != executor.Finished && !busy(a) { // the process failed: it comes last
+		c, inst, ok = b.pickOther(next, not)
+	}
+	if !ok {
+		c, inst, ok = b.pickProvider(next, not)
+	}
 	if !ok {
 		return false
 	}
@@ -227,7 +240,7 @@ func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []
 // spent returns the cost of an answer that cannot be used.
 func spent(a executor.Answer) provider.Usage {
 	if a.Response == nil {
-		return provider.Usage{}
+		return a.Spent
 	}
 	return a.Response.Usage
 }

@@ -55,8 +55,9 @@ type world struct {
 	heard        time.Time          // when the answer to decide on arrived
 	runners      []subject.Instance // with a free slot
 	providers    []subject.Instance
-	full         bool            // providers are present, without a free slot
-	absent, busy map[string]bool // providers by name
+	full         bool                          // providers are present, without a free slot
+	absent, busy map[string]bool               // providers by name
+	providersOf  map[string][]subject.Instance // likewise; nil: all have the same
 	hooks        func(hook.Envelope) hook.Decision
 	judge        func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
 	points       map[hook.Point]bool
@@ -182,6 +183,9 @@ func (w *world) PickRunner(_ tool.Spec, be subject.Instance, not []subject.Insta
 func (w *world) PickProvider(name string, not []subject.Instance) (subject.Instance, bool) {
 	if w.absent[name] || w.busy[name] {
 		return "", false
+	}
+	if w.providersOf != nil {
+		return pick(w.providersOf[name], not)
 	}
 	return pick(w.providers, not)
 }

@@ -295,7 +295,7 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 		}
 	}
 	if plan {
-		for _, name := range s.state.Providers(s.Plugins.Agent(s.ref.Agent)) {
+		for _, name := range s.awaited() {
 			add(directory.Need{Kind: subject.Provider, Name: name})
 		}
 	}
@@ -303,4 +303,16 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 		add(directory.Need{Kind: subject.Runner, Name: t, At: s.claimant.Bound(t)})
 	}
 	return out, !ready
+}
+
+// awaited returns the providers that the turn waits for: a slot of the first that is offered,
+// or any of them to appear.
+func (s *session) awaited() []string {
+	all := s.state.Providers(s.Plugins.Agent(s.ref.Agent))
+	for i, name := range all {
+		if s.Directory.WithoutProvider(name) == 0 {
+			return all[i : i+1]
+		}
+	}
+	return all
 }

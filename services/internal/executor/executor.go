@@ -127,6 +127,7 @@ type Answer struct {
 	Result     *tool.Result       `json:"result,omitempty"`      // with finished: a runner's
 	Response   *provider.Response `json:"response,omitempty"`    // with finished: a provider's
 	Error      *provider.Error    `json:"error,omitempty"`       // with finished: a provider's failure
+	Spent      provider.Usage     `json:"spent,omitzero"`        // with error: what it cost all the same, at most
 }
 
 // Announcement lists what an instance offers. It is published on announce.<kind>.<instance>

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	contract "skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/bounds"
@@ -29,6 +30,21 @@ type Checker interface {
 	Models(ctx context.Context) ([]string, error)
 	// Breaker describes the adapter's circuit breaker.
 	Breaker() providerapi.Breaker
+}
+
+type beganKey struct{}
+
+// WithBegan sets a flag that [Began] sets.
+func WithBegan(ctx context.Context, flag *atomic.Bool) context.Context {
+	return context.WithValue(ctx, beganKey{}, flag)
+}
+
+// Began notes that the API has begun to answer a try, which it will charge for, whatever
+// becomes of the answer.
+func Began(ctx context.Context) {
+	if flag, ok := ctx.Value(beganKey{}).(*atomic.Bool); ok {
+		flag.Store(true)
+	}
 }
 
 // Limits bound one answer, so that it fits into one message and one commit,

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"mime"
 	"path"
 	"slices"
 	"strings"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/httpapi"
 )
 
 // Price is in US dollars per million tokens.
@@ -101,8 +103,8 @@ const (
 
 // Bounds of the tokens of a file.
 const (
-	pictureTokens     = 8192 // more than any vendor counts for one
-	documentPerTokens = 2    // bytes of a document per token, at least
+	pictureTokens = 8192       // more than any vendor counts for one
+	pdfTokens     = 100 * 3000 // pages that vendors accept, each as text and as a picture
 )
 
 // maxInput returns how many tokens a request has at most: no vendor's tokens are shorter than
@@ -127,14 +129,17 @@ func maxInput(r contract.Request) int {
 	return n
 }
 
+// fileTokens returns how many tokens a file has at most. What is sent as text has no more
+// than its bytes.
 func fileTokens(f contract.File) int {
+	media, _, _ := mime.ParseMediaType(f.MediaType) // unknown: as text
 	switch {
-	case strings.HasPrefix(f.MediaType, "image/"):
+	case media == httpapi.PDF && len(f.Data) > 0:
+		return max(len(f.Data), pdfTokens)
+	case media == "image/jpg", httpapi.IsPicture(media):
 		return pictureTokens
-	case strings.HasPrefix(f.MediaType, "text/"):
-		return len(f.Data)
 	}
-	return len(f.Data) / documentPerTokens
+	return len(f.Data)
 }
 
 func or(v *float64, instead float64) float64 {

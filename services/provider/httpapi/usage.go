@@ -2,11 +2,14 @@ package httpapi
 
 import contract "skandha.dev/pkg/provider"
 
+// maxTokens is more than any answer takes.
+const maxTokens = 1e12
+
 // Counted returns the usage that an API reports for one answer, within its bounds. No answer
 // takes zero tokens, so an API that reports zero has counted nothing. The service adds what
 // the answer cost; until then that is unknown.
 func Counted(u contract.Usage) contract.Usage {
-	u.InputTokens, u.OutputTokens = max(u.InputTokens, 0), max(u.OutputTokens, 0)
+	u.InputTokens, u.OutputTokens = min(max(u.InputTokens, 0), maxTokens), min(max(u.OutputTokens, 0), maxTokens)
 	u.CachedTokens = min(max(u.CachedTokens, 0), u.InputTokens)
 	u.CacheWriteTokens = min(max(u.CacheWriteTokens, 0), u.InputTokens-u.CachedTokens)
 	u.ReasoningTokens = min(max(u.ReasoningTokens, 0), u.OutputTokens)

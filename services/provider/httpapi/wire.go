@@ -70,6 +70,9 @@ func (w *Watchdog) Receive(resp *http.Response, api API) (*http.Response, error)
 	if err == nil && (media == "application/json" || media == "text/html") {
 		return nil, api.noStream(resp, media)
 	}
+	if resp.Request != nil {
+		adapter.Began(resp.Request.Context())
+	}
 	resp.Body = &watchedBody{ReadCloser: resp.Body, watchdog: w, left: maxWireBytes}
 	return resp, nil
 }

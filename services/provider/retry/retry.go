@@ -111,8 +111,12 @@ func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 	err := errPanicked
 	defer func() { p.record(ctx, o, err) }()
 	var pause time.Duration
+	var refused error // by the gate
 	again := retrypolicy.NewBuilder[outcome]().
 		HandleIf(func(o outcome, err error) bool {
+			if refused != nil {
+				return false
+			}
 			var worth bool
 			pause, worth = p.pause(ctx, pause, o, err)
 			return worth
@@ -123,12 +127,15 @@ func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 		Build()
 	o, err = failsafe.With[outcome](again).WithContext(ctx).GetWithExecution(
 		func(exec failsafe.Execution[outcome]) (outcome, error) {
-			if err := pass(ctx, exec.LastError()); err != nil {
-				return outcome{}, err
+			if refused = pass(ctx, exec.LastError()); refused != nil {
+				return exec.LastResult(), exec.LastError() // what the breaker is to count
 			}
 			resp, begun, err := try(exec.Context())
 			return outcome{resp, begun}, err
 		})
+	if refused != nil {
+		return contract.Response{}, refused
+	}
 	return o.resp, err
 }
 

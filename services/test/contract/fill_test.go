@@ -318,6 +318,11 @@ func init() { // its functions fill values, which need it
 		reflect.TypeFor[executor.Answer](): func(f *filler, p any) {
 			a := p.(*executor.Answer)
 			a.Result, a.Response, a.Error = nil, nil, nil
+			defer func() {
+				if a.Error == nil {
+					a.Spent = provider.Usage{}
+				}
+			}()
 			if a.State == executor.Finished {
 				if a.Response, a.Error = f.outcome(); f.r.IntN(2) == 0 {
 					r := f.value("tool/result").(tool.Result)
