@@ -8,7 +8,7 @@
 //	stream TIMERS     timer.*.*.* (schedules), fired.*.*.* (firings)
 //	stream DEAD       dead.>
 //	buckets           claims (bodies in transit), artifacts (results that commits refer to, files),
-//	                  plugins (the registry, by keys)
+//	                  plugins (the registry, by keys), budgets (what the providers have spent, by period)
 //	plain             live events and token deltas: [Journal.PublishLive]
 //
 // The exact list of permissions that core needs is in services/test/bustest, secure_test.go.
