@@ -111,7 +111,7 @@ func TestASilentReplicaIsGoneAndFreesItsNames(t *testing.T) {
 	one.die()
 	natstest.Eventually(t, "the silent replica to go", func() bool {
 		p := w.cores[1].view.Snapshot().Get("a")
-		return len(p.Instances) == 1 && p.Instances[0].Instance == "a-2" && p.State == plugin.Active
+		return p != nil && len(p.Instances) == 1 && p.Instances[0].Instance == "a-2" && p.State == plugin.Active
 	})
 	two.die()
 	for _, c := range w.cores {
