@@ -48,24 +48,24 @@ var (
 		"github.com/klauspost/compress", "github.com/nats-io/nkeys", "golang.org/x/crypto", "golang.org/x/sys", // of nats.go
 	}, sdkImports...)
 
-	// owned says which package alone imports a library, and so speaks to what is
+	// owned says which packages alone import a library, and so speak to what is
 	// behind it.
-	owned = map[string]string{
-		"charm.land/bubbles":                 command,
-		"charm.land/bubbletea":               command,
-		"charm.land/lipgloss":                command,
-		"github.com/anthropics":              services + "/provider/anthropic",
-		"github.com/chromedp":                support + "/webtest",
-		"github.com/docker/docker":           services + "/sandbox/docker",
-		"github.com/google/generative-ai-go": legacy,
-		"github.com/microcosm-cc/bluemonday": services + "/uibridge/markdown",
-		"github.com/nats-io/nats-server/v2":  internal + "/natsserver",
-		"github.com/openai/openai-go":        services + "/provider/openai",
-		"github.com/redis/go-redis":          internal + "/store/redis",
-		"github.com/robfig/cron":             services + "/listener/cron",
-		"google.golang.org/genai":            services + "/provider/gemini",
-		"github.com/yuin/goldmark":           services + "/uibridge/markdown",
-		"modernc.org/sqlite":                 internal + "/store/sqlite",
+	owned = map[string][]string{
+		"charm.land/bubbles":                 {command},
+		"charm.land/bubbletea":               {command},
+		"charm.land/lipgloss":                {command},
+		"github.com/anthropics":              {services + "/provider/anthropic"},
+		"github.com/chromedp":                {support + "/webtest"},
+		"github.com/docker/docker":           {services + "/sandbox/docker"},
+		"github.com/google/generative-ai-go": {legacy},
+		"github.com/microcosm-cc/bluemonday": {services + "/uibridge/markdown"},
+		"github.com/nats-io/nats-server/v2":  {internal + "/natsserver"},
+		"github.com/openai/openai-go":        {services + "/provider/openai"},
+		"github.com/redis/go-redis":          {internal + "/store/redisconn", internal + "/store/redis"},
+		"github.com/robfig/cron":             {services + "/listener/cron"},
+		"google.golang.org/genai":            {services + "/provider/gemini"},
+		"github.com/yuin/goldmark":           {services + "/uibridge/markdown"},
+		"modernc.org/sqlite":                 {internal + "/store/sqlitefile"},
 	}
 
 	// guests are modules of plugins in this tree. They join as any other plugin does.
@@ -74,7 +74,10 @@ var (
 	// families are directories whose sub-packages are implementations, chosen by
 	// mains. Named are the sub-packages that are none.
 	families = map[string]map[string]string{
-		internal + "/store": {},
+		internal + "/store": {
+			"redisconn":  "connections to Redis, for any store",
+			"sqlitefile": "files of derived data, for any store",
+		},
 		services + "/listener": {
 			"cmd":      "the main",
 			"contract": "the interface that they implement",

@@ -160,9 +160,9 @@ func coreIsPure(r *Repo) []string {
 func librariesHaveOwners(r *Repo) (out []string) {
 	for _, p := range r.packages() {
 		for _, imp := range p.Imports(false) {
-			for lib, owner := range owned {
-				if within(imp, lib) && !within(p.Path, owner) {
-					out = append(out, fmt.Sprintf("%s imports %s; go through %s", p.Path, imp, owner))
+			for lib, owners := range owned {
+				if within(imp, lib) && !withinAny(p.Path, owners) {
+					out = append(out, fmt.Sprintf("%s imports %s; go through %s", p.Path, imp, owners[0]))
 				}
 			}
 		}

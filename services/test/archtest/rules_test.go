@@ -89,7 +89,7 @@ func withTables(t *testing.T, long, skip map[string]string) {
 
 	// Of the other tables, what the small tree has.
 	oldOwned, oldFamilies, oldChoosers, oldImports, oldRequires := owned, families, choosers, sdkImports, sdkRequires
-	owned = map[string]string{"github.com/redis/go-redis": internal + "/store/redis"}
+	owned = map[string][]string{"github.com/redis/go-redis": {internal + "/store/redis"}}
 	families = map[string]map[string]string{internal + "/store": {}}
 	choosers = map[string]string{internal + "/store/open": "opens the store that a URL names"}
 	sdkImports = []string{"github.com/nats-io/nats.go"}
@@ -301,7 +301,7 @@ func TestExceptionsAreKeptShort(t *testing.T) {
 // A line of a table about what is gone is a breach.
 func TestTablesNameWhatExists(t *testing.T) {
 	withTables(t, nil, nil)
-	owned["github.com/robfig/cron"] = services + "/core"
+	owned["github.com/robfig/cron"] = []string{services + "/core"}
 	families[internal+"/store"]["gone"] = "was here"
 	families[services+"/listener"] = map[string]string{}
 	choosers[services+"/gone"] = "chose"

@@ -13,8 +13,10 @@ func tablesAreCurrent(r *Repo) (out []string) {
 		out = append(out, fmt.Sprintf("archtest/allow.go: %s[%q] %s; remove it", table, key, why))
 	}
 	for _, lib := range slices.Sorted(maps.Keys(owned)) {
-		if !r.imports(owned[lib], lib) {
-			stale("owned", lib, "is imported nowhere within "+owned[lib])
+		for _, owner := range owned[lib] {
+			if !r.imports(owner, lib) {
+				stale("owned", lib, "is imported nowhere within "+owner)
+			}
 		}
 	}
 	for _, family := range slices.Sorted(maps.Keys(families)) {

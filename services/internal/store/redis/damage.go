@@ -46,17 +46,17 @@ func damage(err error, keys ...string) error {
 // remove deletes unreadable keys. It deletes the coverage first, so that the owner of
 // the log notices.
 func (s *Store) remove(ctx context.Context, d *damageError) error {
-	if err := s.client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
+	if err := s.conn.Client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
 		return err
 	}
 	for _, group := range bySlot(d.keys) {
-		n, err := s.client.Unlink(ctx, group...).Result()
+		n, err := s.conn.Client.Unlink(ctx, group...).Result()
 		if err != nil {
 			return err
 		}
 		if n > 0 {
 			s.log.ErrorContext(ctx, "store: removed unreadable Redis keys; they are folded again from the log",
-				"redis", s.where, "keys", group, "error", d.cause)
+				"redis", s.conn.Where, "keys", group, "error", d.cause)
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func (s *Store) wrongTypes(ctx context.Context, err error, kinds map[string]stri
 		return err
 	}
 	for key, kind := range kinds {
-		found, err := s.client.Type(ctx, key).Result()
+		found, err := s.conn.Client.Type(ctx, key).Result()
 		if err != nil {
 			return err
 		}

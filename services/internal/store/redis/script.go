@@ -105,12 +105,12 @@ return {ARGV[1], ARGV[2]}
 // first, in the same round trip: an agent without keys is harmless, but keys without
 // their agent would never be listed.
 func (s *Store) runFor(ctx context.Context, agent string, script *redis.Script, keys []string, args ...any) error {
-	pipe := s.client.Pipeline()
+	pipe := s.conn.Client.Pipeline()
 	known := pipe.SAdd(ctx, s.keys.agents(), agent)
 	ran := script.EvalSha(ctx, pipe, keys, args...)
 	_, err := pipe.Exec(ctx)
 	if redis.HasErrorPrefix(ran.Err(), "NOSCRIPT") && known.Err() == nil {
-		return script.Eval(ctx, s.client, keys, args...).Err()
+		return script.Eval(ctx, s.conn.Client, keys, args...).Err()
 	}
 	return err
 }

@@ -1,10 +1,12 @@
-package redis
+// Package redisconn connects to a Redis server or cluster by URL. It has the conventions
+// that all stores in Redis have in common: parameters of the URL, time limits, errors without
+// passwords. The tests are those of the packages that use it.
+package redisconn
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strconv"
 	"strings"
@@ -16,11 +18,7 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// Defaults of Config.
-const (
-	defaultPrefix  = "skandha:"
-	defaultTimeout = 3 * time.Second
-)
+const defaultTimeout = 3 * time.Second
 
 // Config configures the server and the keys.
 type Config struct {
@@ -33,45 +31,48 @@ type Config struct {
 	// Prefix begins every key. It must not contain braces. It overrides the URL's prefix.
 	Prefix string
 
+	// Default is the prefix if neither sets one.
+	Default string
+
 	// Timeout bounds each of connecting, sending and receiving, unless the URL sets
 	// their limits. A context's deadline applies, too. If a context is cancelled, a
 	// pending call may notice it only after this time.
 	Timeout time.Duration
-
-	Logger *slog.Logger // default: slog.Default()
 }
 
-// client returns a client, which has not connected yet. Errors contain no part of the
-// URL that may contain a password.
-func (c Config) client() (client redis.UniversalClient, where, prefix string, err error) {
+// Open returns a client that connects when it is first used, so a server that is
+// unreachable now is treated like one that fails later. The error is store.ErrInvalid. It
+// contains no part of the URL that may contain a password.
+func (c Config) Open() (*Conn, error) {
+	quiet()
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // without the URL
 		}
-		return nil, "", "", fmt.Errorf("%w: redis URL: %w", store.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: redis URL: %w", store.ErrInvalid, err)
 	}
 	query := u.Query()
-	prefix = cmp.Or(c.Prefix, query.Get("prefix"), defaultPrefix)
-	if strings.ContainsAny(prefix, "{}") {
-		return nil, "", "", fmt.Errorf("%w: braces in the redis key prefix %q", store.ErrInvalid, prefix)
+	conn := &Conn{Prefix: cmp.Or(c.Prefix, query.Get("prefix"), c.Default)}
+	if strings.ContainsAny(conn.Prefix, "{}") {
+		return nil, fmt.Errorf("%w: braces in the redis key prefix %q", store.ErrInvalid, conn.Prefix)
 	}
 	cluster, err := strconv.ParseBool(cmp.Or(query.Get("cluster"), "false"))
 	if err != nil {
-		return nil, "", "", fmt.Errorf("%w: redis URL: cluster=%q", store.ErrInvalid, query.Get("cluster"))
+		return nil, fmt.Errorf("%w: redis URL: cluster=%q", store.ErrInvalid, query.Get("cluster"))
 	}
 	query.Del("prefix")
 	query.Del("cluster")
 	u.RawQuery = query.Encode()
 	if cluster {
-		client, where, err = c.clusterClient(u.String())
+		conn.Client, conn.Where, err = c.clusterClient(u.String())
 	} else {
-		client, where, err = c.singleClient(u.String())
+		conn.Client, conn.Where, err = c.singleClient(u.String())
 	}
 	if err != nil {
-		return nil, "", "", fmt.Errorf("%w: %w", store.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
-	return client, where, prefix, nil
+	return conn, nil
 }
 
 func (c Config) singleClient(url string) (redis.UniversalClient, string, error) {

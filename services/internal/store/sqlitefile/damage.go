@@ -1,4 +1,4 @@
-package sqlite
+package sqlitefile
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,13 +24,13 @@ var (
 )
 
 // damageError is damage found by a call, with the damaged database.
-type damageError struct {
-	db    *database
+type damageError[D any] struct {
+	db    *database[D]
 	cause error
 }
 
-func (e *damageError) Error() string { return e.cause.Error() }
-func (e *damageError) Unwrap() error { return e.cause }
+func (e *damageError[D]) Error() string { return e.cause.Error() }
+func (e *damageError[D]) Unwrap() error { return e.cause }
 
 // damaged reports whether only a new file can fix the error. Errors of a locked file or
 // of a full or failing disk do not count.
@@ -58,7 +57,7 @@ var missing = regexp.MustCompile(`no such (table|column)|has no column`)
 
 // moved reports whether the open file is no longer at the path. Processes that open the
 // path would not see what is written to the open file.
-func (db *database) moved(path string) bool {
+func (db *database[D]) moved(path string) bool {
 	now, err := os.Stat(path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
@@ -68,20 +67,19 @@ func (db *database) moved(path string) bool {
 
 // leaveBehind prepares the path for another file, which must not find the write-ahead log
 // of the earlier one. It does not remove files that belong to another database.
-func (s *Store) leaveBehind(ctx context.Context, db *database) error {
-	s.log.ErrorContext(ctx, "store: the database was deleted or replaced while in use; "+
-		"opening the file that is now at the path, which is refilled from the log",
-		"path", s.path)
+func (f *File[D]) leaveBehind(ctx context.Context, db *database[D]) error {
+	f.log.ErrorContext(ctx, "store: the database was deleted or replaced while in use; "+
+		"opening the file that is now at the path, which is refilled from "+f.cfg.Source, "path", f.path)
 	for _, suffix := range []string{"-wal", "-shm"} {
-		now, err := os.Stat(s.path + suffix)
+		now, err := os.Stat(f.path + suffix)
 		if err != nil || !os.SameFile(now, db.files[suffix]) {
 			continue
 		}
-		if err := os.Remove(s.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(f.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	return os.MkdirAll(filepath.Dir(s.path), 0o700)
+	return os.MkdirAll(filepath.Dir(f.path), 0o700)
 }
 
 // schemaError marks the error of a statement that SQLite can't compile as damage: a table
@@ -103,30 +101,30 @@ const (
 
 // inspect creates the file if there is none, readable only by this user, and checks
 // whether SQLite may open it at all.
-func inspect(path string, log *slog.Logger) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+func (f *File[D]) inspect() error {
+	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
 		return errors.New("is not a regular file")
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
-	if err := restrict(f); err != nil {
-		log.Warn("store: other users may be able to read the database", "path", path, "error", err)
+	defer func() { _ = file.Close() }() // nothing was written
+	if err := restrict(file); err != nil {
+		f.log.Warn("store: other users may be able to read the database", "path", f.path, "error", err)
 	}
 	header := make([]byte, headerSize)
-	switch n, err := io.ReadFull(f, header); {
+	switch n, err := io.ReadFull(file, header); {
 	case n == 0 && errors.Is(err, io.EOF):
 		return nil
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	case n < headerSize || string(header[:len(magic)]) != magic:
 		return fmt.Errorf("%w: no SQLite header", errDamaged)
-	case binary.BigEndian.Uint32(header[applicationAt:]) != applicationID:
+	case binary.BigEndian.Uint32(header[applicationAt:]) != f.cfg.Application:
 		return errForeign
 	}
 	return nil
@@ -143,19 +141,19 @@ func restrict(f *os.File) error {
 
 // moveAside renames the file and those that belong to it. The main file is last: a log
 // without its file is useless, and a new file must not find an old log.
-func (s *Store) moveAside(ctx context.Context, why error) error {
-	aside, err := freeName(s.path + ".aside-" + time.Now().UTC().Format("20060102T150405Z"))
+func (f *File[D]) moveAside(ctx context.Context, why error) error {
+	aside, err := freeName(f.path + ".aside-" + time.Now().UTC().Format("20060102T150405Z"))
 	if err != nil {
 		return err
 	}
 	for _, suffix := range []string{"-wal", "-shm", "-journal", ""} {
-		err := os.Rename(s.path+suffix, aside+suffix)
+		err := os.Rename(f.path+suffix, aside+suffix)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("moving aside (%w): %w", why, err)
 		}
 	}
-	s.log.ErrorContext(ctx, "store: database moved aside; starting a new one, which is refilled from the log",
-		"path", s.path, "aside", aside, "error", why)
+	f.log.ErrorContext(ctx, "store: database moved aside; starting a new one, which is refilled from "+f.cfg.Source,
+		"path", f.path, "aside", aside, "error", why)
 	return nil
 }
 
