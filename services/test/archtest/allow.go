@@ -74,6 +74,7 @@ var (
 	// families are directories whose sub-packages are implementations, chosen by
 	// mains. Named are the sub-packages that are none.
 	families = map[string]map[string]string{
+		internal + "/memory": {},
 		internal + "/store": {
 			"redisconn":  "connections to Redis, for any store",
 			"sqlitefile": "files of derived data, for any store",

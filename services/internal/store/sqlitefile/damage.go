@@ -16,11 +16,14 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// ErrDamaged means that only a new file helps. A call returns it for content that it cannot
+// read; [File.Do] then starts a new file.
+var ErrDamaged = errors.New("damaged")
+
 var (
-	errDamaged    = errors.New("damaged")
 	errForeign    = errors.New("database belongs to another program")
-	errMoved      = fmt.Errorf("%w: the file was deleted or replaced while in use", errDamaged)
-	errNoDatabase = fmt.Errorf("%w: not open since the last damage", errDamaged)
+	errMoved      = fmt.Errorf("%w: the file was deleted or replaced while in use", ErrDamaged)
+	errNoDatabase = fmt.Errorf("%w: not open since the last damage", ErrDamaged)
 )
 
 // damageError is damage found by a call, with the damaged database.
@@ -35,7 +38,7 @@ func (e *damageError[D]) Unwrap() error { return e.cause }
 // damaged reports whether only a new file can fix the error. Errors of a locked file or
 // of a full or failing disk do not count.
 func damaged(err error) bool {
-	if errors.Is(err, errDamaged) {
+	if errors.Is(err, ErrDamaged) {
 		return true
 	}
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
@@ -86,7 +89,7 @@ func (f *File[D]) leaveBehind(ctx context.Context, db *database[D]) error {
 // or column of the schema is missing.
 func schemaError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_ERROR {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return err
 }
@@ -107,7 +110,7 @@ func (f *File[D]) inspect() error {
 	}
 	file, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if err != nil {
 		return err
@@ -123,7 +126,7 @@ func (f *File[D]) inspect() error {
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	case n < headerSize || string(header[:len(magic)]) != magic:
-		return fmt.Errorf("%w: no SQLite header", errDamaged)
+		return fmt.Errorf("%w: no SQLite header", ErrDamaged)
 	case binary.BigEndian.Uint32(header[applicationAt:]) != f.cfg.Application:
 		return errForeign
 	}

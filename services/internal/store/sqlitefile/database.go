@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	_ "modernc.org/sqlite/vec" // the virtual table vec0, for vectors
 )
 
 const (

@@ -32,7 +32,7 @@ func (f *File[D]) migrate(ctx context.Context) (err error) {
 		return err
 	}
 	if version > len(f.cfg.Migrations) {
-		return fmt.Errorf("%w: written by a newer version (schema %d, known %d)", errDamaged, version, len(f.cfg.Migrations))
+		return fmt.Errorf("%w: written by a newer version (schema %d, known %d)", ErrDamaged, version, len(f.cfg.Migrations))
 	}
 	if version == len(f.cfg.Migrations) {
 		return tx.Commit()
