@@ -61,7 +61,7 @@ var (
 		"github.com/microcosm-cc/bluemonday": {services + "/uibridge/markdown"},
 		"github.com/nats-io/nats-server/v2":  {internal + "/natsserver"},
 		"github.com/openai/openai-go":        {services + "/provider/openai"},
-		"github.com/redis/go-redis":          {internal + "/store/redisconn", internal + "/store/redis"},
+		"github.com/redis/go-redis":          {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},
 		"github.com/robfig/cron":             {services + "/listener/cron"},
 		"google.golang.org/genai":            {services + "/provider/gemini"},
 		"github.com/yuin/goldmark":           {services + "/uibridge/markdown"},

@@ -109,6 +109,11 @@ func RunOutage(t *testing.T, s index.Store, kill, start func()) {
 		cancel()
 	}
 	start()
+	every := time.NewTicker(20 * time.Millisecond) // a client may try again only after a while
+	defer every.Stop()
+	for deadline := time.Now().Add(time.Minute); s.Ping(t.Context()) != nil && time.Now().Before(deadline); {
+		<-every.C
+	}
 	put(t, s, fact(1, "Ann likes tea"), embedded(fact(2, "Ben has a dog"), "m", 1, 0))
 	same(t, ids(search(t, s, index.Query{Text: "tea", Vector: []float32{1, 0}, Model: "m"})), []string{"2", "1"})
 }

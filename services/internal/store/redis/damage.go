@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"skandha.dev/services/internal/store/redisconn"
 )
 
 // maxMends bounds how often one call is repeated: it may meet several damaged values,
@@ -22,9 +22,6 @@ type damageError struct {
 func (e *damageError) Error() string { return strings.Join(e.keys, ", ") + ": " + e.cause.Error() }
 func (e *damageError) Unwrap() error { return e.cause }
 
-// errDamaged is the prefix of our scripts' errors about a value that is not a number.
-const errDamaged = "DAMAGED"
-
 // damage returns err as a damageError about keys, if it reports a key or a value of
 // the wrong kind.
 func damage(err error, keys ...string) error {
@@ -34,11 +31,8 @@ func damage(err error, keys ...string) error {
 	if _, is := errors.AsType[*damageError](err); is {
 		return err
 	}
-	// In a script, old servers put their own prefix before the command's error.
-	for _, says := range []string{"WRONGTYPE", errDamaged, "is not an integer", "is not a valid float", "would overflow"} {
-		if _, is := errors.AsType[redis.Error](err); is && strings.Contains(err.Error(), says) {
-			return &damageError{keys, err}
-		}
+	if redisconn.Unreadable(err) {
+		return &damageError{keys, err}
 	}
 	return err
 }

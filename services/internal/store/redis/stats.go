@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/redisconn"
 )
 
 // recordBatch is how many records go in one round trip.
@@ -206,7 +207,7 @@ func (s *Store) verifyTools(ctx context.Context, agent string) error {
 // damagedValue is an error about a damaged value, in the form of a server's error.
 type damagedValue string
 
-func (e damagedValue) Error() string { return errDamaged + " " + string(e) }
+func (e damagedValue) Error() string { return redisconn.Damaged + " " + string(e) }
 func (damagedValue) RedisError()     {}
 
 // ResetTools implements store.Store. An agent's sums and their revisions are removed
