@@ -108,6 +108,7 @@ var (
 
 	// choosers pick an implementation from configuration, for mains.
 	choosers = map[string]string{
+		internal + "/memory/open":       "opens the store of memories that a URL names",
 		internal + "/store/open":        "opens the store that a URL names",
 		services + "/sandbox/selection": "picks the driver that the host offers",
 	}
