@@ -34,10 +34,11 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{client: c}, nil
 }
 
-// The distances of collections.
-const (
-	euclidean = "l2"
-	cosine    = "cosine"
+// How collections are searched. The numbers of entries mean nothing, so their index is as
+// small as it can be.
+var (
+	unsearched = map[string]any{"space": "l2", "ef_construction": 2, "max_neighbors": 2}
+	cosine     = map[string]any{"space": "cosine"}
 )
 
 func (s *Store) entriesName() string { return s.client.prefix + "entries" }
@@ -109,7 +110,7 @@ func (s *Store) SetPosition(ctx context.Context, revision uint64) error {
 		return err
 	}
 	return s.do(ctx, "set position", func() error {
-		entries, err := s.client.make(ctx, s.entriesName(), euclidean)
+		entries, err := s.client.make(ctx, s.entriesName(), unsearched)
 		if err != nil {
 			return err
 		}

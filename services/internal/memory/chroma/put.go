@@ -12,8 +12,11 @@ import (
 	index "skandha.dev/services/internal/memory"
 )
 
-// maxBatch is how many memories are written or looked up in one request.
-const maxBatch = 500
+// The most that is written or looked up in one request. The server refuses bodies of 40 MB.
+const (
+	maxBatch  = 500       // memories
+	maxFloats = 1_000_000 // in their vectors
+)
 
 // Put implements memory.Store. Each entry is stored in one step, after its vector.
 func (s *Store) Put(ctx context.Context, entries []index.Entry) error {
@@ -22,7 +25,11 @@ func (s *Store) Put(ctx context.Context, entries []index.Entry) error {
 		return err
 	}
 	return s.do(ctx, "put", func() error {
-		for batch := range slices.Chunk(entries, maxBatch) {
+		longest := 1
+		for _, e := range entries {
+			longest = max(longest, len(e.Vector))
+		}
+		for batch := range slices.Chunk(entries, min(maxBatch, max(1, maxFloats/longest))) {
 			if err := s.putBatch(ctx, batch); err != nil {
 				return err
 			}
@@ -32,7 +39,7 @@ func (s *Store) Put(ctx context.Context, entries []index.Entry) error {
 }
 
 func (s *Store) putBatch(ctx context.Context, entries []index.Entry) error {
-	to, err := s.client.make(ctx, s.entriesName(), euclidean)
+	to, err := s.client.make(ctx, s.entriesName(), unsearched)
 	if err != nil {
 		return err
 	}
@@ -212,7 +219,7 @@ func (s *Store) Remove(ctx context.Context, key index.Key, revision uint64) erro
 		return err
 	}
 	return s.do(ctx, "remove", func() error {
-		from, err := s.client.make(ctx, s.entriesName(), euclidean)
+		from, err := s.client.make(ctx, s.entriesName(), unsearched)
 		if err != nil {
 			return err
 		}
