@@ -38,8 +38,9 @@ type Query struct {
 // Store is an index. The package documentation lists the guarantees of all methods.
 type Store interface {
 	// Put stores entries, each unless the store knows a newer revision of its memory or
-	// a removal of it at this or a newer revision. An entry without a vector keeps the
-	// stored one if the text is the same. The first vector of a model sets the dimension
+	// a removal of it at this or a newer revision. A revision that is known already is
+	// stored again only to add its vector. An entry without a vector keeps the stored one
+	// if the text is the same. The first vector of a model sets the dimension
 	// for all of its vectors; one of another dimension is ErrInvalid. After an error some
 	// entries may have been stored; call Put again with all of them.
 	Put(ctx context.Context, entries []Entry) error

@@ -41,7 +41,9 @@ func wipeAndRefill(t *testing.T, s index.Store) {
 		entries = append(entries, e)
 	}
 	queries := []index.Query{
-		{Text: "tea 3"}, {Text: "number 17 of 4"}, {Vector: []float32{1, 5, 2}, Model: "m"},
+		{Text: "tea 3"},
+		{Text: "number 17 of 4"},
+		{Vector: []float32{1, 5, 2}, Model: "m"},
 		{Text: "tea 6", Vector: []float32{3, 5, 2}, Model: "m", Limit: 20},
 	}
 	answers := func() (out [][]string) {

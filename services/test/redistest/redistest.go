@@ -83,7 +83,7 @@ func StartCluster(tb testing.TB) (url string) {
 	if err != nil {
 		tb.Fatalf("redistest: %v", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // nothing is left to read
 	if err := conn.SetDeadline(time.Now().Add(natstest.Patience)); err != nil {
 		tb.Fatalf("redistest: %v", err)
 	}

@@ -34,11 +34,10 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{client: c}, nil
 }
 
-// How collections are searched. The numbers of entries mean nothing, so their index is as
-// small as it can be.
-var (
-	unsearched = map[string]any{"space": "l2", "ef_construction": 2, "max_neighbors": 2}
-	cosine     = map[string]any{"space": "cosine"}
+// The distances of collections.
+const (
+	euclidean = "l2"
+	cosine    = "cosine"
 )
 
 func (s *Store) entriesName() string { return s.client.prefix + "entries" }
@@ -46,6 +45,21 @@ func (s *Store) entriesName() string { return s.client.prefix + "entries" }
 func (s *Store) vectorsName(model string) string {
 	sum := sha256.Sum256([]byte(model))
 	return s.client.prefix + "vectors." + hex.EncodeToString(sum[:8])
+}
+
+// vectorsOf returns the collection of a model; the zero one if there is none. Its vectors
+// must have the dimension.
+func (s *Store) vectorsOf(ctx context.Context, model string, dimension int) (collection, error) {
+	name := s.vectorsName(model)
+	found, err := s.client.find(ctx, name)
+	if err == nil && found.Dimension > 0 && found.Dimension != dimension {
+		s.client.forget() // another process may have wiped the store
+		found, err = s.client.find(ctx, name)
+	}
+	if err == nil && found.Dimension > 0 && found.Dimension != dimension {
+		return collection{}, index.WrongDimension(model, dimension, found.Dimension)
+	}
+	return found, err
 }
 
 // keyOf names a memory in letters that every condition can hold.
@@ -110,7 +124,7 @@ func (s *Store) SetPosition(ctx context.Context, revision uint64) error {
 		return err
 	}
 	return s.do(ctx, "set position", func() error {
-		entries, err := s.client.make(ctx, s.entriesName(), unsearched)
+		entries, err := s.client.make(ctx, s.entriesName(), euclidean)
 		if err != nil {
 			return err
 		}

@@ -162,13 +162,13 @@ func (c *client) find(ctx context.Context, name string) (found collection, err e
 }
 
 // make returns the collection of that name, which it creates.
-func (c *client) make(ctx context.Context, name string, search map[string]any) (collection, error) {
+func (c *client) make(ctx context.Context, name, space string) (collection, error) {
 	found, err := c.find(ctx, name)
 	if err != nil || found.ID != "" {
 		return found, err
 	}
 	err = c.call(ctx, http.MethodPost, c.base, map[string]any{
-		"name": name, "get_or_create": true, "configuration": map[string]any{"hnsw": search},
+		"name": name, "get_or_create": true, "configuration": map[string]any{"hnsw": map[string]any{"space": space}},
 	}, &found)
 	if err == nil {
 		c.remember(found)

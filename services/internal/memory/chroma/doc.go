@@ -15,7 +15,7 @@
 //
 // # Revisions
 //
-// Chroma cannot compare and set. So every revision of a memory is a record of its own, and
+// Chroma cannot compare and set. So every revision of a memory is a separate record, and
 // the newest one counts. A put removes the older ones that it sees; those that two writers
 // leave are passed over when they are found, and removed by the next put.
 //

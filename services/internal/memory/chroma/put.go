@@ -39,7 +39,7 @@ func (s *Store) Put(ctx context.Context, entries []index.Entry) error {
 }
 
 func (s *Store) putBatch(ctx context.Context, entries []index.Entry) error {
-	to, err := s.client.make(ctx, s.entriesName(), unsearched)
+	to, err := s.client.make(ctx, s.entriesName(), euclidean)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (w *writing) take(e index.Entry) error {
 	}
 	if all := w.known[key]; len(all) > 0 {
 		last := all[0]
-		if last.Revision > e.Revision || last.Removed && last.Revision == e.Revision {
+		if last.Revision > e.Revision || last.Revision == e.Revision && (last.Removed || e.Vector == nil) {
 			return nil
 		}
 		if e.Vector == nil && last.Vectors != "" {
@@ -120,9 +120,8 @@ func (w *writing) take(e index.Entry) error {
 
 // vectorOf returns the vector of a record if it is that of the text, and is there.
 func (s *Store) vectorOf(ctx context.Context, m metadata, text string) (model string, v []float32, err error) {
-	e, err := m.entry()
-	if err != nil || e.Text != text {
-		return "", nil, nil // what cannot be read is written anew
+	if e, err := m.entry(); err != nil || e.Text != text {
+		return "", nil, nil //nolint:nilerr // what cannot be read is written again
 	}
 	var found records
 	err = s.client.do(ctx, collection{ID: m.Vectors}, "get", map[string]any{
@@ -198,12 +197,12 @@ func (w *writing) vectors() (map[string]collection, error) {
 	}
 	out := map[string]collection{}
 	for model, up := range ups {
-		to, err := w.s.client.make(w.ctx, w.s.vectorsName(model), cosine)
+		to, err := w.s.vectorsOf(w.ctx, model, dimensions[model])
+		if err == nil && to.ID == "" {
+			to, err = w.s.client.make(w.ctx, w.s.vectorsName(model), cosine)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if to.Dimension > 0 && to.Dimension != dimensions[model] {
-			return nil, index.WrongDimension(model, dimensions[model], to.Dimension)
 		}
 		if err := w.s.client.do(w.ctx, to, "upsert", up.body(), nil); err != nil {
 			return nil, err
@@ -219,7 +218,7 @@ func (s *Store) Remove(ctx context.Context, key index.Key, revision uint64) erro
 		return err
 	}
 	return s.do(ctx, "remove", func() error {
-		from, err := s.client.make(ctx, s.entriesName(), unsearched)
+		from, err := s.client.make(ctx, s.entriesName(), euclidean)
 		if err != nil {
 			return err
 		}

@@ -204,12 +204,9 @@ func (s *Store) near(ctx context.Context, q index.Query) (from collection, out [
 	if q.Vector == nil {
 		return from, nil, nil
 	}
-	from, err = s.client.find(ctx, s.vectorsName(q.Model))
-	switch {
-	case err != nil || from.Dimension == 0:
+	from, err = s.vectorsOf(ctx, q.Model, len(q.Vector))
+	if err != nil || from.Dimension == 0 {
 		return collection{}, nil, err
-	case from.Dimension != len(q.Vector):
-		return from, nil, index.WrongDimension(q.Model, len(q.Vector), from.Dimension)
 	}
 	var found struct {
 		Metadatas [][]metadata `json:"metadatas"`

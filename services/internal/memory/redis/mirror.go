@@ -53,6 +53,9 @@ func (s *Store) look(ctx context.Context, agent subject.Agent) ([]*item, error) 
 	if err != nil || len(ids) == 0 {
 		return m.order, err
 	}
+	if m.items == nil {
+		m.items = map[string]*item{}
+	}
 	for part := range slices.Chunk(ids, maxBatch) {
 		if err := s.read(ctx, agent, m, part); err != nil {
 			m.items, m.order, m.epoch, m.at = nil, nil, "", 0 // read in part
@@ -91,7 +94,7 @@ func (s *Store) changesOf(ctx context.Context, agent subject.Agent, m *mirror) (
 		return since.Val(), nil
 	}
 	empty := m.epoch == "" && m.at == 0
-	m.items, m.order, m.epoch, m.at = map[string]*item{}, nil, now.Val(), 0
+	m.items, m.order, m.epoch, m.at = nil, nil, now.Val(), 0
 	if empty {
 		m.at = at
 		return since.Val(), nil

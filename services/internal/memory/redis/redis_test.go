@@ -82,16 +82,23 @@ func TestDamage(t *testing.T) {
 	raw := goredis.NewClient(o)
 	defer raw.Close()
 	for n, command := range [][]any{
-		{"SET", "{main}:revisions", "x"}, {"SET", "{main}:changes", "x"}, {"SET", "{main}:vectors", "x"}, {"SET", "models", "x"},
-		{"SET", "{main}:changed", "x"}, {"LPUSH", "{main}:epoch", "x"}, {"HSET", "{main}:revisions", "m1", "x"},
-		{"HSET", "{main}:memories", "m1", "x"}, {"HSET", "{main}:vectors", "m1", "x"}, {"HDEL", "{main}:memories", "m1"},
+		{"SET", "{main}:revisions", "x"},
+		{"SET", "{main}:changes", "x"},
+		{"SET", "{main}:vectors", "x"},
+		{"SET", "models", "x"},
+		{"SET", "{main}:changed", "x"},
+		{"LPUSH", "{main}:epoch", "x"},
+		{"HSET", "{main}:revisions", "m1", "x"},
+		{"HSET", "{main}:memories", "m1", "x"},
+		{"HSET", "{main}:vectors", "m1", "x"},
+		{"HDEL", "{main}:memories", "m1"},
 	} {
 		prefix := fmt.Sprintf("damage%d:", n)
 		s := open(t, url, prefix)
 		if err := errors.Join(s.Put(t.Context(), []index.Entry{tea}), s.SetPosition(t.Context(), 7)); err != nil {
 			t.Fatal(err)
 		}
-		key := prefix + command[1].(string) //nolint:errcheck,forcetypeassert // a string
+		key := prefix + command[1].(string)
 		command[1] = key
 		if command[0] != "HSET" && command[0] != "HDEL" {
 			raw.Del(t.Context(), key)

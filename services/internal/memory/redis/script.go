@@ -20,13 +20,14 @@ end
 `
 
 // putScript: KEYS of the agent. ARGV id, revision, epoch, memory, digest of the text, vector
-// or "". Without a vector, the one of the same text stays.
+// or "". Without a vector, the one of the same text stays, and what is known already is not
+// a change.
 var putScript = redis.NewScript(redisconn.Larger + change + `
 local removed, revision = known(ARGV[1])
 if not revision then
 	return redis.error_reply('DAMAGED revision of ' .. ARGV[1])
 end
-if larger(revision, ARGV[2]) or (removed == '-' and revision == ARGV[2]) then
+if larger(revision, ARGV[2]) or (revision == ARGV[2] and (removed == '-' or ARGV[6] == '')) then
 	return 0
 end
 if ARGV[6] ~= '' then

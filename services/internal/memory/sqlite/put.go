@@ -93,7 +93,7 @@ func (c change) put(e index.Entry) error {
 	switch {
 	case err != nil:
 		return err
-	case old.revision > e.Revision, old.removed && old.revision == e.Revision:
+	case old.revision > e.Revision, old.revision == e.Revision && (old.removed || e.Vector == nil):
 		return nil
 	}
 	data, err := json.Marshal(e.Memory)
