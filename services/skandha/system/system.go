@@ -57,6 +57,7 @@ type Config struct {
 	Store      string // of the view; default a SQLite file in Data
 
 	Provider, Model, BaseURL, OfflineRules string
+	Embedder                               string             // <provider>/<model>; default that of ConfigFile
 	Models                                 []provider.Adapter // instead of those that the four select
 	Workspace                              string             // default Data/workspace
 	Files                                  filesystem.Limits  // for the file tools
@@ -311,7 +312,7 @@ func (s *System) startRunner(ctx context.Context) error {
 func (s *System) providerConfig() provider.Config {
 	return provider.Config{
 		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules,
-		Slots:        s.cfg.Slots,
+		Embedder: s.cfg.Embedder, Slots: s.cfg.Slots,
 		DrainTimeout: time.Second,
 	}
 }
@@ -322,15 +323,20 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 	if cfg.Settings, err = provider.ReadSettings(s.cfg.ConfigFile); err != nil {
 		return err
 	}
+	embedder, why, err := provider.SelectEmbedder(cfg, os.Getenv)
+	if err != nil {
+		return err
+	}
 	b, err := s.Connect(ctx, "provider")
 	if err != nil {
 		return err
 	}
 	log := s.log.With("service", "provider")
+	log.Info("embedder: " + why)
 	s.warnOfProviders(agents, s.adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
-		return provider.Serve(ctx, cfg, s.adapters, provider.Deps{Bus: b, Logger: log})
+		return provider.Serve(ctx, cfg, s.adapters, provider.Deps{Bus: b, Logger: log, Embedder: embedder})
 	})
 	return nil
 }
