@@ -163,7 +163,7 @@ func (s *service) embedding() providerapi.Embedder {
 	info := s.embedder.Info()
 	return providerapi.Embedder{
 		Model: modelName(info), Note: info.Note, Breaker: s.embedder.Breaker(), Price: s.described(info, true).Price,
-		Usage: s.embedded.total(),
+		Usage: new(s.embedded.total()),
 	}
 }
 

@@ -66,11 +66,11 @@ func TestTheServiceComputesEmbeddings(t *testing.T) {
 	}
 	want := contract.Usage{InputTokens: 7, CostMicroUSD: 14}
 	s, err := askEmbedder[providerapi.Embedder](c, providerapi.VerbStatus, "")
-	if err != nil || s.Model != v.Model || s.Usage != want || s.Price.Input != 2 || s.Reachable != nil ||
+	if err != nil || s.Model != v.Model || *s.Usage != want || s.Price.Input != 2 || s.Reachable != nil ||
 		s.Breaker.State != providerapi.Closed {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if r := c.report(); r.Embedder == nil || r.Embedder.Usage != want || !*r.Embedder.Reachable {
+	if r := c.report(); r.Embedder == nil || *r.Embedder.Usage != want || !*r.Embedder.Reachable {
 		t.Errorf("the report is %+v", r.Embedder)
 	}
 }

@@ -75,7 +75,7 @@ func (g *globals) findings(ctx context.Context) []finding {
 	} else {
 		out = append(out, g.providerFinding(ctx), g.storeFinding(ctx))
 	}
-	out = append(out, g.uiFinding(ctx))
+	out = append(out, g.embedderFinding(ctx), g.uiFinding(ctx))
 	if g.NATS == "" { // otherwise the sandbox is on the machines of that system's tool runners
 		out = append(out, g.sandboxFindings(ctx)...)
 	}

@@ -38,9 +38,9 @@ type Embedder struct {
 	Model string `json:"model"` // <provider>/<model>
 	Note  string `json:"note,omitempty"`
 	// Reachable says whether its API answered just now; absent if it was not asked.
-	Reachable *bool          `json:"reachable,omitempty"`
-	Error     string         `json:"error,omitempty"` // why it is not reachable
-	Breaker   Breaker        `json:"breaker"`
-	Price     *Price         `json:"price,omitempty"` // absent: unknown
-	Usage     provider.Usage `json:"usage"`           // of this process since its start
+	Reachable *bool           `json:"reachable,omitempty"`
+	Error     string          `json:"error,omitempty"` // why it is not reachable
+	Breaker   Breaker         `json:"breaker"`
+	Price     *Price          `json:"price,omitempty"` // absent: unknown
+	Usage     *provider.Usage `json:"usage,omitempty"` // of this process since its start; absent: not for the client
 }

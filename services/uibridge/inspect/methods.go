@@ -138,6 +138,9 @@ func (i *inspector) listProviders(
 	if p.Everywhere() != nil {
 		for j := range reports {
 			reports[j].Budget = nil
+			if e := reports[j].Embedder; e != nil {
+				e.Usage = nil
+			}
 		}
 	}
 	return reports, err
