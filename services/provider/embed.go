@@ -32,12 +32,15 @@ var errNoEmbedder = bus.Errorf(bus.CodeNotFound, "no embedder is configured: set
 
 // embeds answers requests for embeddings; any process with the queue group does.
 func (s *service) embeds() (leave func(), err error) {
-	handle := func(verb string, f func(*bus.Request) (any, error), opts ...bus.RespondOption) (*bus.Responder, error) {
+	handle := func(
+		verb string, f func(*bus.Request) (any, error), opts ...bus.RespondOption,
+	) (*bus.Responder, error) {
 		return s.bus.Respond(subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName,
 			providerapi.EmbedderName, func(q *bus.Request) { coreapi.Answer(q, f) }, opts...)
 	}
-	embeds, err := handle(providerapi.VerbEmbed, func(q *bus.Request) (any, error) { return s.embed(q.Context(), q.Data) },
-		bus.Concurrency(embedSlots))
+	embeds, err := handle(providerapi.VerbEmbed, func(q *bus.Request) (any, error) {
+		return s.embed(q.Context(), q.Data)
+	}, bus.Concurrency(embedSlots))
 	if err != nil {
 		return nil, err
 	}

@@ -182,7 +182,8 @@ func (c *Client) read(a providerapi.EmbedAnswer, texts int) ([]found, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.model == a.Model && c.dimension != 0 && c.dimension != a.Dimension {
-		return nil, fmt.Errorf("its dimension was %d and is %d: give the new model another name", c.dimension, a.Dimension)
+		return nil, fmt.Errorf("its dimension was %d and is %d: give the new model another name", c.dimension,
+			a.Dimension)
 	}
 	c.dimension = a.Dimension
 	return out, nil
