@@ -26,7 +26,9 @@ import (
 func withEmbedder(t *testing.T, settings provider.Settings) (*core, *openaitest.Server) {
 	t.Helper()
 	srv := openaitest.New(t)
-	cfg := provider.Config{Settings: settings, Embedder: "openai/" + embedtest.Name, Retry: retry.Config{Tries: 2, Pause: time.Millisecond}}
+	cfg := provider.Config{
+		Settings: settings, Embedder: "openai/" + embedtest.Name, Retry: retry.Config{Tries: 2, Pause: time.Millisecond},
+	}
 	e, _, err := provider.SelectEmbedder(cfg, env("OPENAI_BASE_URL", srv.URL, "OPENAI_API_KEY", openaitest.Key))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +97,8 @@ func TestRequestsForEmbeddingsThatAreRefused(t *testing.T) {
 func TestFailuresOfTheEmbedderHaveCodes(t *testing.T) {
 	c, srv := withEmbedder(t, provider.Settings{})
 	for status, want := range map[int]error{
-		http.StatusUnauthorized: bus.ErrDenied, http.StatusTooManyRequests: bus.ErrOverloaded, http.StatusNotFound: bus.ErrInvalidArgument,
+		http.StatusUnauthorized: bus.ErrDenied, http.StatusTooManyRequests: bus.ErrOverloaded,
+		http.StatusNotFound:            bus.ErrInvalidArgument,
 		http.StatusInternalServerError: bus.ErrUnavailable, http.StatusRequestEntityTooLarge: bus.ErrTooLarge,
 		http.StatusGatewayTimeout: bus.ErrTimeout,
 	} {

@@ -40,8 +40,8 @@ func start(t *testing.T) (*service, *embed.Client) {
 	for verb, f := range map[string]func(*bus.Request) (any, error){
 		providerapi.VerbEmbed: s.answer, providerapi.VerbStatus: s.status,
 	} {
-		r, err := there.Respond(subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName, providerapi.EmbedderName,
-			func(q *bus.Request) { coreapi.Answer(q, f) })
+		r, err := there.Respond(subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName,
+			providerapi.EmbedderName, func(q *bus.Request) { coreapi.Answer(q, f) })
 		if err != nil {
 			t.Fatal(err)
 		}

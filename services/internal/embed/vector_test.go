@@ -15,7 +15,8 @@ func TestVectorsCrossTheBusUnchanged(t *testing.T) {
 	if err != nil || !slices.Equal(got, v) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if huge := []float32{math.MaxFloat32, math.MaxFloat32}; Normalise(huge) != nil || math.Abs(float64(huge[0])-math.Sqrt2/2) > 1e-6 {
+	huge := []float32{math.MaxFloat32, math.MaxFloat32}
+	if Normalise(huge) != nil || math.Abs(float64(huge[0])-math.Sqrt2/2) > 1e-6 {
 		t.Errorf("%v", huge)
 	}
 }

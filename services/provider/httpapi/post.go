@@ -17,7 +17,9 @@ const maxAnswerBytes = 8 << 20
 
 // Post sends a JSON body and returns that of the answer. It is not retried. The error is a
 // *[contract.Error], or that of ctx.
-func (a API) Post(ctx context.Context, c *http.Client, address string, header http.Header, body []byte) ([]byte, error) {
+func (a API) Post(
+	ctx context.Context, c *http.Client, address string, header http.Header, body []byte,
+) ([]byte, error) {
 	ctx, w := Watch(ctx, a.stall)
 	defer w.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
@@ -38,7 +40,8 @@ func (a API) Post(ctx context.Context, c *http.Client, address string, header ht
 	adapter.Began(ctx)
 	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && media == "text/html" {
 		return nil, adapter.Errorf(contract.ErrGarbage,
-			"the server answered with %s instead of application/json: does base_url end where the API begins%s?", media, a.Hint)
+			"the server answered with %s instead of application/json: does base_url end where the API begins%s?", media,
+			a.Hint)
 	}
 	answer, err := io.ReadAll(&watchedBody{ReadCloser: resp.Body, watchdog: w, left: maxAnswerBytes + 1})
 	switch {
