@@ -48,6 +48,7 @@ func built() map[string]map[string]string {
 			subject.Service(registrar.ServiceName, coreapi.VerbPlugins): "corePluginsQuery",
 			subject.Service(registrar.ServiceName, coreapi.VerbPlugin):  "corePluginRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbHooks):     "coreHooksQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbMemory):    "coreMemoryRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbRefill):    "coreRefillRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbCall):      "coreCallRequest",
 		},

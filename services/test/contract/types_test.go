@@ -123,6 +123,8 @@ var goTypes = map[string]any{
 	"service/core/plugin":         registrar.PluginInfo{},
 	"service/core/plugin_request": registrar.PluginRequest{},
 	"service/core/hooks":          coreapi.HooksInfo{},
+	"service/core/memory":         coreapi.MemoryAnswer{},
+	"service/core/memory_request": coreapi.MemoryQuery{},
 
 	"ui/about":                  ui.About{},
 	"ui/error":                  ui.Error{},
@@ -159,6 +161,12 @@ var goTypes = map[string]any{
 	"ui/results/listTurns":     inspect.TurnsPage{},
 	"ui/results/getTimeline":   inspect.Timeline{},
 	"ui/results/listArtifacts": []inspect.ArtifactInfo{},
+
+	"ui/results/listMemories":   inspect.MemoriesPage{},
+	"ui/results/searchMemories": inspect.MemoryHits{},
+	"ui/results/addMemory":      memory.Memory{},
+	"ui/results/correctMemory":  memory.Memory{},
+	"ui/results/forgetMemory":   inspect.Forgotten{},
 }
 
 // noGoType are the schemas without a Go type, and why.
@@ -193,6 +201,11 @@ var noGoType = map[string]string{
 	"ui/methods/listTurns":           "likewise",
 	"ui/methods/getTimeline":         "likewise",
 	"ui/methods/listArtifacts":       "likewise",
+	"ui/methods/listMemories":        "likewise",
+	"ui/methods/searchMemories":      "likewise",
+	"ui/methods/addMemory":           "likewise",
+	"ui/methods/correctMemory":       "likewise",
+	"ui/methods/forgetMemory":        "likewise",
 	"ui/results/getSession":          "it is service/core/session",
 }
 
