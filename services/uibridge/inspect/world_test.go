@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/test/coretest"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/uibridge/contract"
@@ -63,6 +64,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
+	coretest.Remember(t, b, &coretest.Memory{})
 	c, err := client.New(b, "ui-ada", natstest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
