@@ -225,7 +225,9 @@ func (r *memoryCorrectCmd) Run(ctx context.Context, g *globals) error {
 type memoryPinCmd struct{ oneMemory }
 
 // Run implements the command.
-func (p *memoryPinCmd) Run(ctx context.Context, g *globals) error { return p.pin(ctx, g, true, "pinned") }
+func (p *memoryPinCmd) Run(ctx context.Context, g *globals) error {
+	return p.pin(ctx, g, true, "pinned")
+}
 
 type memoryUnpinCmd struct{ oneMemory }
 

@@ -128,7 +128,7 @@ func printMemory(out io.Writer, m memory.Memory) error {
 	fact("kind", string(m.Kind))
 	fact("created", m.Created.Local().Format(time.DateTime))
 	if !m.Updated.IsZero() {
-		fact("corrected", m.Updated.Local().Format(time.DateTime))
+		fact("changed", m.Updated.Local().Format(time.DateTime))
 	}
 	if m.Pinned {
 		fact("pinned", "yes; the model sees it in every turn")

@@ -154,7 +154,10 @@ func (m *Memory) correct(q coreapi.MemoryQuery) (any, error) {
 		return nil, err
 	}
 	one := m.All[i]
-	one.Text, one.Updated = cmp.Or(q.Text, one.Text), time.Now().UTC()
+	if q.Text != "" {
+		one.Text, one.Source.Origin, one.Source.Principal, one.Source.URL = q.Text, memory.FromPerson, q.Caller, ""
+	}
+	one.Updated = time.Now().UTC()
 	if q.Pinned != nil {
 		one.Pinned = *q.Pinned
 	}

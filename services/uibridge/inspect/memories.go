@@ -52,7 +52,9 @@ type memoriesQuery struct {
 
 func (q *memoriesQuery) params() []request.Param {
 	return []request.Param{
-		{Name: "agent", Into: &q.Agent, Must: true}, {Name: "kinds", Into: &q.Kinds}, {Name: "limit", Into: &q.Limit},
+		{Name: "agent", Into: &q.Agent, Must: true},
+		{Name: "kinds", Into: &q.Kinds},
+		{Name: "limit", Into: &q.Limit},
 		{Name: "after", Into: &q.After},
 	}
 }
@@ -79,8 +81,10 @@ type memorySearch struct {
 
 func (q *memorySearch) params() []request.Param {
 	return []request.Param{
-		{Name: "agent", Into: &q.Agent, Must: true}, {Name: "text", Into: &q.Text, Must: true},
-		{Name: "kinds", Into: &q.Kinds}, {Name: "limit", Into: &q.Limit},
+		{Name: "agent", Into: &q.Agent, Must: true},
+		{Name: "text", Into: &q.Text, Must: true},
+		{Name: "kinds", Into: &q.Kinds},
+		{Name: "limit", Into: &q.Limit},
 	}
 }
 
@@ -111,8 +115,11 @@ type newMemory struct {
 
 func (q *newMemory) params() []request.Param {
 	return []request.Param{
-		{Name: "agent", Into: &q.Agent, Must: true}, {Name: "text", Into: &q.Text, Must: true}, {Name: "kind", Into: &q.Kind},
-		{Name: "pinned", Into: &q.Pinned}, {Name: "id", Into: &q.ID},
+		{Name: "agent", Into: &q.Agent, Must: true},
+		{Name: "text", Into: &q.Text, Must: true},
+		{Name: "kind", Into: &q.Kind},
+		{Name: "pinned", Into: &q.Pinned},
+		{Name: "id", Into: &q.ID},
 	}
 }
 
@@ -144,7 +151,9 @@ type memoryCorrection struct {
 
 func (q *memoryCorrection) params() []request.Param {
 	return []request.Param{
-		{Name: "agent", Into: &q.Agent, Must: true}, {Name: "id", Into: &q.ID, Must: true}, {Name: "text", Into: &q.Text},
+		{Name: "agent", Into: &q.Agent, Must: true},
+		{Name: "id", Into: &q.ID, Must: true},
+		{Name: "text", Into: &q.Text},
 		{Name: "pinned", Into: &q.Pinned},
 	}
 }

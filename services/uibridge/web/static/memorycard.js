@@ -47,7 +47,7 @@ export class MemoryCard {
       m.match && el('span', { class: 'chip', title: `Score ${m.score.toFixed(2)}` }, m.match === 'semantic' ? 'by meaning' : 'by words'),
       el('span', { class: 'grow' }), el('time', { class: 'faint tiny num', datetime: m.created, title: exact(m.created) }, ago(m.created)));
     this.#say();
-    fill(this.#from, source(m, this.#app), outcome(m.outcome), m.updated && el('p', null, 'Corrected ', el('time', { datetime: m.updated }, exact(m.updated))));
+    fill(this.#from, source(m, this.#app), outcome(m.outcome), m.updated && el('p', null, 'Changed ', el('time', { datetime: m.updated }, exact(m.updated))));
     this.#offer();
   }
 
