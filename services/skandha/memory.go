@@ -88,8 +88,8 @@ func (l *memoryListCmd) nothing() string {
 	case len(l.Kind) > 0:
 		return fmt.Sprintf("Agent %s has no memories of this kind.", l.Agent)
 	}
-	return fmt.Sprintf("Agent %[1]s remembers nothing yet. It learns from each turn with memory_policy: vector-db in its\n"+
-		"configuration; you can add something with:  %[2]s memory add --agent %[1]s TEXT", l.Agent, buildinfo.Command())
+	return fmt.Sprintf("Agent %[1]s remembers nothing yet. With memory_policy: vector-db in its configuration, it learns\n"+
+		"from each turn. You can add something with:  %[2]s memory add --agent %[1]s TEXT", l.Agent, buildinfo.Command())
 }
 
 // flags returns the flags that select the same memories.

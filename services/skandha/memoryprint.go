@@ -31,7 +31,8 @@ func printMemories(out io.Writer, list []memory.Memory) error {
 func printHits(out io.Writer, hits []memory.Hit) error {
 	rows := [][]string{{"MATCH", "ID", "KIND", "DATE", "SOURCE", "TEXT"}}
 	for _, h := range hits {
-		rows = append(rows, append([]string{fmt.Sprintf("%s %.2f", line(string(h.Match), 10), h.Score)}, memoryRow(h.Memory)...))
+		match := fmt.Sprintf("%s %.2f", line(string(h.Match), 10), h.Score)
+		rows = append(rows, append([]string{match}, memoryRow(h.Memory)...))
 	}
 	return printRows(out, rows)
 }
@@ -45,7 +46,8 @@ func memoryRow(m memory.Memory) []string {
 		text = "! " + text
 	}
 	return []string{
-		safetext.Line(m.ID), line(string(m.Kind), 12), m.Created.Local().Format(time.DateOnly), line(sourceOf(m.Source), 30), text,
+		safetext.Line(m.ID), line(string(m.Kind), 12), m.Created.Local().Format(time.DateOnly),
+		line(sourceOf(m.Source), 30), text,
 	}
 }
 
@@ -146,7 +148,8 @@ func printMemory(out io.Writer, m memory.Memory) error {
 	text := clean(m.Text)
 	if foreign(m.Source) {
 		text = safetext.Visible(m.Text)
-		_, _ = fmt.Fprintln(out, "\n! Strangers may have written this text. The agent reads it as data and not as instructions.")
+		_, _ = fmt.Fprintln(out,
+			"\n! Strangers may have written this text. The agent reads it as data and not as instructions.")
 	}
 	_, err := fmt.Fprintln(out, "\n"+text)
 	return err

@@ -72,16 +72,21 @@ func TestWhatAnAgentRemembersIsCorrected(t *testing.T) {
 	p.Click(".memory-card .plugin-ask .btn-danger")
 	p.Wait(rows + `.length === 1 && document.activeElement.dataset.op === "pin"`)
 
-	webtest.Get[bool](p, `(one('#panel-memory input[type="search"]').value = "", one("#panel-memory select").value = "note", one("#panel-memory select").dispatchEvent(new Event("change")))`)
+	kind := func(name string) {
+		webtest.Get[bool](p, `(one("#panel-memory select").value = "`+name+
+			`", one("#panel-memory select").dispatchEvent(new Event("change")))`)
+	}
+	webtest.Get[bool](p, `(one('#panel-memory input[type="search"]').value = "", true)`)
+	kind("note")
 	p.Wait(rows + `.length === 1 && text(".memory-card").includes("Mia")`)
-	webtest.Get[bool](p, `(one("#panel-memory select").value = "", one("#panel-memory select").dispatchEvent(new Event("change")))`)
+	kind("")
 	p.Click(".memory-add summary")
 	p.Type(".memory-add textarea", "The bins go out on Mondays.")
 	p.Press("Ctrl+Enter")
 	p.Wait(rows + `.length === 3 && text(".memory-card").includes("Mondays") && text(".memory-card").includes("Said by you")`)
 }
 
-// Texts from outside do nothing on the page; whoever may only see, changes nothing; and a core
+// Texts from outside do nothing on the page; a token with only the right "see" changes nothing; and a core
 // that does not answer is said.
 func TestMemoriesOnThePageAreHarmless(t *testing.T) {
 	const token = "a-token-that-looks-0123456789abcdefghij"
@@ -93,7 +98,9 @@ func TestMemoriesOnThePageAreHarmless(t *testing.T) {
 	for len(corpus) > memory.MaxText {
 		corpus = corpus[:strings.LastIndex(corpus, "\n\n")]
 	}
-	remember(t, r, coreapi.MemoryQuery{ID: picture, Text: corpus, Source: &memory.Source{Origin: memory.FromWeb, URL: "javascript:alert(1)", Tool: "web:fetch"}})
+	remember(t, r, coreapi.MemoryQuery{ID: picture, Text: corpus, Source: &memory.Source{
+		Origin: memory.FromWeb, URL: "javascript:alert(1)", Tool: "web:fetch",
+	}})
 	p := r.SignedIn(t, "xss")
 	openPanel(p, "memory")
 	p.Wait(rows + `.length === 1`)
@@ -107,7 +114,7 @@ func TestMemoriesOnThePageAreHarmless(t *testing.T) {
 	openPanel(q, "memory")
 	q.Wait(rows + `.length === 1`)
 	if webtest.Get[bool](q, `Boolean(one("#panel-memory [data-op], #panel-memory .memory-add"))`) {
-		t.Error("whoever may only see has buttons that change")
+		t.Error("a token with only the right to see has buttons that change")
 	}
 	p.Size(320, 640)
 	report(t, "320 px, memory", p.Audit())

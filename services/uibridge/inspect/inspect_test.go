@@ -240,7 +240,7 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 func TestBadQuestionsAreRefusedByField(t *testing.T) {
 	w := newWorld(t)
 	w.say(kitchen, "hello")
-	long := strings.Repeat("x", 600)
+	long, tooLong := strings.Repeat("x", 600), strings.Repeat("x", memory.MaxText+1)
 	for _, c := range []struct {
 		method string
 		params any
@@ -272,7 +272,7 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 		{"listMemories", map[string]any{"agent": "main", "kinds": []string{"thought"}}, "invalid_argument kinds"},
 		{"searchMemories", map[string]any{"agent": "main", "text": "tea", "limit": 101}, "invalid_argument limit"},
 		{"addMemory", map[string]any{"agent": "main", "text": "x", "kind": "lesson"}, "invalid_argument kind"},
-		{"addMemory", map[string]any{"agent": "main", "text": strings.Repeat("x", memory.MaxText+1)}, "invalid_argument text"},
+		{"addMemory", map[string]any{"agent": "main", "text": tooLong}, "invalid_argument text"},
 		{"addMemory", map[string]any{"agent": "main", "text": "x", "id": long}, "invalid_argument id"},
 		{"correctMemory", map[string]any{"agent": "main", "id": "m-1"}, "invalid_argument text"},
 		{"correctMemory", map[string]any{"agent": "main", "id": "m-1", "pinned": "yes"}, "invalid_argument pinned"},

@@ -19,9 +19,10 @@ import (
 // MemoriesPage is a page of what an agent remembers, newest first.
 type MemoriesPage struct {
 	Memories []memory.Memory `json:"memories"`
-	Next     string          `json:"next,omitempty"`     // cursor of the next page
-	Embedder string          `json:"embedder,omitempty"` // the model by whose vectors texts are found; empty: by words alone
-	Trouble  string          `json:"trouble,omitempty"`  // why there is less than there may be
+	Next     string          `json:"next,omitempty"` // cursor of the next page
+	// Embedder is the model by whose vectors texts are found; empty: by words alone.
+	Embedder string `json:"embedder,omitempty"`
+	Trouble  string `json:"trouble,omitempty"` // why there is less than there may be
 }
 
 // MemoryHits is what an agent remembers that matches a search, best first.

@@ -23,8 +23,9 @@ func TestMemoriesAreChangedByPeople(t *testing.T) {
 	if !again.Created.Equal(tea.Created) {
 		t.Errorf("sent again, it remembers %+v", again)
 	}
-	if hits := call[inspect.MemoryHits](w, "searchMemories", about{"agent": "main", "text": "tea", "kinds": []string{"fact"}}); len(hits.Hits) != 1 ||
-		hits.Hits[0].ID != "tea" {
+	hits := call[inspect.MemoryHits](w, "searchMemories",
+		about{"agent": "main", "text": "tea", "kinds": []string{"fact"}}).Hits
+	if len(hits) != 1 || hits[0].ID != "tea" {
 		t.Errorf("found %+v", hits)
 	}
 	black := call[memory.Memory](w, "correctMemory", about{"agent": "main", "id": "tea", "text": "Ann likes black tea."})
@@ -53,7 +54,9 @@ func TestWhoMaySeeAndChangeMemories(t *testing.T) {
 		contract.See: {"listMemories", "searchMemories"}, contract.Talk: {"addMemory", "correctMemory", "forgetMemory"},
 		contract.Approve: nil, contract.Administer: nil,
 	} {
-		bob := contract.Principal{Name: "bob", Writer: "ui-bob", Rights: []contract.Right{right}, Agents: []subject.Agent{"main"}}
+		bob := contract.Principal{
+			Name: "bob", Writer: "ui-bob", Rights: []contract.Right{right}, Agents: []subject.Agent{"main"},
+		}
 		for method, params := range methods {
 			params["agent"] = "main"
 			if got := w.refused(bob, method, params); (got != "forbidden") != slices.Contains(may, method) {

@@ -43,7 +43,7 @@ export class MemoryCard {
     const stranger = m.source.origin === 'tool' || m.source.origin === 'web';
     fill(this.#head,
       el('span', { class: 'chip', title: KINDS[m.kind] }, m.kind), m.pinned && el('span', { class: 'chip chip-accent', title: 'The model sees it in every turn' }, 'pinned'),
-      stranger && el('span', { class: 'chip chip-warn', title: 'Strangers may have written it: the model is told not to follow instructions in it' }, 'from outside'),
+      stranger && el('span', { class: 'chip chip-warn', title: 'Strangers may have written it: the model is instructed not to follow instructions in it' }, 'from outside'),
       m.match && el('span', { class: 'chip', title: `Score ${m.score.toFixed(2)}` }, m.match === 'semantic' ? 'by meaning' : 'by words'),
       el('span', { class: 'grow' }), el('time', { class: 'faint tiny num', datetime: m.created, title: exact(m.created) }, ago(m.created)));
     this.#say();
