@@ -86,8 +86,8 @@ func TestWhatAnAgentRemembersIsCorrected(t *testing.T) {
 	p.Wait(rows + `.length === 3 && text(".memory-card").includes("Mondays") && text(".memory-card").includes("Said by you")`)
 }
 
-// Texts from outside do nothing on the page; a token with only the right "see" changes nothing; and a core
-// that does not answer is said.
+// Texts from outside do nothing on the page, and a token with only the right "see" changes
+// nothing.
 func TestMemoriesOnThePageAreHarmless(t *testing.T) {
 	const token = "a-token-that-looks-0123456789abcdefghij"
 	t.Setenv("LOOKER", token)
