@@ -198,6 +198,75 @@ func TestRequiredGuidesAreGuides(t *testing.T) {
 	}
 }
 
+// An agent without a system prompt begins with the default guide.
+func TestTheDefaultGuide(t *testing.T) {
+	for yaml, want := range map[string][]string{
+		"agents: {main: {}}":                                              {"default"},
+		"agents: {main: {guides: [coder]}}":                               {"default", "coder"},
+		"agents: {main: {guides: [coder, default]}}":                      {"coder", "default"},
+		"agents: {main: {guide: {system_prompt: Hi.}, guides: [coder]}}":  {"coder"},
+		"agents: {main: {guide: {temperature: 0.5, decision: engine}}}":   {"default"},
+		"agents: {main: {guide: {system_prompt: Hi., decision: native}}}": nil,
+	} {
+		agents, _, err := config(t, yaml).Build()
+		if err != nil || !slices.Equal(agents["main"].Guides, want) {
+			t.Errorf("%s: %q, %v", yaml, agents["main"].Guides, err)
+		}
+	}
+	if got := refused(t, "agents:\n  main:\n    guide: {decision: perhaps}"); !strings.Contains(got,
+		`skandha.yaml:3: agents.main.guide: guide "main": decision is "perhaps"`) {
+		t.Error(got)
+	}
+}
+
+func TestTheDirectoryOfGuides(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "skandha.yaml")
+	read := func(yaml string) (core.Config, error) {
+		if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return core.ReadConfig(file)
+	}
+	elsewhere := t.TempDir()
+	for yaml, want := range map[string]string{
+		"agents: {main: {}}":                         filepath.Join(dir, "guides"),
+		"guides_dir: .":                              dir,
+		"guides_dir: " + elsewhere:                   elsewhere,
+		"guides_dir: ../" + filepath.Base(dir) + "/": dir,
+	} {
+		if c, err := read(yaml); err != nil || c.GuidesDir != want {
+			t.Errorf("%s: %s, %v, want %s", yaml, c.GuidesDir, err, want)
+		}
+	}
+	if _, err := read("agents: {}\nguides_dir: none"); err == nil ||
+		!strings.Contains(err.Error(), "skandha.yaml:2: guides_dir is "+filepath.Join(dir, "none")+", which is not") {
+		t.Error(err)
+	}
+	if c, err := core.ReadConfig(""); err != nil || c.GuidesDir != "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestTheFilesOfGuidesAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "skandha.yaml")
+	for name, text := range map[string]string{
+		"skandha.yaml": "guides_dir: .\nagents: {a: {guides: [bad, far]}, b: {guides: [bad, far, good, of-a-plugin], provider: local}}",
+		"bad.md":       "---\nx: 1\n---\nHi.", "far.md": "---\nprovider: openai\n---\nHi.", "good.md": "---\n---\nHi.",
+		"unused.md": "wrong",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := core.CheckGuides(file)
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "bad.md:2: x: unknown key") ||
+		!strings.Contains(err.Error(), `guide far of agent b: provider[0] is "openai"`) {
+		t.Error(err)
+	}
+}
+
 // refused returns the error of an invalid configuration.
 func refused(t *testing.T, yaml string) string {
 	t.Helper()

@@ -258,7 +258,7 @@ func faultFindings(st coreapi.Status) (out []finding) {
 		what, effect := guideTrouble(t)
 		out = append(out, finding{
 			need: t.Required && !t.Stale, what: what,
-			advice: effect + "; start the plugin that declares it, or fix the plugin's answer",
+			advice: effect + "; fix the guide's file, or start the plugin that declares it",
 		})
 	}
 	return out

@@ -144,6 +144,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	cfg.GuidesDir = GuidesDir(cfg, s.cfg.Data)
 	streams, err := cfg.BuildStreams()
 	if err != nil {
 		return err
@@ -277,6 +278,12 @@ func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Con
 	return c.AwaitExecutors(wait, s.executors...)
 }
 
+// GuidesDir returns the directory with guides as Markdown files: that of the configuration, or
+// guides in the data directory.
+func GuidesDir(c core.Config, data string) string {
+	return cmp.Or(c.GuidesDir, filepath.Join(data, "guides"))
+}
+
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
 	for _, secret := range []string{bus.RunFile, busFile, access.TokenFile} { // also under other names
@@ -287,6 +294,9 @@ func (s *System) runnerConfig() toolrunner.Config {
 	}
 	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
 		protect = append(protect, s.cfg.Sandbox.Dir)
+	}
+	if c, err := core.ReadConfig(s.cfg.ConfigFile); err == nil { // else check has reported it
+		protect = append(protect, GuidesDir(c, s.cfg.Data))
 	}
 	return toolrunner.Config{
 		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
