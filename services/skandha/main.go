@@ -26,6 +26,7 @@ type cli struct {
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
 	Providers providersCmd `cmd:"" help:"Show the language models: reachable or not, breakers, prices, models, the budget."`
 	Guides    guidesCmd    `cmd:"" help:"List the guides that agents can name; show one, or check a file."`
+	Skills    skillsCmd    `cmd:"" help:"List the skills that agents can load."`
 	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
 	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`

@@ -301,7 +301,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 	return toolrunner.Config{
 		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
 		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin,
-		DrainTimeout: time.Second,
+		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}
 }
 
