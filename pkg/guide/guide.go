@@ -21,8 +21,22 @@ import (
 // MemoryPolicy is how the part of the conversation that the model sees is chosen.
 type MemoryPolicy string
 
-// SlidingWindow shows the latest complete turns that fit the guide's window.
-const SlidingWindow MemoryPolicy = "sliding-window"
+// The memory policies.
+const (
+	// SlidingWindow shows the latest complete turns that fit the window.
+	SlidingWindow MemoryPolicy = "sliding-window"
+	// Summary shows the conversation since the last summary, and that summary. A model
+	// summarises the oldest turns when the conversation becomes too long.
+	Summary MemoryPolicy = "summary"
+	// VectorDB is SlidingWindow, with what the agent's memory holds about the input: facts,
+	// notes and experiences, also of other sessions.
+	VectorDB MemoryPolicy = "vector-db"
+	// None shows the current turn alone.
+	None MemoryPolicy = "none"
+)
+
+// MemoryPolicies returns all policies.
+func MemoryPolicies() []MemoryPolicy { return []MemoryPolicy{SlidingWindow, Summary, VectorDB, None} }
 
 // Decision is how an agent chooses its tools.
 type Decision string
@@ -144,8 +158,8 @@ func (g Guide) Check() error {
 // check returns the first fault; the error begins with the field.
 func (g Guide) check() error {
 	switch {
-	case g.MemoryPolicy != "" && g.MemoryPolicy != SlidingWindow:
-		return fmt.Errorf("memory_policy is %q, want %q", g.MemoryPolicy, SlidingWindow)
+	case g.MemoryPolicy != "" && !slices.Contains(MemoryPolicies(), g.MemoryPolicy):
+		return fmt.Errorf("memory_policy is %q, want one of %q", g.MemoryPolicy, MemoryPolicies())
 	case g.Decision != "" && g.Decision != Native && g.Decision != Engine:
 		return fmt.Errorf("decision is %q, want %q or %q", g.Decision, Native, Engine)
 	case g.Temperature != nil && !(*g.Temperature >= 0 && *g.Temperature <= 2): // false for NaN

@@ -18,15 +18,15 @@ func TestCheckNamesTheField(t *testing.T) {
 		}
 	}
 	for want, g := range map[string]guide.Guide{
-		`memory_policy is "vector-db"`: {Name: "a", MemoryPolicy: "vector-db"},
-		"temperature 2.1":              {Name: "a", Temperature: at(2.1)},
-		"temperature -0.1":             {Name: "a", Temperature: at(-0.1)},
-		"system_prompt is empty":       {Name: "a", SystemPrompt: " \n"},
-		`decision is "maybe"`:          {Name: "a", Decision: "maybe"},
-		"tools[1] is empty":            {Name: "a", SystemPrompt: "x", Tools: []string{"a:b", ""}},
-		"provider[0] is empty":         {Name: "a", SystemPrompt: "x", Providers: []string{""}},
-		"limits.rounds is -1":          {Name: "a", SystemPrompt: "x", Limits: guide.Limits{Rounds: -1}},
-		"description has 1025 bytes":   {Name: "a", SystemPrompt: "x", Description: strings.Repeat("x", 1025)},
+		`memory_policy is "vectors"`: {Name: "a", MemoryPolicy: "vectors"},
+		"temperature 2.1":            {Name: "a", Temperature: at(2.1)},
+		"temperature -0.1":           {Name: "a", Temperature: at(-0.1)},
+		"system_prompt is empty":     {Name: "a", SystemPrompt: " \n"},
+		`decision is "maybe"`:        {Name: "a", Decision: "maybe"},
+		"tools[1] is empty":          {Name: "a", SystemPrompt: "x", Tools: []string{"a:b", ""}},
+		"provider[0] is empty":       {Name: "a", SystemPrompt: "x", Providers: []string{""}},
+		"limits.rounds is -1":        {Name: "a", SystemPrompt: "x", Limits: guide.Limits{Rounds: -1}},
+		"description has 1025 bytes": {Name: "a", SystemPrompt: "x", Description: strings.Repeat("x", 1025)},
 	} {
 		if err := g.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("%s: %v", want, err)
@@ -51,7 +51,7 @@ func TestDecodeIsStrict(t *testing.T) {
 		`{"name":"b","system_prompt":"Be kind."}`:             `name is "b", want "a"`,
 		`{"system_prompt":"Be kind."}`:                        `name is "", want "a"`,
 		`{"systemPrompt":"x","system_prompt":"y"}`:            "mixed",
-		`{"systemPrompt":"x","memoryPolicy":"vector-db"}`:     `"vector-db"`,
+		`{"systemPrompt":"x","memoryPolicy":"vectors"}`:       `"vectors"`,
 		`{"systemPrompt":"x","temperature":3}`:                "temperature 3",
 		`{"name":"a","system_prompt":"x"}{}`:                  "unexpected data",
 		`"Be kind."`:                                          "not a guide",
