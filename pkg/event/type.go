@@ -22,6 +22,7 @@ const (
 	TypeCommit          Type = "skandha.commit.v1"
 	TypePerceived       Type = "skandha.sense.perceived.v1"
 	TypePlanRequested   Type = "skandha.plan.requested.v1"
+	TypePlanConsidered  Type = "skandha.plan.considered.v1"
 	TypePlanCompleted   Type = "skandha.plan.completed.v1"
 	TypeActRequested    Type = "skandha.act.requested.v1"
 	TypeActConfirmed    Type = "skandha.act.confirmed.v1"
@@ -53,8 +54,8 @@ func CauseTypes() []Type {
 // CommitTypes lists the types of the events that a commit may carry.
 func CommitTypes() []Type {
 	return []Type{
-		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted,
-		TypeAudited,
+		TypePerceived, TypePlanConsidered, TypePlanRequested, TypePlanCompleted,
+		TypeActRequested, TypeActConfirmed, TypeActCompleted, TypeAudited,
 		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}

@@ -6,6 +6,7 @@ import "fmt"
 // type that it needs. Data of other types is not decoded.
 type Visitor struct {
 	Perceived       func(Perceived)
+	PlanConsidered  func(PlanConsidered)
 	PlanRequested   func(PlanRequested)
 	PlanCompleted   func(PlanCompleted)
 	Audited         func(Audited)
@@ -30,6 +31,8 @@ func (v Visitor) Visit(e Event) error {
 	switch e.Type {
 	case TypePerceived:
 		return visit(e, v.Perceived)
+	case TypePlanConsidered:
+		return visit(e, v.PlanConsidered)
 	case TypePlanRequested:
 		return visit(e, v.PlanRequested)
 	case TypePlanCompleted:

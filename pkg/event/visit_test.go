@@ -11,6 +11,7 @@ import (
 // payloads has a payload of every type that a commit may carry.
 var payloads = []event.Payload{
 	event.Perceived{Sequence: 1},
+	event.PlanConsidered{Plan: "17"},
 	event.PlanRequested{Plan: "2"},
 	event.PlanCompleted{Plan: "3"},
 	event.ActRequested{Call: "4"},

@@ -21,6 +21,18 @@ type MemoryPolicy string
 // SlidingWindow shows the latest complete turns that fit the guide's window.
 const SlidingWindow MemoryPolicy = "sliding-window"
 
+// Decision is how an agent chooses its tools.
+type Decision string
+
+// The ways to decide.
+const (
+	// Native lets the model call tools itself. If there are many, core chooses those that the
+	// model is shown. It is the default.
+	Native Decision = "native"
+	// Engine lets core choose the tool and its arguments; the model fills what core leaves open.
+	Engine Decision = "engine"
+)
+
 // Guide is the guide of the specification, as data.
 type Guide struct {
 	Name            string       `json:"name"`
@@ -28,6 +40,7 @@ type Guide struct {
 	Temperature     *float64     `json:"temperature,omitempty"`      // absent: none is sent
 	MemoryPolicy    MemoryPolicy `json:"memory_policy,omitempty"`    // default sliding-window
 	InitialMemories []string     `json:"initial_memories,omitempty"` // always shown, never removed from the window
+	Decision        Decision     `json:"decision,omitempty"`         // default native
 	// Permissions restrict those of the agent: a tool needs each of its permissions in both.
 	// "fs.*" means a whole group. If nil, the agent has all of its permissions.
 	Permissions []string `json:"permissions,omitzero"`
@@ -99,6 +112,9 @@ func (g Guide) Check() error {
 	if g.MemoryPolicy != "" && g.MemoryPolicy != SlidingWindow {
 		return fmt.Errorf("guide %q: unknown memory_policy %q, want %q", g.Name, g.MemoryPolicy, SlidingWindow)
 	}
+	if g.Decision != "" && g.Decision != Native && g.Decision != Engine {
+		return fmt.Errorf("guide %q: unknown decision %q, want %q or %q", g.Name, g.Decision, Native, Engine)
+	}
 	if g.Temperature != nil && (*g.Temperature < 0 || *g.Temperature > 2) {
 		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)
 	}
@@ -109,7 +125,7 @@ func (g Guide) Check() error {
 }
 
 // And returns g followed by other: the prompt and the memories of other are appended, and its
-// temperature, if it sets one, overrides that of g.
+// temperature and decision, if it sets them, override those of g.
 func (g Guide) And(other Guide) Guide {
 	switch {
 	case g.SystemPrompt == "":
@@ -120,6 +136,7 @@ func (g Guide) And(other Guide) Guide {
 	if other.Temperature != nil {
 		g.Temperature = other.Temperature
 	}
+	g.Decision = cmp.Or(other.Decision, g.Decision)
 	g.InitialMemories = slices.Concat(g.InitialMemories, other.InitialMemories)
 	return g
 }

@@ -30,6 +30,7 @@ const (
 	OnAgentStateChange = "onAgentStateChange" // StateChange
 
 	OnInput                = "onInput"                // Input: from anybody, this UI included
+	OnPlanConsidered       = "onPlanConsidered"       // PlanConsidered: core considered tools for a plan
 	OnPlanRequested        = "onPlanRequested"        // PlanRequested: core asked the model
 	OnPlanCompleted        = "onPlanCompleted"        // PlanCompleted: the model answered or failed
 	OnToolCall             = "onToolCall"             // ToolCall: core gave the call to an executor
@@ -92,6 +93,12 @@ type StateChange struct {
 type Input struct {
 	About
 	event.Perceived
+}
+
+// PlanConsidered reports which tools core considered for a plan, and why.
+type PlanConsidered struct {
+	About
+	event.PlanConsidered
 }
 
 // PlanRequested reports that core has asked the model.
