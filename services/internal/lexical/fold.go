@@ -1,0 +1,38 @@
+package lexical
+
+import (
+	_ "embed"
+	"strings"
+	"sync"
+)
+
+//go:embed variants.txt
+var variants string
+
+var folded = sync.OnceValue(func() map[rune]rune { return parse(variants) })
+
+// fold returns the form of a Han character that all of its forms are compared by.
+func fold(r rune) rune {
+	if f, ok := folded()[r]; ok {
+		return f
+	}
+	return r
+}
+
+// parse reads groups of characters, each begun by the form that the others are folded to.
+// Lines that begin with # are comments.
+func parse(table string) map[rune]rune {
+	forms := map[rune]rune{}
+	for line := range strings.Lines(table) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		for group := range strings.FieldsSeq(line) {
+			chars := []rune(group)
+			for _, r := range chars[1:] {
+				forms[r] = chars[0]
+			}
+		}
+	}
+	return forms
+}
