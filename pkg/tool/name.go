@@ -10,7 +10,7 @@ import (
 // reserved, whether or not a service that offers the tools is running.
 var groups = []string{
 	"file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell", "skandha", "status",
-	"time",
+	"time", "tools",
 }
 
 // Reserved reports whether a name is in a group of the built-in tools, ignoring case.

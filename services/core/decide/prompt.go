@@ -52,8 +52,7 @@ func Describe(offered []string, lookup func(name string) (tool.Spec, bool)) []pr
 	for _, name := range offered {
 		if spec, ok := lookup(name); ok {
 			out = append(out, provider.ToolSpec{Name: spec.Name, Description: spec.Description, Args: spec.Args})
-		} else if name == planner.ExecuteName {
-			x := planner.ExecuteSpec()
+		} else if x, own := planner.Own(name); own {
 			out = append(out, provider.ToolSpec{Name: x.Name, Description: x.Description, Args: x.Args})
 		}
 	}
