@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
@@ -24,6 +25,8 @@ type Considered struct {
 	Tools []string `json:"tools,omitempty"`
 	// Found are the tools that calls of tools:find have found, the latest last.
 	Found []string `json:"found,omitempty"`
+	// Asked is how often a model was asked to choose.
+	Asked int `json:"asked,omitempty"`
 	// Once says that tools were considered for a plan: it happens once in a turn.
 	Once bool `json:"once,omitempty"`
 }
@@ -57,6 +60,16 @@ func (s *State) onPlanConsidered(p event.PlanConsidered) error {
 	return nil
 }
 
+// asked counts that a model is asked to choose.
+func (t *Turn) asked() {
+	var c Considered
+	if t.Considered != nil {
+		c = *t.Considered
+	}
+	c.Asked++
+	t.Considered = &c
+}
+
 // considered reports whether tools were considered for a plan of this turn.
 func (t *Turn) considered() bool { return t.Considered != nil && t.Considered.Once }
 
@@ -76,9 +89,9 @@ func (b *builder) offer(plan string) (names []string, why *event.PlanConsidered)
 	if b.env.Matcher == nil || limit <= 0 || len(b.specs(all)) <= limit {
 		return all, nil
 	}
-	r := b.env.Matcher.Match(engine.Intent{Text: b.s.wish()}, "", b.permitted(all))
+	r := b.env.Matcher.Match(engine.Intent{Text: b.s.wish()}, "", b.permitted(all), limit)
 	keep := slices.Concat(b.s.Turn.found(), toolsOf(b.s.Turn))
-	for _, c := range r.Candidates[:min(limit, len(r.Candidates))] {
+	for _, c := range r.Candidates {
 		keep = append(keep, c.Tool)
 	}
 	for _, name := range all { // in their order, so that equal sets are equal requests
@@ -90,8 +103,28 @@ func (b *builder) offer(plan string) (names []string, why *event.PlanConsidered)
 	return names, &event.PlanConsidered{
 		Plan: plan, Mode: guide.Native, Method: r.Method, Candidates: listed(r.Candidates),
 		Offered: len(names), Of: len(all),
-		Reasoning: fmt.Sprintf("the model is shown the %d tools that fit the request best", min(limit, len(r.Candidates))),
+		Reasoning: fmt.Sprintf("the model is shown the %d tools that fit the request best", len(r.Candidates)),
 	}
+}
+
+// explain emits why the plan offers its tools, once in a turn: because they are shortlisted,
+// or because the engine found nothing.
+func (b *builder) explain(req event.PlanRequested, why *event.PlanConsidered, out *engine.Outcome) {
+	if out != nil {
+		p := b.considers(req.Plan, *out, 0)
+		why = &p
+	}
+	if why == nil || b.s.Turn.considered() {
+		return
+	}
+	why.Offered = len(req.Tools)
+	b.emit(*why)
+}
+
+// planOf returns the plan that a call belongs to.
+func planOf(st Step) string {
+	call, _, _ := strings.Cut(st.Call, "-c")
+	return call
 }
 
 // listed returns the candidates that an event lists.
@@ -161,10 +194,10 @@ func (b *builder) find(st Step, args json.RawMessage) {
 		return
 	}
 	all := b.offered()
-	r := b.env.Matcher.Match(engine.Intent{Text: query}, "", b.permitted(all))
+	r := b.env.Matcher.Match(engine.Intent{Text: query}, "", b.permitted(all), event.MaxCandidates)
 	fit := slices.DeleteFunc(slices.Clone(r.Candidates), func(c event.Candidate) bool { return c.Fit <= 0 })
 	p := event.PlanConsidered{
-		Plan: planOf(st.Call), Mode: guide.Native, Method: r.Method, Call: st.Call, Candidates: listed(fit),
+		Plan: planOf(st), Mode: guide.Native, Method: r.Method, Call: st.Call, Candidates: listed(fit),
 		Offered: len(listed(fit)), Of: len(all), Reasoning: "the model looked for: " + text.Cut(query, maxDescription),
 	}
 	tools := make([]foundTool, len(p.Candidates))

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/internal/executor"
 )
 
@@ -26,6 +27,8 @@ type Env struct {
 	Executors Directory                 // the live executors
 	Hooks     Hooks                     // the hook engine
 	Policy    Policy                    // the security layer
+	Matcher   engine.Matcher            // matches tools with requests; nil: all tools are offered
+	Memory    Memory                    // what agents remember; nil: nothing
 	Version   func() string             // for /status
 	Stats     func() []commands.ToolUse // for /metrics
 
@@ -45,8 +48,14 @@ type Agent struct {
 	// Empty: the first that an instance offers.
 	Providers []Choice
 	Tools     []string // offered; empty: every public tool
-	Limits    Limits
-	Confirm   time.Duration // how long a person may take to answer
+	// Shortlist is how many tools the model is shown at most, besides those that the turn has
+	// used or found and those of core itself; 0: all.
+	Shortlist int
+	// Confidence is the confidence from which the decision engine's choice is used; 0:
+	// [engine.DefaultConfidence].
+	Confidence float64
+	Limits     Limits
+	Confirm    time.Duration // how long a person may take to answer
 	// Granted lists the granted permissions: those of the agent, and those of each guide
 	// that limits them. A tool needs each of its permissions in each of the lists.
 	Granted [][]string
@@ -63,13 +72,14 @@ type Limits struct {
 	ModelCall           time.Duration // one model call
 	Queue               int           // inputs that may wait
 	WindowTurns         int           // turns that the model sees
+	WindowTokens        int           // estimated tokens of the conversation above which it is summarised
 }
 
 // DefaultLimits returns the limits of an agent that declares none.
 func DefaultLimits() Limits {
 	return Limits{
 		Rounds: 25, Calls: 32, Tokens: 500_000, Wall: 10 * time.Minute,
-		ModelCall: 2 * time.Minute, Queue: 256, WindowTurns: 20,
+		ModelCall: 2 * time.Minute, Queue: 256, WindowTurns: 20, WindowTokens: 24_000,
 	}
 }
 
@@ -123,6 +133,13 @@ type Hooks interface {
 	Rejudge(env hook.Envelope) hook.Decision
 }
 
+// Memory is what agents remember beyond a session.
+type Memory interface {
+	// Recall searches the agent's memory for an input. Trouble in the answer says why less
+	// was found than there may be.
+	Recall(agent subject.Agent, input string) event.Recalled
+}
+
 // Effect is the policy's decision.
 type Effect = event.Effect
 
@@ -152,6 +169,9 @@ type Context struct {
 	Source string          // where the input or the answer came from, as its sender claims
 	Args   json.RawMessage // exactly the arguments that would run
 }
+
+// RuleGranted is the rule of a ruling that denies a call for want of a permission.
+const RuleGranted = "granted"
 
 // Ruling is the policy's answer to an [Access].
 type Ruling struct {

@@ -208,11 +208,11 @@ func (r *Request) draft(in Intent, scenario string, x Extractor) draft {
 // match returns the tools for an intent: those of its scenario first. A scenario that the rules
 // detected hides no tool, and does not precede one that fits better.
 func (r *Request) match(in Intent, scenario string) Ranking {
-	all := r.Matcher.Match(in, "", r.Tools)
+	all := r.Matcher.Match(in, "", r.Tools, event.MaxCandidates)
 	if scenario == "" || len(all.Candidates) == 0 {
 		return all
 	}
-	within := r.Matcher.Match(in, scenario, r.Tools)
+	within := r.Matcher.Match(in, scenario, r.Tools, event.MaxCandidates)
 	if len(within.Candidates) == 0 || within.Candidates[0].Fit < all.Candidates[0].Fit {
 		return all
 	}

@@ -21,9 +21,9 @@ type Recognizer interface {
 
 // Matcher matches tools with a request and evaluates them.
 type Matcher interface {
-	// Match returns the tools among those given, best first. With a scenario, it considers
-	// only the tools of the scenario, if there are any.
-	Match(in Intent, scenario string, among []tool.Spec) Ranking
+	// Match returns the tools among those given that fit best, best first, at most limit. With
+	// a scenario, it considers only the tools of the scenario, if there are any.
+	Match(in Intent, scenario string, among []tool.Spec, limit int) Ranking
 }
 
 // Extractor finds the arguments of a call.

@@ -40,7 +40,7 @@ var specs = []tool.Spec{
 // words matches tools by the words that they share with the request.
 type words struct{}
 
-func (words) Match(in engine.Intent, scenario string, among []tool.Spec) engine.Ranking {
+func (words) Match(in engine.Intent, scenario string, among []tool.Spec, limit int) engine.Ranking {
 	r := engine.Ranking{Method: event.MethodLexical}
 	query := lexical.Terms(in.Text)
 	tagged := slices.ContainsFunc(among, func(s tool.Spec) bool { return slices.Contains(s.ScenarioTags, scenario) })
@@ -58,6 +58,7 @@ func (words) Match(in engine.Intent, scenario string, among []tool.Spec) engine.
 		r.Candidates = append(r.Candidates, event.Candidate{Tool: s.Name, Fit: fit, Score: fit})
 	}
 	slices.SortStableFunc(r.Candidates, func(a, b event.Candidate) int { return cmp.Compare(b.Score, a.Score) })
+	r.Candidates = r.Candidates[:min(limit, len(r.Candidates))]
 	return r
 }
 
