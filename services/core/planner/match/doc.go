@@ -1,0 +1,2 @@
+// Package match finds the tools that fit a request.
+package match
