@@ -76,7 +76,7 @@ func describe(t tool.Spec) (words, concepts []string) {
 	add := func(text string, weight int) {
 		text, _ = runes.Split(text, maxField)
 		w := lexical.Terms(text)
-		c := lexicon().of(text, w)
+		c := lexicon().of(text)
 		for range weight {
 			words, concepts = append(words, w...), append(concepts, c...)
 		}
@@ -85,7 +85,7 @@ func describe(t tool.Spec) (words, concepts []string) {
 	add(t.Description, descriptionWeight)
 	add(strings.Join(t.ScenarioTags, " "), argumentWeight)
 	add(argumentText(t.Args), argumentWeight)
-	return words, concepts
+	return words, append(concepts, lexicon().implied(concepts)...)
 }
 
 // schema is what a JSON Schema says in words.

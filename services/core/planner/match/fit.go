@@ -3,6 +3,8 @@ package match
 import (
 	"iter"
 	"slices"
+	"strings"
+	"unicode"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/lexical"
@@ -12,7 +14,9 @@ import (
 const (
 	// conceptPart is how much a shared concept counts beside a shared word. A word that is
 	// in the lexicon counts as both.
-	conceptPart = 1.0
+	conceptPart = 2.0
+	// impliedPart is how much a concept counts that a concept of the request implies.
+	impliedPart = 0.3
 	// semanticPart is the part of embeddings in the fit of a tool that has one.
 	semanticPart = 0.6
 	// maxEnd is how much of either end of a long text is read, in bytes.
@@ -52,10 +56,12 @@ func (c *Catalog) open(q Request) iter.Seq[int] {
 func (c *Catalog) fit(q Request) fits {
 	text := ends(q.Text) + "\n" + ends(q.Intent)
 	f := fits{words: lexical.Terms(text), methods: make([]Method, len(c.tools))}
-	f.concepts = lexicon().of(text, f.words)
+	f.concepts = lexicon().of(text)
+	f.words = content(f.words)
 	f.values = c.words.scores(f.words)
+	implied := c.concepts.scores(lexicon().implied(f.concepts))
 	for i, s := range c.concepts.scores(f.concepts) {
-		f.values[i] += conceptPart * s
+		f.values[i] += conceptPart * (s + impliedPart*implied[i])
 		f.methods[i] = Lexical
 	}
 	best := slices.Max(append(f.values, 0))
@@ -140,3 +146,16 @@ func ends(text string) string {
 	start, _ := runes.Whole([]byte(tail), len(tail), true)
 	return head + "\n" + tail[start:]
 }
+
+// content returns the terms without pairs of characters that are grammar rather than
+// content, such as those of Japanese endings and Chinese particles.
+func content(terms []string) []string {
+	return slices.DeleteFunc(terms, func(t string) bool {
+		chars := []rune(t)
+		return len(chars) <= 2 && (strings.ContainsAny(t, particles) ||
+			!slices.ContainsFunc(chars, func(r rune) bool { return !unicode.Is(unicode.Hiragana, r) }))
+	})
+}
+
+// particles are Chinese characters, folded, that most often are grammar.
+const particles = "的了吗呢吧啊我你您他她它们这那是在把给请帮要不会能可以一个些和跟与就都也很还想该让被"

@@ -56,9 +56,9 @@ func (t *thesaurus) add(concept, word string) {
 		t.addRun(concept, []rune(lexical.Fold(word)))
 		return
 	}
-	terms := lexical.Terms(word)
-	if len(terms) == 0 {
-		return
+	terms := lexical.Words(word)
+	if len(lexical.Terms(word)) == 0 {
+		return // nothing but stop words
 	}
 	key := strings.Join(terms, " ")
 	if !slices.Contains(t.words[key], concept) {
@@ -83,19 +83,32 @@ func (t *thesaurus) addRun(concept string, chars []rune) {
 	t.runs[chars[0]] = append(runs, run{chars, []string{concept}})
 }
 
-// of returns the concepts of a text, repeated as in the text, broader ones included. Where
-// words overlap, the longest one that begins first counts.
-func (t *thesaurus) of(text string, terms []string) (out []string) {
+// of returns the concepts of a text, repeated as in the text. Where words overlap, the
+// longest one that begins first counts.
+func (t *thesaurus) of(text string) (out []string) {
+	terms := lexical.Words(text)
 	for i := 0; i < len(terms); {
 		n, found := t.phrase(terms[i:])
-		out = t.append(out, found)
+		out = append(out, found...)
 		i += max(n, 1)
 	}
 	chars := []rune(lexical.Fold(text))
 	for i := 0; i < len(chars); {
 		n, found := t.run(chars[i:])
-		out = t.append(out, found)
+		out = append(out, found...)
 		i += max(n, 1)
+	}
+	return out
+}
+
+// implied returns the broader concepts that the concepts imply and that are not among them.
+func (t *thesaurus) implied(concepts []string) (out []string) {
+	for _, c := range concepts {
+		for _, b := range t.broader[c] {
+			if !slices.Contains(concepts, b) && !slices.Contains(out, b) {
+				out = append(out, b)
+			}
+		}
 	}
 	return out
 }
@@ -116,11 +129,4 @@ func (t *thesaurus) run(chars []rune) (n int, found []string) {
 		}
 	}
 	return 0, nil
-}
-
-func (t *thesaurus) append(out, found []string) []string {
-	for _, c := range found {
-		out = append(append(out, c), t.broader[c]...)
-	}
-	return out
 }
