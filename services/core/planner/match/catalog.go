@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/lexical"
@@ -155,27 +154,4 @@ func (s side) scores(query []string) []float64 {
 		out[h.Text] = h.Score / s.scale
 	}
 	return out
-}
-
-// Keeper keeps the catalog of the tools that it was last asked about. The zero Keeper is
-// ready. It may be used by many goroutines at once.
-type Keeper struct {
-	mu      sync.Mutex
-	digests []string
-	catalog *Catalog
-}
-
-// Catalog returns the catalog of the tools. It prepares one if a tool has changed since
-// the last call.
-func (k *Keeper) Catalog(tools []tool.Spec, v Vectors) *Catalog {
-	digests := make([]string, len(tools))
-	for i, t := range tools {
-		digests[i] = t.Digest()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.catalog == nil || !slices.Equal(k.digests, digests) {
-		k.digests, k.catalog = digests, New(tools)
-	}
-	return k.catalog.With(v)
 }

@@ -2,7 +2,7 @@ package match_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -10,7 +10,6 @@ import (
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner/match"
-	"skandha.dev/services/internal/lexical"
 )
 
 // lines returns the fields of each line of a file of testdata.
@@ -58,52 +57,61 @@ type request struct {
 	language, kind string
 	right          []string
 	text           string
-	held           bool // back: the lexicon was not corrected by it
 }
 
-func requests(t testing.TB) (out []request) {
+func requests(t testing.TB, name string) (out []request) {
 	t.Helper()
-	for i, f := range lines(t, "requests.tsv") {
-		out = append(out, request{f[0], f[1], strings.Split(f[2], ","), f[3], i/2%2 == 1})
+	for _, f := range lines(t, name) {
+		out = append(out, request{f[0], f[1], strings.Split(f[2], ","), f[3]})
 	}
 	return out
 }
 
-// recall is how many of the requests have a right tool among the first.
+// recall is how many of some requests have a right tool among the first.
 type recall struct{ found, all int }
 
-func (r recall) String() string {
-	return fmt.Sprintf("%3d of %3d, %5.1f %%", r.found, r.all, 100*r.share())
-}
-
-func (r recall) share() float64 { return float64(r.found) / float64(max(r.all, 1)) }
+func (r recall) percent() float64 { return 100 * float64(r.found) / float64(max(r.all, 1)) }
 
 const first = 10
 
-func place(found []match.Candidate, right []string) int {
-	return slices.IndexFunc(found, func(c match.Candidate) bool { return slices.Contains(right, c.Tool.Name) })
-}
-
-// The right tool is among the first ten for most requests, by words and concepts alone.
-func TestRecallOfWords(t *testing.T) {
-	c := match.New(labelled(t))
-	by := map[string]recall{}
-	for _, r := range requests(t) {
-		at := place(c.Rank(match.Request{Text: r.text, Limit: first}), r.right)
-		for _, group := range []string{"all", r.kind, r.language, fmt.Sprintf("held back: %v", r.held)} {
-			n := by[group]
+// measure ranks the tools for all requests of a file and returns the recall of each group.
+func measure(t *testing.T, name string, rank func(request) []match.Candidate) map[string]recall {
+	t.Helper()
+	groups := map[string]recall{}
+	for _, r := range requests(t, name) {
+		found := slices.ContainsFunc(rank(r), func(c match.Candidate) bool { return slices.Contains(r.right, c.Tool.Name) })
+		if !found {
+			t.Logf("%s: not among the first %d: %q, %v", name, first, r.text, r.right)
+		}
+		for _, g := range []string{"all", r.kind, r.language} {
+			n := groups[g]
 			n.all++
-			if at >= 0 {
+			if found {
 				n.found++
 			}
-			by[group] = n
-		}
-		if at < 0 {
-			t.Logf("not among the first %d: %q, want %v", first, r.text, r.right)
+			groups[g] = n
 		}
 	}
-	for g, r := range by {
-		t.Logf("%-18s %s", g, r)
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		t.Logf("%s: recall@%d of %-5s %5.1f %% of %d", name, first, g, groups[g].percent(), groups[g].all)
 	}
-	_ = lexical.Terms
+	return groups
+}
+
+// The right tool is among the first ten, by words and concepts alone.
+func TestLexicalRecall(t *testing.T) {
+	c := match.New(labelled(t))
+	for name, least := range map[string]map[string]float64{
+		"requests.tsv": {"all": 95, "p": 95},
+		"unseen.tsv":   {"all": 0, "p": 0},
+	} {
+		got := measure(t, name, func(r request) []match.Candidate {
+			return c.Rank(match.Request{Text: r.text, Limit: first})
+		})
+		for g, percent := range least {
+			if got[g].percent() < percent {
+				t.Errorf("%s: recall of %s is %.1f %%, want %.0f %%", name, g, got[g].percent(), percent)
+			}
+		}
+	}
 }
