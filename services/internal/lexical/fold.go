@@ -4,12 +4,20 @@ import (
 	_ "embed"
 	"strings"
 	"sync"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 //go:embed variants.txt
 var variants string
 
 var folded = sync.OnceValue(func() map[rune]rune { return parse(variants) })
+
+// Fold returns the text in lower case, with one width and one form of each Han character,
+// so that parts of texts can be compared.
+func Fold(text string) string {
+	return strings.Map(fold, strings.ToLower(norm.NFKC.String(strings.ToValidUTF8(text, " "))))
+}
 
 // fold returns the form of a Han character that all of its forms are compared by.
 func fold(r rune) rune {

@@ -84,11 +84,18 @@ type Hit struct {
 // Weight returns how much a term counts: the rarer, the more. It is 0 for a term that no
 // text has.
 func (x *Index) Weight(term string) float64 {
-	within := float64(len(x.postings[term]))
-	if within == 0 {
-		return 0
+	if within := len(x.postings[term]); within > 0 {
+		return x.rarity(within)
 	}
-	return math.Log(1 + (float64(len(x.lengths))-within+0.5)/(within+0.5))
+	return 0
+}
+
+// Rarest returns the weight of a term that a single text has, which is the largest.
+func (x *Index) Rarest() float64 { return x.rarity(1) }
+
+func (x *Index) rarity(within int) float64 {
+	n := float64(within)
+	return math.Log(1 + max(float64(len(x.lengths))-n+0.5, 0.5)/(n+0.5))
 }
 
 // Search returns the texts that share a term with the query, best first, at most limit.

@@ -23,7 +23,17 @@ const maxTerm = 64
 //
 // The terms of a query match those of a text by equality.
 func Terms(text string) []string {
-	var s splitter
+	return split(text, false)
+}
+
+// Words returns the words of a text in order, as Terms does, but with stop words, and of a
+// name of several words only the parts. So phrases can be found.
+func Words(text string) []string {
+	return split(text, true)
+}
+
+func split(text string, words bool) []string {
+	s := splitter{words: words}
 	for _, r := range norm.NFKC.String(strings.ToValidUTF8(text, " ")) {
 		s.take(r)
 	}
@@ -36,6 +46,7 @@ type splitter struct {
 	terms []string
 	run   []rune
 	pairs bool // the run is of characters that are paired
+	words bool // keep stop words, and no name of several words
 }
 
 func (s *splitter) take(r rune) {
@@ -81,7 +92,9 @@ func (s *splitter) pair() {
 // word adds the run, and its parts if it is a name of several words.
 func (s *splitter) word() {
 	run := s.run[:min(len(s.run), maxTerm)]
-	s.add(run)
+	if !s.words {
+		s.add(run)
+	}
 	start := 0
 	for i := 1; i < len(run); i++ {
 		if begins(run, i) {
@@ -89,7 +102,7 @@ func (s *splitter) word() {
 			start = i
 		}
 	}
-	if start > 0 {
+	if s.words || start > 0 {
 		s.add(run[start:])
 	}
 }
@@ -105,10 +118,11 @@ func begins(run []rune, i int) bool {
 func (s *splitter) add(word []rune) {
 	w := strings.ToLower(string(word))
 	if isASCII(w) {
-		if english.IsStopWord(w) {
+		stop := english.IsStopWord(w)
+		if stop && !s.words {
 			return
 		}
-		w = english.Stem(w, true)
+		w = english.Stem(w, !stop)
 	}
 	s.terms = append(s.terms, w)
 }

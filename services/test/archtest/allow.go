@@ -23,7 +23,10 @@ var (
 	}
 
 	// pure decides from its arguments alone, and so does all it imports.
-	pure = []string{services + "/core/decide", services + "/core/planner"}
+	pure = []string{services + "/core/decide", services + "/core/planner", services + "/core/planner/match"}
+
+	// computing are libraries that do no more than compute.
+	computing = []string{"github.com/kljensen/snowball/english", "golang.org/x/text/unicode/norm"}
 
 	// impure are the packages of the standard library that reach the world.
 	impure = []string{

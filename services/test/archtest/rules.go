@@ -144,6 +144,7 @@ func coreIsPure(r *Repo) []string {
 				if !slices.Contains(todo, imp) {
 					todo = append(todo, imp)
 				}
+			case slices.Contains(computing, imp):
 			case !isStandard(imp) || slices.Contains(impure, imp):
 				out = append(out, fmt.Sprintf("%s imports %s; deciding is a pure function", p.Path, imp))
 			}

@@ -32,6 +32,11 @@ func tablesAreCurrent(r *Repo) (out []string) {
 			stale("choosers", p, "does not exist")
 		}
 	}
+	for _, lib := range computing {
+		if !r.imports(internal, lib) {
+			stale("computing", lib, "is imported nowhere within "+internal)
+		}
+	}
 	for _, lib := range sdkImports {
 		if !r.imports(sdk, lib) {
 			stale("sdkImports", lib, "is not imported by pkg")
