@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/core/shell"
@@ -91,6 +92,16 @@ type AgentConfig struct {
 	Provider Providers `yaml:"provider"`
 	Model    string    `yaml:"model"` // of the first provider; empty: its default
 	Tools    []string  `yaml:"tools"` // absent: every public tool
+	// Decision is how tools are chosen. native: the model calls them itself. engine: core
+	// chooses the tool and its arguments, and the model fills what is open. Default native. A
+	// guide of guides that sets it takes precedence.
+	Decision guide.Decision `yaml:"decision"`
+	// Shortlist is how many tools the model is shown at most; it finds others with tools:find.
+	// Default 40; 0: no limit.
+	Shortlist *int `yaml:"shortlist"`
+	// Confidence is how certain the engine must be of its choice, above 0 and up to 1.
+	// Default 0.7.
+	Confidence *float64 `yaml:"confidence"`
 	// Permissions lists the permissions granted to tools, e.g. mail.send, or fs.* for a
 	// group. Absent: [security.DefaultPermissions]; empty: none.
 	Permissions []string      `yaml:"permissions"`
@@ -239,7 +250,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	}
 	g := guide.Guide{
 		Name: name, SystemPrompt: a.Guide.SystemPrompt, Temperature: a.Guide.Temperature,
-		MemoryPolicy: a.Guide.MemoryPolicy, InitialMemories: a.Guide.InitialMemories,
+		MemoryPolicy: a.Guide.MemoryPolicy, InitialMemories: a.Guide.InitialMemories, Decision: a.Decision,
 	}
 	if g.SystemPrompt == "" {
 		g.SystemPrompt = defaultPrompt
@@ -266,9 +277,19 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 		}
 	}
 	limits := a.Limits.build(bad)
+	shortlist, confidence := decide.DefaultShortlist, engine.DefaultConfidence
+	set(&shortlist, a.Shortlist)
+	set(&confidence, a.Confidence)
+	if shortlist < 0 {
+		bad(".shortlist is %d, want 0 (no limit) or more", shortlist)
+	}
+	if !(confidence > 0 && confidence <= 1) { // false for NaN
+		bad(".confidence is %g, want more than 0 and at most 1", confidence)
+	}
 	return &decide.Agent{
 		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Providers: a.providers(bad),
 		Tools: a.Tools, Granted: [][]string{granted}, Limits: limits, Confirm: a.Confirm,
+		Shortlist: shortlist, Confidence: confidence,
 	}, errors.Join(errs...)
 }
 

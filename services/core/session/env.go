@@ -23,6 +23,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Stats: cfg.ToolUse,
+		Matcher:   cfg.Matcher,
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
 		HookStats: s.Plugins.HookUse, Replay: s.replay,

@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/internal/journal"
@@ -34,6 +35,7 @@ type Config struct {
 	Policy  decide.Policy
 	Version string
 	ToolUse func() []commands.ToolUse // for /metrics
+	Matcher engine.Matcher            // matches tools with requests
 }
 
 // Deps is what sessions work with.

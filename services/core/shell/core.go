@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/plugins"
+	"skandha.dev/services/core/ranking"
 	"skandha.dev/services/core/session"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/core/view"
@@ -61,6 +62,7 @@ type Core struct {
 	attempts *attempt.Sender
 	plugins  *plugins.Host
 	sessions *session.Set
+	ranker   *ranking.Ranker
 	troubles *trouble.List
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -106,9 +108,13 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	var err error
+	c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: st.ToolStats, Log: log})
+	if err != nil {
+		return nil, err
+	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
 		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Version: cfg.Version,
-		ToolUse: c.views.ToolUse,
+		ToolUse: c.views.ToolUse, Matcher: c.ranker,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
 		Troubles: c.troubles,
@@ -196,6 +202,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopViews, stopLive := c.views.Start(), c.live.Start()
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.sessions.Start()
+	go c.ranker.Run(c.ctx)
 	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.troubles.Recheck(c.ctx, c.loader)
 	stopBeacon := c.beacon.start()
