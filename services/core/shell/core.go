@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/plugins"
+	"skandha.dev/services/core/ranking"
 	"skandha.dev/services/core/session"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/core/view"
@@ -59,6 +60,8 @@ type Core struct {
 	beacon *beacon
 
 	attempts *attempt.Sender
+	ranker   *ranking.Ranker
+	own      map[string]ownTool
 	plugins  *plugins.Host
 	sessions *session.Set
 	troubles *trouble.List
@@ -106,6 +109,12 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	var err error
+	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Log: log}); err != nil {
+		return nil, err
+	}
+	if c.own, err = c.ownTools(); err != nil {
+		return nil, err
+	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
 		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Version: cfg.Version,
 		ToolUse: c.views.ToolUse,
@@ -197,6 +206,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.sessions.Start()
 	go c.dir.RememberOffer(c.ctx, c.store)
+	go c.ranker.Run(c.ctx)
 	go c.troubles.Recheck(c.ctx, c.loader)
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)
