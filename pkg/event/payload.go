@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -53,6 +54,47 @@ type PlanRequested struct {
 	System   string           `json:"system,omitempty"` // set only if a hook changed it
 	Notes    []string         `json:"notes,omitempty"`  // advice of hooks and of core, for this request
 	Spent    provider.Usage   `json:"spent,omitzero"`   // by the previous attempt, whose answer was not usable
+	// Question is what core itself asks; absent: the model decides about the turn's next step.
+	Question *Question `json:"question,omitempty"`
+}
+
+// Question is something that core asks the model for its own purposes. The conversation is not
+// continued by it, and the model is offered no tools. Without an answer the turn goes on.
+type Question struct {
+	Purpose Purpose `json:"purpose"`
+	System  string  `json:"system"` // the system prompt
+	Text    string  `json:"text"`   // what the model is asked
+	// Schema is a JSON Schema of the answer; absent: the answer is text.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// Until is the last turn of the conversation that the model is shown before Text, as a
+	// transcript; absent: it is shown none.
+	Until string `json:"until,omitempty"`
+}
+
+// Purpose is what core wants an answer for.
+type Purpose string
+
+// The purposes.
+const (
+	PurposeSummary  Purpose = "summary"  // to replace turns of the conversation
+	PurposeDecision Purpose = "decision" // to choose tools and their arguments
+)
+
+// Recalled is what core has found in the agent's memory for the turn.
+type Recalled struct {
+	Plan     string       `json:"plan"` // the first that the model sees them in
+	Memories []memory.Hit `json:"memories"`
+	// Trouble is why less was found than there may be, such as an embedder that did not answer.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Summarized replaces turns of the conversation by a summary. The turns stay in the log.
+type Summarized struct {
+	Plan  string `json:"plan"`  // whose answer the summary is
+	Text  string `json:"text"`  // of these turns and of the summary before, if there was one
+	From  string `json:"from"`  // the first turn that it replaces
+	Until string `json:"until"` // the last
+	Turns int    `json:"turns"` // how many
 }
 
 // PlanCompleted is the model's answer, or its failure.
@@ -62,6 +104,8 @@ type PlanCompleted struct {
 	Provider   subject.Instance   `json:"provider,omitempty"`
 	Response   *provider.Response `json:"response,omitempty"`
 	Error      *provider.Error    `json:"error,omitempty"`
+	// Purpose is that of the question which was asked, if it was one: the answer is not for the user.
+	Purpose    Purpose            `json:"purpose,omitempty"`
 	Spent      provider.Usage     `json:"spent,omitzero"`  // with Error: the cost of the unusable answer
 	Steps      []Step             `json:"steps,omitempty"` // the steps that the calls were turned into
 	DurationMS int64              `json:"duration_ms,omitempty"`
@@ -354,6 +398,12 @@ func (PlanRequested) EventType() Type { return TypePlanRequested }
 
 // EventType implements Payload.
 func (PlanCompleted) EventType() Type { return TypePlanCompleted }
+
+// EventType implements Payload.
+func (Recalled) EventType() Type { return TypeRecalled }
+
+// EventType implements Payload.
+func (Summarized) EventType() Type { return TypeSummarized }
 
 // EventType implements Payload.
 func (ActRequested) EventType() Type { return TypeActRequested }

@@ -23,6 +23,7 @@ const (
 	TypePerceived       Type = "skandha.sense.perceived.v1"
 	TypePlanRequested   Type = "skandha.plan.requested.v1"
 	TypePlanCompleted   Type = "skandha.plan.completed.v1"
+	TypeRecalled        Type = "skandha.plan.recalled.v1"
 	TypeActRequested    Type = "skandha.act.requested.v1"
 	TypeActConfirmed    Type = "skandha.act.confirmed.v1"
 	TypeActCompleted    Type = "skandha.act.completed.v1"
@@ -32,6 +33,7 @@ const (
 	TypeSessionLocked   Type = "skandha.session.locked.v1"
 	TypeSessionReset    Type = "skandha.session.reset.v1"
 	TypeCheckpoint      Type = "skandha.session.checkpoint.v1"
+	TypeSummarized      Type = "skandha.session.summarized.v1"
 	TypeUIMessage       Type = "skandha.ui.message.v1"
 	TypeToolCallRequest Type = "skandha.ui.tool_call_request.v1"
 	TypeUIReady         Type = "skandha.ui.ready.v1"
@@ -53,9 +55,9 @@ func CauseTypes() []Type {
 // CommitTypes lists the types of the events that a commit may carry.
 func CommitTypes() []Type {
 	return []Type{
-		TypePerceived, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed, TypeActCompleted,
-		TypeAudited,
-		TypeRecorded, TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint,
+		TypePerceived, TypeRecalled, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed,
+		TypeActCompleted, TypeAudited, TypeRecorded,
+		TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint, TypeSummarized,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}
 }

@@ -6,6 +6,7 @@ import "fmt"
 // type that it needs. Data of other types is not decoded.
 type Visitor struct {
 	Perceived       func(Perceived)
+	Recalled        func(Recalled)
 	PlanRequested   func(PlanRequested)
 	PlanCompleted   func(PlanCompleted)
 	Audited         func(Audited)
@@ -18,6 +19,7 @@ type Visitor struct {
 	SessionLocked   func(SessionLocked)
 	SessionReset    func(SessionReset)
 	Checkpoint      func(Checkpoint)
+	Summarized      func(Summarized)
 	UIMessage       func(UIMessage)
 	UIReady         func(UIReady)
 	UIState         func(UIState)
@@ -30,6 +32,8 @@ func (v Visitor) Visit(e Event) error {
 	switch e.Type {
 	case TypePerceived:
 		return visit(e, v.Perceived)
+	case TypeRecalled:
+		return visit(e, v.Recalled)
 	case TypePlanRequested:
 		return visit(e, v.PlanRequested)
 	case TypePlanCompleted:
@@ -54,6 +58,8 @@ func (v Visitor) Visit(e Event) error {
 		return visit(e, v.SessionReset)
 	case TypeCheckpoint:
 		return visit(e, v.Checkpoint)
+	case TypeSummarized:
+		return visit(e, v.Summarized)
 	case TypeUIMessage:
 		return visit(e, v.UIMessage)
 	case TypeUIReady:

@@ -11,6 +11,7 @@ import (
 // payloads has a payload of every type that a commit may carry.
 var payloads = []event.Payload{
 	event.Perceived{Sequence: 1},
+	event.Recalled{Plan: "2"},
 	event.PlanRequested{Plan: "2"},
 	event.PlanCompleted{Plan: "3"},
 	event.ActRequested{Call: "4"},
@@ -22,6 +23,7 @@ var payloads = []event.Payload{
 	event.SessionLocked{Reason: "10"},
 	event.SessionReset{By: "11"},
 	event.Checkpoint{Reason: "12", State: []byte("{}")},
+	event.Summarized{Plan: "12"},
 	event.UIMessage{Content: "13"},
 	event.ToolCallRequest{ToolName: "14"},
 	event.UIReady{},

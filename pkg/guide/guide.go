@@ -18,8 +18,22 @@ import (
 // MemoryPolicy is how the part of the conversation that the model sees is chosen.
 type MemoryPolicy string
 
-// SlidingWindow shows the latest complete turns that fit the guide's window.
-const SlidingWindow MemoryPolicy = "sliding-window"
+// The memory policies.
+const (
+	// SlidingWindow shows the latest complete turns that fit the window.
+	SlidingWindow MemoryPolicy = "sliding-window"
+	// Summary shows the conversation since the last summary, and that summary. A model
+	// summarises the oldest turns when the conversation becomes too long.
+	Summary MemoryPolicy = "summary"
+	// VectorDB is SlidingWindow, with what the agent's memory holds about the input: facts,
+	// notes and experiences, also of other sessions.
+	VectorDB MemoryPolicy = "vector-db"
+	// None shows the current turn alone.
+	None MemoryPolicy = "none"
+)
+
+// MemoryPolicies returns all policies.
+func MemoryPolicies() []MemoryPolicy { return []MemoryPolicy{SlidingWindow, Summary, VectorDB, None} }
 
 // Guide is the guide of the specification, as data.
 type Guide struct {
@@ -96,8 +110,8 @@ func value[T any](p *T) (v T) {
 
 // Check validates the guide; the error names the field.
 func (g Guide) Check() error {
-	if g.MemoryPolicy != "" && g.MemoryPolicy != SlidingWindow {
-		return fmt.Errorf("guide %q: unknown memory_policy %q, want %q", g.Name, g.MemoryPolicy, SlidingWindow)
+	if g.MemoryPolicy != "" && !slices.Contains(MemoryPolicies(), g.MemoryPolicy) {
+		return fmt.Errorf("guide %q: unknown memory_policy %q, want one of %q", g.Name, g.MemoryPolicy, MemoryPolicies())
 	}
 	if g.Temperature != nil && (*g.Temperature < 0 || *g.Temperature > 2) {
 		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)

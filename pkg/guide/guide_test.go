@@ -18,7 +18,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		}
 	}
 	for want, g := range map[string]guide.Guide{
-		`unknown memory_policy "vector-db"`: {Name: "a", MemoryPolicy: "vector-db"},
+		`unknown memory_policy "vectors"`:   {Name: "a", MemoryPolicy: "vectors"},
 		"temperature 2.1":                   {Name: "a", Temperature: at(2.1)},
 		"temperature -0.1":                  {Name: "a", Temperature: at(-0.1)},
 		"system_prompt is empty":            {Name: "a", SystemPrompt: " \n"},
@@ -46,7 +46,7 @@ func TestDecodeIsStrict(t *testing.T) {
 		`{"name":"b","system_prompt":"Be kind."}`:             `name is "b", want "a"`,
 		`{"system_prompt":"Be kind."}`:                        `name is "", want "a"`,
 		`{"systemPrompt":"x","system_prompt":"y"}`:            "mixed",
-		`{"systemPrompt":"x","memoryPolicy":"vector-db"}`:     `"vector-db"`,
+		`{"systemPrompt":"x","memoryPolicy":"vectors"}`:       `"vectors"`,
 		`{"systemPrompt":"x","temperature":3}`:                "temperature 3",
 		`{"name":"a","system_prompt":"x"}{}`:                  "unexpected data",
 		`"Be kind."`:                                          "not a guide",

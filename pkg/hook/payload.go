@@ -3,6 +3,7 @@ package hook
 import (
 	"encoding/json"
 
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -44,6 +45,11 @@ type PlanData struct {
 	System string   `json:"system,omitempty"` // a reply may change it for this request
 	Tools  []string `json:"tools"`            // a reply may only remove
 	Advice []string `json:"advice,omitempty"` // decision advice, shown to the model
+	// Purpose is set if core asks the model for itself; then a reply may only deny, and core
+	// goes on without the answer.
+	Purpose string `json:"purpose,omitempty"`
+	// Memories are what the model will be reminded of; a reply may only remove.
+	Memories []memory.Hit `json:"memories,omitempty"`
 }
 
 // AfterPlanData is the payload of after_plan: the model's answer.

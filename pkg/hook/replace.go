@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/strictjson"
 )
 
@@ -64,6 +65,11 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 			if is["advice"] {
 				now.Advice = added(base.Advice, now.Advice, r.Advice)
 			}
+			if is["memories"] {
+				now.Memories = slices.DeleteFunc(now.Memories, func(m memory.Hit) bool {
+					return named(base.Memories, m.ID) && !named(r.Memories, m.ID)
+				})
+			}
 			return nil
 		})
 	case AfterPlan:
@@ -97,6 +103,11 @@ func merge(p Point, base, now, reply json.RawMessage) (json.RawMessage, error) {
 		})
 	}
 	return nil, fmt.Errorf("replace is not valid at %s", p)
+}
+
+// named reports whether a memory with that id is among the hits.
+func named(hits []memory.Hit, id string) bool {
+	return slices.ContainsFunc(hits, func(m memory.Hit) bool { return m.ID == id })
 }
 
 // sameTool rejects a reply that names another tool. It may leave out the name.

@@ -75,7 +75,7 @@ type Memory struct {
 	Pinned  bool          `json:"pinned,omitempty"`  // always shown to the model
 	Outcome *Outcome      `json:"outcome,omitempty"` // of an experience
 	Created time.Time     `json:"created"`
-	Updated time.Time     `json:"updated"` // by a correction
+	Updated time.Time     `json:"updated,omitzero"` // by a correction
 }
 
 // Hit is a memory that matches a query.

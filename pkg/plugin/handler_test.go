@@ -199,7 +199,7 @@ func TestGuidesAnswer(t *testing.T) {
 		GuideFunc("odd", func(_ context.Context, r guide.Request) (guide.Guide, error) {
 			return guide.Guide{
 				SystemPrompt: "you serve " + string(r.Agent),
-				MemoryPolicy: guide.MemoryPolicy(map[bool]string{true: "none"}[r.Agent == "bad"]),
+				MemoryPolicy: guide.MemoryPolicy(map[bool]string{true: "gossip"}[r.Agent == "bad"]),
 			}, nil
 		}),
 	}

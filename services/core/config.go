@@ -102,7 +102,7 @@ type AgentConfig struct {
 type GuideConfig struct {
 	SystemPrompt    string             `yaml:"system_prompt"`    // default: a short general one
 	Temperature     *float64           `yaml:"temperature"`      // absent: the model's default
-	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`    // sliding-window, the only one and the default
+	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`    // sliding-window (default), summary, vector-db or none
 	InitialMemories []string           `yaml:"initial_memories"` // always shown to the model
 }
 
@@ -137,6 +137,8 @@ type LimitsConfig struct {
 	ModelCall      *time.Duration `yaml:"model_call"`       // one model call; default 2m
 	Queue          *int           `yaml:"queue"`            // inputs of a session that may wait; default 256
 	WindowTurns    *int           `yaml:"window_turns"`     // latest turns that the model sees; default 20
+	// estimated tokens of the conversation above which the memory policy summary summarises; default 24000
+	WindowTokens *int `yaml:"window_tokens"`
 }
 
 // Rule is one rule of the policy; the last one that matches wins.
@@ -322,6 +324,7 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 	set(&out.ModelCall, l.ModelCall)
 	set(&out.Queue, l.Queue)
 	set(&out.WindowTurns, l.WindowTurns)
+	set(&out.WindowTokens, l.WindowTokens)
 	var cost, session float64
 	set(&cost, l.CostUSD)
 	set(&session, l.SessionCostUSD)
@@ -344,6 +347,9 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 		if f.negative {
 			bad(".limits.%s is %v, want 0 (no limit) or more", f.name, f.value)
 		}
+	}
+	if n := out.WindowTokens; n < 1000 || n > decide.MaxWindowTokens {
+		bad(".limits.window_tokens is %d, want 1000 to %d", n, decide.MaxWindowTokens)
 	}
 	return out
 }

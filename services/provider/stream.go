@@ -117,6 +117,9 @@ func (s *service) publisher(ctx context.Context, ref subject.Ref, req executor.R
 	if i := strings.LastIndex(turn, "-p"); i >= 0 {
 		turn = turn[:i] // a plan's id is <turn>-p<round>
 	}
+	if req.Silent {
+		return func(contract.Delta) {}
+	}
 	return func(d contract.Delta) {
 		d.Plan, d.Attempt = req.Call, req.Attempt
 		e := event.New(ref, req.Call+"/"+req.Attempt+"/"+strconv.Itoa(d.N), source, delta(d))

@@ -71,6 +71,10 @@ func summary(e event.Event) string {
 			say("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts,
 				strings.TrimPrefix(p.Use+" at "+string(p.Provider), " at "), len(p.Tools))
 		},
+		Recalled: func(p event.Recalled) {
+			say("%d memories %s", len(p.Memories), line(p.Trouble, 100))
+		},
+		Summarized:    func(p event.Summarized) { say("%d turns, %s to %s", p.Turns, p.From, p.Until) },
 		PlanCompleted: func(p event.PlanCompleted) { s = planSummary(p) },
 		ActRequested: func(p event.ActRequested) {
 			say("%s %s, attempt %d, to %s", line(p.Tool, 100), line(string(p.Args), 80), p.Attempts, p.Runner)
@@ -90,6 +94,9 @@ func summary(e event.Event) string {
 func planSummary(p event.PlanCompleted) string {
 	if p.Error != nil {
 		return "failed: " + line(p.Error.Error(), 100)
+	}
+	if p.Purpose != "" {
+		return "for a " + string(p.Purpose) + ": " + line(p.Response.TextContent, 80)
 	}
 	if len(p.Steps) == 0 {
 		return "final: " + line(p.Response.TextContent, 80)

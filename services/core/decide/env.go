@@ -27,6 +27,7 @@ type Env struct {
 	Executors Directory                 // the live executors
 	Hooks     Hooks                     // the hook engine
 	Policy    Policy                    // the security layer
+	Memory    Memory                    // what agents remember; nil: nothing
 	Version   func() string             // for /status
 	Stats     func() []commands.ToolUse // for /metrics
 
@@ -67,13 +68,14 @@ type Limits struct {
 	ModelCall           time.Duration // one model call
 	Queue               int           // inputs that may wait
 	WindowTurns         int           // turns that the model sees
+	WindowTokens        int           // estimated tokens of the conversation above which it is summarised
 }
 
 // DefaultLimits returns the limits of an agent that declares none.
 func DefaultLimits() Limits {
 	return Limits{
 		Rounds: 25, Calls: 32, Tokens: 500_000, Wall: 10 * time.Minute,
-		ModelCall: 2 * time.Minute, Queue: 256, WindowTurns: 20,
+		ModelCall: 2 * time.Minute, Queue: 256, WindowTurns: 20, WindowTokens: 24_000,
 	}
 }
 
@@ -125,6 +127,13 @@ type Hooks interface {
 	// Rejudge is Judge for a call that passed earlier. It asks only the judges that the
 	// configuration names now.
 	Rejudge(env hook.Envelope) hook.Decision
+}
+
+// Memory is what agents remember beyond a session.
+type Memory interface {
+	// Recall searches the agent's memory for an input. Trouble in the answer says why less
+	// was found than there may be.
+	Recall(agent subject.Agent, input string) event.Recalled
 }
 
 // Effect is the policy's decision.

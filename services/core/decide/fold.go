@@ -96,6 +96,7 @@ func (s *State) fold(e event.Event) (err error) {
 	}
 	bad := event.Visitor{
 		Perceived:       func(p event.Perceived) { err = s.onPerceived(p) },
+		Recalled:        func(p event.Recalled) { err = s.onRecalled(p) },
 		PlanRequested:   func(p event.PlanRequested) { err = s.onPlanRequested(p) },
 		PlanCompleted:   func(p event.PlanCompleted) { err = s.onPlanCompleted(p) },
 		ActRequested:    func(p event.ActRequested) { err = s.onActRequested(p) },
@@ -108,6 +109,7 @@ func (s *State) fold(e event.Event) (err error) {
 		SessionLocked:   s.onSessionLocked,
 		SessionReset:    func(p event.SessionReset) { err = s.onReset(p) },
 		Checkpoint:      func(p event.Checkpoint) { err = s.onCheckpoint(p) },
+		Summarized:      func(p event.Summarized) { err = s.onSummarized(p) },
 		UIState:         func(p event.UIState) { s.UI = p.State },
 	}.Visit(e)
 	return cmp.Or(bad, err)
@@ -119,6 +121,9 @@ func (s *State) fold(e event.Event) (err error) {
 func (s *State) take(p event.Payload) (taken bool, err error) {
 	switch p := p.(type) {
 	case event.PlanRequested:
+		if p.Question != nil {
+			return false, nil // its schema is raw JSON
+		}
 		err = s.onPlanRequested(p)
 	case event.ActConfirmed:
 		err = s.onActConfirmed(p)
@@ -192,7 +197,7 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 	t.Plan = &Plan{
 		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
 		Use: p.Use, Model: p.Model, Not: p.Not,
-		StartBy: p.StartBy, NotAfter: p.NotAfter, Tools: p.Tools, System: p.System, Notes: p.Notes,
+		StartBy: p.StartBy, NotAfter: p.NotAfter, Tools: p.Tools, System: p.System, Notes: p.Notes, Question: p.Question,
 	}
 	return nil
 }
@@ -202,10 +207,14 @@ func (s *State) onPlanCompleted(p event.PlanCompleted) error {
 	if t == nil || t.Plan == nil || t.Plan.ID != p.Plan {
 		return fmt.Errorf("plan %s is not in progress", p.Plan)
 	}
+	if p.Response == nil && p.Error == nil {
+		return fmt.Errorf("plan %s has neither response nor error", p.Plan)
+	}
+	if q := t.Plan.Question; q != nil {
+		s.onAnswered(*q, p)
+		return nil
+	}
 	if p.Response == nil {
-		if p.Error == nil {
-			return fmt.Errorf("plan %s has neither response nor error", p.Plan)
-		}
 		t.Plan.Error = p.Error.Error()
 		s.spend(p.Spent)
 		return nil
@@ -409,7 +418,7 @@ func (s *State) onReset(event.SessionReset) error {
 	if s.Turn != nil {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
 	}
-	s.Window, s.Locked, s.Damage, s.Breaker, s.Leases = nil, "", nil, Breaker{}, nil
+	s.Window, s.Locked, s.Damage, s.Breaker, s.Leases, s.Summary = nil, "", nil, Breaker{}, nil, nil
 	s.Grants, s.GrantChain = nil, ""
 	s.Chain = chain(s.Chain, []byte("reset"))
 	s.WindowBase = s.Chain

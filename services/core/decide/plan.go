@@ -42,11 +42,20 @@ func (b *builder) requestPlan() {
 	}
 	t := b.s.Turn
 	round := t.Round + 1
-	id := fmt.Sprintf("%s-p%d", t.ID, round)
-	req := event.PlanRequested{Plan: id, Round: round, Attempts: 1, Chain: b.s.Chain, Tools: b.offered()}
-	if !b.beforePlan(&req) {
+	req := event.PlanRequested{Plan: fmt.Sprintf("%s-p%d", t.ID, round), Round: round, Attempts: 1, Chain: b.s.Chain}
+	if q := b.question(req); q != nil {
+		req.Question, req.Tools = q, []string{}
+		b.assignPlan(req, c, p)
+		return
+	}
+	req.Tools = b.offered()
+	remembered := b.recall(req.Plan)
+	if !b.beforePlan(&req, remembered) {
 		b.next()
 		return
+	}
+	if remembered != nil {
+		b.emit(*remembered)
 	}
 	b.assignPlan(req, c, p)
 }
@@ -66,9 +75,13 @@ func (b *builder) modelCall() time.Duration {
 	return DefaultLimits().ModelCall
 }
 
-// beforePlan runs the hook. False means that the hook ended the turn.
-func (b *builder) beforePlan(req *event.PlanRequested) bool {
+// beforePlan runs the hook, which may also remove memories. False means that the hook
+// ended the turn.
+func (b *builder) beforePlan(req *event.PlanRequested, remembered *event.Recalled) bool {
 	data := hook.PlanData{Plan: req.Plan, Round: req.Round, System: b.agent().Guide.System(), Tools: req.Tools}
+	if remembered != nil {
+		data.Memories = remembered.Memories
+	}
 	d := ask(b, hook.BeforePlan, "", data)
 	switch d.Verb {
 	case hook.DenyVerb:
@@ -76,7 +89,7 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 		return false
 	case hook.Replace:
 		// Fields that the hook omits keep their values.
-		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools)}
+		r := hook.PlanData{System: data.System, Tools: slices.Clone(req.Tools), Memories: slices.Clone(data.Memories)}
 		if decodeInto(d.Data, &r) != nil {
 			return true
 		}
@@ -85,6 +98,9 @@ func (b *builder) beforePlan(req *event.PlanRequested) bool {
 		}
 		req.Tools = slices.DeleteFunc(req.Tools, func(t string) bool { return !slices.Contains(r.Tools, t) })
 		req.Notes = r.Advice
+		if remembered != nil {
+			remembered.Memories = kept(remembered.Memories, r.Memories)
+		}
 	}
 	return true
 }
@@ -195,7 +211,12 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	}
 	b.emit(event.PlanCompleted{
 		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Error: &e, Spent: spent(a), DurationMS: a.DurationMS,
+		Purpose: p.purpose(),
 	})
+	if p.Question != nil { // the turn goes on without the answer
+		b.requestPlan()
+		return true
+	}
 	b.failTurn(code, e.Error())
 	b.next()
 	return true
@@ -231,7 +252,7 @@ func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []
 	}
 	b.assignPlan(event.PlanRequested{
 		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Chain: b.s.Chain, Not: p.Not,
-		Tools: p.Tools, System: p.System, Notes: p.Notes, Spent: spent(a),
+		Tools: p.Tools, System: p.System, Notes: p.Notes, Question: p.Question, Spent: spent(a),
 		Failed: text.Cut(string(e.Code)+": "+e.Message, maxFailedBytes),
 	}, c, inst)
 	return true
@@ -249,6 +270,9 @@ func spent(a executor.Answer) provider.Usage {
 func (b *builder) planned(a executor.Answer) bool {
 	r := *a.Response
 	p := *b.s.Turn.Plan
+	if p.Question != nil {
+		return b.answered(p, a, r)
+	}
 	d := ask(b, hook.AfterPlan, "", hook.AfterPlanData{Plan: p.ID, Response: r})
 	if d.Verb == hook.Replace {
 		var n hook.AfterPlanData

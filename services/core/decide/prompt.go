@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner"
@@ -14,23 +15,49 @@ import (
 // latest turns. [Describe] adds the tools that the plan offers.
 func Prompt(s *State, agent *Agent) provider.Request {
 	p := s.Turn.Plan
+	if p.Question != nil {
+		r := s.prompt(p.Question)
+		r.Model = p.Model
+		if agent != nil {
+			r.MaxCostMicroUSD = s.affordable(agent.Limits)
+		}
+		return r
+	}
 	r := provider.Request{System: p.System, Model: p.Model}
-	limit := DefaultLimits().WindowTurns
+	policy, limit := guide.SlidingWindow, DefaultLimits().WindowTurns
 	if agent != nil {
 		if r.System == "" {
 			r.System = agent.Guide.System()
 		}
 		r.Temperature = agent.Guide.Temperature
 		r.MaxCostMicroUSD = s.affordable(agent.Limits)
+		policy = agent.Guide.MemoryPolicy
 		if agent.Limits.WindowTurns > 0 {
 			limit = agent.Limits.WindowTurns
 		}
 	}
-	if len(p.Notes) > 0 {
-		r.System = strings.TrimSpace(r.System + "\n\n" + strings.Join(p.Notes, "\n"))
+	for _, more := range []string{s.Turn.Recalled.reminder(), strings.Join(p.Notes, "\n")} {
+		if more != "" {
+			r.System = strings.TrimSpace(r.System + "\n\n" + more)
+		}
 	}
-	r.Messages = window(s.Window, limit)
+	r.Messages = s.conversation(policy, limit)
 	return r
+}
+
+// conversation returns what the model sees of the conversation, under a memory policy.
+func (s *State) conversation(policy guide.MemoryPolicy, turns int) []json.RawMessage {
+	switch {
+	case policy == guide.None:
+		return window(s.Window, 1)
+	case policy == guide.Summary:
+		turns = len(s.Window)
+	}
+	messages := window(s.Window, turns)
+	if s.Summary != nil {
+		messages = slices.Insert(messages, 0, s.Summary.message())
+	}
+	return messages
 }
 
 // affordable returns what the next answer may cost at most; nil if there is no limit.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -44,6 +45,11 @@ func newSimulation(w *world, seed uint64) *simulation {
 		CostMicroUSD: oneOf[int64](s.r, 0, 0, 90),
 		Wall:         oneOf(s.r, 0, time.Minute, 10*time.Minute), Queue: oneOf(s.r, 0, 2, 50, 256),
 		WindowTurns: oneOf(s.r, 0, 3),
+	}
+	w.agent.Limits.WindowTokens = oneOf(s.r, 0, 100, 1000)
+	w.agent.Guide.MemoryPolicy = oneOf(s.r, guide.MemoryPolicies()...)
+	if chance(s.r, 2) {
+		w.memory = &mind{}
 	}
 	w.agent.Confirm = oneOf(s.r, 0, time.Minute, 1500*time.Microsecond)
 	if chance(s.r, 6) {

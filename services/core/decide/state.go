@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -19,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 6
+const FoldVersion = 7
 
 // Bounds of what a state keeps.
 const (
@@ -81,6 +82,15 @@ type core struct {
 	GrantChain string           `json:"grant_chain,omitempty"`
 	Damage     *Damage          `json:"damage,omitempty"` // why the session is locked, if its log is damaged
 	Begun      *Begun           `json:"begun,omitempty"`
+	// Summary replaces the turns before the window, if the agent's policy is to summarise.
+	Summary *Summary `json:"summary,omitempty"`
+}
+
+// Summary is a model's summary of the oldest turns of a conversation.
+type Summary struct {
+	Text  string `json:"text"`
+	Until string `json:"until"` // the last turn that it replaces
+	Turns int    `json:"turns"` // how many, in all
 }
 
 // Begun counts the decisions about a cause, or about the turn that it drives, that
@@ -137,6 +147,15 @@ type Turn struct {
 	Steps      []Step         `json:"steps,omitempty"` // of this round
 	Actions    []event.Action `json:"actions,omitempty"`
 	Usage      provider.Usage `json:"usage"`
+	// Recalled is what was found in the agent's memory; nil: it was not searched yet.
+	Recalled *Recollection `json:"recalled,omitempty"`
+	// Unanswered lists the questions that no model has answered; they are not asked again.
+	Unanswered []event.Purpose `json:"unanswered,omitempty"`
+}
+
+// Recollection holds the memories that the model sees during a turn.
+type Recollection struct {
+	Memories []memory.Hit `json:"memories,omitempty"`
 }
 
 // Plan is a model call in progress.
@@ -155,6 +174,8 @@ type Plan struct {
 	System   string           `json:"system,omitempty"`
 	Notes    []string         `json:"notes,omitempty"`
 	Error    string           `json:"error,omitempty"` // why the last attempt failed
+	// Question is what core asks; nil: the model decides about the turn's next step.
+	Question *event.Question `json:"question,omitempty"`
 }
 
 // Step is a tool call of the current round.
@@ -215,6 +236,7 @@ func (s *State) clone() *State {
 		t := *s.Turn
 		t.Steps = slices.Clone(t.Steps)
 		t.Actions = t.Actions[:len(t.Actions):len(t.Actions)]
+		t.Unanswered = slices.Clip(t.Unanswered)
 		if t.Plan != nil {
 			p := *t.Plan
 			t.Plan = &p

@@ -82,12 +82,18 @@ func (s *State) say(m provider.Message) {
 		if first == s.Turn.ID {
 			break
 		}
-		for s.Window[0].Turn == first {
-			size -= len(s.Window[0].Msg)
-			s.WindowBase = s.Window[0].chain(s.WindowBase)
-			s.Window = s.Window[1:]
-		}
+		size -= s.dropTurn(first)
 	}
+}
+
+// dropTurn removes the window's first turn, and returns the size of its messages.
+func (s *State) dropTurn(turn string) (size int) {
+	for len(s.Window) > 0 && s.Window[0].Turn == turn {
+		size += len(s.Window[0].Msg)
+		s.WindowBase = s.Window[0].chain(s.WindowBase)
+		s.Window = s.Window[1:]
+	}
+	return size
 }
 
 func seenKey(w subject.Writer, id string) string { return string(w) + "/" + id }

@@ -62,6 +62,7 @@ type world struct {
 	judge        func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
 	points       map[hook.Point]bool
 	policy       func(decide.Access) decide.Ruling // about calls
+	memory       decide.Memory                     // nil: the agent remembers nothing
 	answers      func(decide.Access) decide.Ruling // about who may answer; nil: any writer
 	delivery     uint64
 	delay        time.Duration // between a commit's decision and its being stored, as the log's order sees it
@@ -135,7 +136,7 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) env() *decide.Env {
 	return &decide.Env{
-		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w,
+		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
 		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}
 }

@@ -144,7 +144,7 @@ func (s *session) dispatch(w *work) {
 	var tools json.RawMessage
 	if w.Kind == subject.Provider {
 		m := decide.Prompt(s.state, s.Plugins.Agent(s.ref.Agent))
-		r.Model, r.Provider = &m, s.state.Turn.Plan.Use
+		r.Model, r.Provider, r.Silent = &m, s.state.Turn.Plan.Use, s.state.Turn.Plan.Question != nil
 		tools = s.Directory.Described(s.state.Turn.Plan.Tools)
 	} else {
 		st := s.step(w.Call)

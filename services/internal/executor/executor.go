@@ -59,6 +59,7 @@ type Request struct {
 	Tool     *ToolCall         `json:"tool,omitempty"`
 	Model    *provider.Request `json:"model,omitempty"`
 	Provider string            `json:"provider,omitempty"` // one of the instance's providers; empty: its first
+	Silent   bool              `json:"silent,omitempty"`   // publish no deltas: the answer is not for the user
 }
 
 // Attempt identifies an attempt.

@@ -124,7 +124,9 @@ func (w *writer) line(format string, args ...any) {
 func (w *writer) lines() event.Visitor {
 	return event.Visitor{
 		Perceived:       func(event.Perceived) { w.perceived() },
+		Recalled:        w.recalled,
 		PlanRequested:   w.planRequested,
+		Summarized:      func(p event.Summarized) { w.line("a summary replaced %d turns, %s to %s", p.Turns, p.From, p.Until) },
 		PlanCompleted:   w.planCompleted,
 		Audited:         w.audited,
 		ToolCallRequest: w.toolCallRequest,
@@ -146,6 +148,19 @@ func (w *writer) perceived() {
 	w.line("%s said%s: %s", in.Writer, where, quote(in.Text))
 	if len(in.Annotations) > 0 {
 		w.line("hooks added: %s", quote(strings.Join(in.Annotations, "; ")))
+	}
+}
+
+func (w *writer) recalled(p event.Recalled) {
+	var found []string
+	for _, m := range p.Memories {
+		found = append(found, fmt.Sprintf("%s %s (%s, %s)", m.Kind, quote(m.ID), m.Source.Origin, m.Match))
+	}
+	if p.Trouble != "" {
+		found = append(found, "not everything was searched: "+quote(p.Trouble))
+	}
+	if len(found) > 0 {
+		w.line("remembered: %s", strings.Join(found, "; "))
 	}
 }
 
@@ -178,6 +193,9 @@ func (w *writer) planCompleted(p event.PlanCompleted) {
 			tools = append(tools, quote(s.Tool))
 		}
 		what := "it answered"
+		if p.Purpose != "" {
+			what = "it answered core's question, for a " + string(p.Purpose)
+		}
 		if len(tools) > 0 {
 			what = "it called " + strings.Join(tools, ", ")
 		}

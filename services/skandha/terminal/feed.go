@@ -114,7 +114,7 @@ func (m *model) unqueue(seq uint64) *queued {
 
 func (m *model) planCompleted(p event.PlanCompleted) {
 	m.stream.finish(p.Plan)
-	if p.Error != nil {
+	if p.Error != nil && p.Purpose == "" {
 		m.note(yellow, "The model failed: "+safetext.Line(p.Error.Error()))
 	}
 }

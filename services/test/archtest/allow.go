@@ -18,7 +18,7 @@ const (
 var (
 	// contract is what core has in common with plugins and executors: types, no doing.
 	contract = []string{
-		sdk + "/event", sdk + "/subject", sdk + "/hook", sdk + "/tool", sdk + "/provider", sdk + "/guide",
+		sdk + "/event", sdk + "/subject", sdk + "/hook", sdk + "/tool", sdk + "/provider", sdk + "/guide", sdk + "/memory",
 		sdk + "/strictjson", internal + "/executor",
 	}
 

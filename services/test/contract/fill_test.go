@@ -303,7 +303,7 @@ func init() { // its functions fill values, which need it
 		},
 		reflect.TypeFor[executor.Request](): func(f *filler, p any) {
 			r := p.(*executor.Request)
-			r.StartBy, r.NotAfter, r.Tool, r.Model, r.Provider = time.Time{}, time.Time{}, nil, nil, ""
+			r.StartBy, r.NotAfter, r.Tool, r.Model, r.Provider, r.Silent = time.Time{}, time.Time{}, nil, nil, "", false
 			if r.Op != executor.OpRun {
 				return
 			}

@@ -7,6 +7,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
@@ -31,6 +32,8 @@ var goTypes = map[string]any{
 	"events/sense.perceived.v1":      event.Perceived{},
 	"events/plan.requested.v1":       event.PlanRequested{},
 	"events/plan.completed.v1":       event.PlanCompleted{},
+	"events/plan.recalled.v1":        event.Recalled{},
+	"events/question":                event.Question{},
 	"events/act.requested.v1":        event.ActRequested{},
 	"events/act.confirmed.v1":        event.ActConfirmed{},
 	"events/act.completed.v1":        event.ActCompleted{},
@@ -40,6 +43,7 @@ var goTypes = map[string]any{
 	"events/session.locked.v1":       event.SessionLocked{},
 	"events/session.reset.v1":        event.SessionReset{},
 	"events/session.checkpoint.v1":   event.Checkpoint{},
+	"events/session.summarized.v1":   event.Summarized{},
 	"events/ui.message.v1":           event.UIMessage{},
 	"events/ui.tool_call_request.v1": event.ToolCallRequest{},
 	"events/ui.ready.v1":             event.UIReady{},
@@ -55,6 +59,10 @@ var goTypes = map[string]any{
 	"executor/request":      executor.Request{},
 	"executor/answer":       executor.Answer{},
 	"executor/announcement": executor.Announcement{},
+
+	"memory/memory": memory.Memory{},
+	"memory/hit":    memory.Hit{},
+	"memory/source": memory.Source{},
 
 	"hooks/envelope":       hook.Envelope{},
 	"hooks/reply":          hook.Reply{},
@@ -190,7 +198,7 @@ var noGoType = map[string]string{
 
 // contractPackages are those whose structs must all be stated, relative to pkg.
 var contractPackages = []string{
-	"event", "guide", "hook", "plugin", "provider", "tool", "../services/internal/executor",
+	"event", "guide", "hook", "memory", "plugin", "provider", "tool", "../services/internal/executor",
 	"../services/uibridge/contract", "../services/uibridge/inspect",
 }
 

@@ -108,6 +108,7 @@ type PlanRequested struct {
 type PlanCompleted struct {
 	About
 	Plan       string          `json:"plan"`
+	Purpose    event.Purpose   `json:"purpose,omitempty"` // of a question by core, whose answer is not shown
 	Text       string          `json:"text,omitempty"` // also present beside calls
 	HTML       string          `json:"html,omitempty"`
 	Reasoning  string          `json:"reasoning,omitempty"`

@@ -79,8 +79,8 @@ func withoutState(e event.Event) json.RawMessage {
 	return b
 }
 
-// shapes converts payloads for UIs and hands them to put. A checkpoint is not forwarded: it
-// contains the session's state, which is internal to core, and onCommit has the rest.
+// shapes converts payloads for UIs and hands them to put. Memories and summaries, which
+// are for the model, are in onCommit alone. So is a checkpoint, without the session's state.
 func shapes(a contract.About, put func(method string, params any)) event.Visitor {
 	return event.Visitor{
 		Perceived: func(p event.Perceived) { put(contract.OnInput, contract.Input{About: a, Perceived: p}) },
@@ -127,10 +127,13 @@ func shapes(a contract.About, put func(method string, params any)) event.Visitor
 
 func planCompleted(a contract.About, p event.PlanCompleted) any {
 	out := contract.PlanCompleted{
-		About: a, Plan: p.Plan, Steps: p.Steps, Usage: p.Spent, Error: p.Error, DurationMS: p.DurationMS,
+		About: a, Plan: p.Plan, Purpose: p.Purpose, Steps: p.Steps, Usage: p.Spent, Error: p.Error, DurationMS: p.DurationMS,
 	}
 	if r := p.Response; r != nil {
-		out.Text, out.Usage = r.TextContent, r.Usage
+		out.Usage = r.Usage
+		if p.Purpose == "" {
+			out.Text = r.TextContent
+		}
 	}
 	return out
 }

@@ -109,6 +109,8 @@ var payloads = []struct {
 	},
 	{event.UIReady{}, contract.OnReadyForInput, ``},
 	{event.UIState{State: event.StateThinking}, contract.OnAgentStateChange, `"state":"thinking"`},
+	{event.Recalled{Plan: "t3-p1"}, "", ``},
+	{event.Summarized{Plan: "t3-p1"}, "", ``},
 	{event.Checkpoint{State: json.RawMessage(`{"big":1}`), Reason: "every 100"}, "", ``},
 }
 

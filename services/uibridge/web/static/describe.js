@@ -168,12 +168,19 @@ const DESCRIBE = {
     }
     return { lane: 'sense', text: `${who} said ${quote(d.text)}. Its turn begins.` };
   },
-  'plan.requested': (d) => (d.attempts > 1
+  'plan.recalled': (d) => ({
+    lane: 'plan', tone: d.trouble ? 'warn' : undefined,
+    text: ends(`${d.memories.length === 1 ? 'One memory comes' : `${d.memories.length} memories come`} to the agent's mind${d.trouble ? `, but not everything was searched: ${oneLine(d.trouble, 200)}` : ''}`),
+  }),
+  'plan.requested': (d) => (d.question
+    ? { lane: 'plan', text: `Core asks the model for a ${d.question.purpose}, round ${d.round}. Provider ${d.use || brief(d.provider)}.` }
+    : d.attempts > 1
     ? { lane: 'plan', tone: 'warn', text: ends(`Attempt ${d.attempts} asks ${d.use || 'the model again'}: the previous one gave no usable answer${d.failed ? `, ${oneLine(d.failed, 200)}` : ''}`) }
     : { lane: 'plan', text: `The model is asked, round ${d.round}, with ${d.tools?.length ?? 0} tools to choose from. Provider ${d.use || brief(d.provider)}.` }),
   'plan.completed': (d, { knows }) => {
     for (const s of d.steps ?? []) knows(s.call, s.tool);
     if (d.error) return { lane: 'plan', tone: 'bad', text: ends(`The model gave no answer: ${d.error.code}: ${oneLine(d.error.message, 200)}`) };
+    if (d.purpose) return { lane: 'plan', tone: 'ok', text: `The model answered core's question, for a ${d.purpose}.` };
     const took = d.duration_ms ? ` after ${duration(d.duration_ms)}` : '';
     const says = d.response?.text_content ? ` It says ${quote(d.response.text_content)}.` : '';
     if (!d.steps?.length) return { lane: 'plan', tone: 'ok', text: `The model answered${took}${tokens(d.response?.usage)}.${says}` };
@@ -241,6 +248,7 @@ const DESCRIBE = {
   'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(`The session is locked until ${d.until ?? '/reset'}: ${oneLine(d.reason, 300)}`) }),
   'session.reset': (d) => ({ lane: 'reflect', tone: 'warn', text: `${d.by} reset the conversation.` }),
   'session.checkpoint': () => ({ lane: 'reflect', text: 'A checkpoint of the session was written; it continues from there.' }),
+  'session.summarized': (d) => ({ lane: 'reflect', text: `A summary replaces ${d.turns === 1 ? 'one turn' : `${d.turns} turns`} of the conversation. The model no longer sees the words themselves.` }),
   'ui.message': (d) => ({ lane: 'ui', text: `A message to the users: ${quote(d.content)}.` }),
   'ui.state': (d) => ({ lane: 'ui', text: `The agent is ${STATES[d.state] ?? d.state}.` }),
   'ui.ready': () => ({ lane: 'ui', text: 'The agent is ready for the next input.' }),

@@ -124,8 +124,9 @@ export class Turn {
   }
 
   planned(p, argsText) {
-    const s = this.#segment(p.plan);
     this.#thinks('');
+    if (p.purpose) return; // an answer to core, which goes on
+    const s = this.#segment(p.plan);
     if (p.error) {
       s.restart();
       s.failed(p.error);

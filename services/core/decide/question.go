@@ -1,0 +1,81 @@
+package decide
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/executor"
+)
+
+// question returns what core has to ask a model before the turn's next step, or nil. A
+// plugin that denies the request at before_plan leaves the question unasked, in this
+// round: it is asked about the next step, too, and may end the turn there.
+func (b *builder) question(req event.PlanRequested) *event.Question {
+	q := b.summaryDue()
+	if q == nil || slices.Contains(b.s.Turn.Unanswered, q.Purpose) {
+		return nil
+	}
+	d := ask(b, hook.BeforePlan, "", hook.PlanData{
+		Plan: req.Plan, Round: req.Round, System: q.System, Tools: []string{}, Purpose: string(q.Purpose),
+	})
+	if d.Verb == hook.DenyVerb {
+		return nil
+	}
+	return q
+}
+
+// answered applies a model's answer to a question. Whatever it is, the turn goes on. It
+// reports false like planFailed.
+func (b *builder) answered(p Plan, a executor.Answer, r provider.Response) bool {
+	r.ToolCalls, r.ProviderState = nil, nil
+	r.TextContent = strings.TrimSpace(r.TextContent)
+	if r.TextContent == "" {
+		return b.planFailed(a, provider.Error{
+			Code: provider.ErrGarbage, Message: "the model's answer has no text", Retryable: true,
+		})
+	}
+	b.emit(event.PlanCompleted{
+		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Response: &r, Purpose: p.purpose(), DurationMS: a.DurationMS,
+	})
+	if p.Question.Purpose == event.PurposeSummary {
+		b.summarize(p, r.TextContent)
+	}
+	b.requestPlan()
+	return true
+}
+
+// onAnswered folds the end of a question.
+func (s *State) onAnswered(q event.Question, p event.PlanCompleted) {
+	t := s.Turn
+	t.Plan, t.Idle = nil, s.Now
+	if p.Response == nil {
+		s.spend(p.Spent)
+		t.Unanswered = append(t.Unanswered, q.Purpose)
+		return
+	}
+	s.spend(p.Response.Usage)
+}
+
+// purpose returns what a plan's question is for, or "".
+func (p *Plan) purpose() event.Purpose {
+	if p.Question == nil {
+		return ""
+	}
+	return p.Question.Purpose
+}
+
+// prompt returns the request to the model for a question.
+func (s *State) prompt(q *event.Question) provider.Request {
+	text := q.Text
+	if q.Until != "" {
+		text = s.transcript(q.Until) + "\n\n" + q.Text
+	}
+	return provider.Request{
+		System: q.System, Schema: q.Schema,
+		Messages: []json.RawMessage{encode(provider.Message{Role: provider.RoleUser, Text: text})},
+	}
+}
