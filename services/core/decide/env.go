@@ -2,6 +2,7 @@ package decide
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -60,6 +61,9 @@ type Agent struct {
 	// that limits them. A tool needs each of its permissions in each of the lists.
 	Granted [][]string
 }
+
+// Offers reports whether the agent's configuration offers a tool to models.
+func (a *Agent) Offers(name string) bool { return a.Tools == nil || slices.Contains(a.Tools, name) }
 
 // Limits bound one turn. Zero means no limit, except for Queue.
 type Limits struct {

@@ -145,15 +145,15 @@ func (b *builder) mustEnd() bool {
 
 // offered returns the closed set of tools that the model may call in this round.
 func (b *builder) offered() []string {
-	only := b.agent().Tools
+	agent := b.agent()
 	public := b.env.Tools.Public()
 	names := make([]string, 0, len(public)+1)
 	for _, t := range public {
-		if len(only) == 0 && only == nil || slices.Contains(only, t.Name) {
+		if agent.Offers(t.Name) {
 			names = append(names, t.Name)
 		}
 	}
-	if len(names) > 0 && (only == nil || slices.Contains(only, planner.ExecuteName)) {
+	if len(names) > 0 && agent.Offers(planner.ExecuteName) {
 		names = append(names, planner.ExecuteName)
 	}
 	return names

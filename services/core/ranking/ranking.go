@@ -94,8 +94,9 @@ func (r *Ranker) Run(ctx context.Context) {
 	}
 }
 
-// refresh reads the statistics, and embeds tools that have no vector yet.
+// refresh reads the statistics, and prepares and embeds tools that are new.
 func (r *Ranker) refresh(ctx context.Context) {
+	r.keeper.Catalog(r.cfg.Tools(), r.vectors)
 	r.readStats(ctx)
 	if r.cfg.Embedder != nil {
 		r.note(ctx, r.embedTools(ctx))

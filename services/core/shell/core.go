@@ -60,9 +60,10 @@ type Core struct {
 	beacon *beacon
 
 	attempts *attempt.Sender
+	ranker   *ranking.Ranker
+	own      map[string]ownTool
 	plugins  *plugins.Host
 	sessions *session.Set
-	ranker   *ranking.Ranker
 	troubles *trouble.List
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -108,8 +109,10 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	var err error
-	c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: st.ToolStats, Log: log})
-	if err != nil {
+	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Log: log}); err != nil {
+		return nil, err
+	}
+	if c.own, err = c.ownTools(); err != nil {
 		return nil, err
 	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
@@ -202,8 +205,8 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopViews, stopLive := c.views.Start(), c.live.Start()
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.sessions.Start()
-	go c.ranker.Run(c.ctx)
 	go c.dir.RememberOffer(c.ctx, c.store)
+	go c.ranker.Run(c.ctx)
 	go c.troubles.Recheck(c.ctx, c.loader)
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)

@@ -45,13 +45,18 @@ type Vectors struct {
 	Of    map[string][]float32 // by digest, of length 1; tools may be missing
 }
 
+// described is a tool's words and concepts, repeated by their weight.
+type described struct{ words, concepts []string }
+
 // New prepares the index of the tools.
-func New(tools []tool.Spec) *Catalog {
+func New(tools []tool.Spec) *Catalog { return prepare(tools, describe) }
+
+func prepare(tools []tool.Spec, describe func(tool.Spec) described) *Catalog {
 	words, concepts := newSideBuilder(), newSideBuilder()
 	for _, t := range tools {
-		w, c := describe(t)
-		words.add(w)
-		concepts.add(c)
+		d := describe(t)
+		words.add(d.words)
+		concepts.add(d.concepts)
 	}
 	return &Catalog{tools: tools, words: words.side(), concepts: concepts.side()}
 }
@@ -70,21 +75,21 @@ func Text(t tool.Spec) string {
 	return name + ": " + piece
 }
 
-// describe returns the words and the concepts of a tool, repeated by their weight.
-func describe(t tool.Spec) (words, concepts []string) {
+func describe(t tool.Spec) (d described) {
 	add := func(text string, weight int) {
 		text, _ = runes.Split(text, maxField)
 		w := lexical.Terms(text)
 		c := lexicon().of(text)
 		for range weight {
-			words, concepts = append(words, w...), append(concepts, c...)
+			d.words, d.concepts = append(d.words, w...), append(d.concepts, c...)
 		}
 	}
 	add(t.Name, nameWeight)
 	add(t.Description, descriptionWeight)
 	add(strings.Join(t.ScenarioTags, " "), argumentWeight)
 	add(argumentText(t.Args), argumentWeight)
-	return words, append(concepts, lexicon().implied(concepts)...)
+	d.concepts = append(d.concepts, lexicon().implied(d.concepts)...)
+	return d
 }
 
 // schema is what a JSON Schema says in words.

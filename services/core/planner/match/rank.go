@@ -56,29 +56,31 @@ type Candidate struct {
 // takes no place from one that fits. If fewer tools fit, others with a Fit of 0 follow.
 func (c *Catalog) Rank(q Request) []Candidate {
 	fits := c.fit(q)
-	out := make([]Candidate, 0, len(c.tools))
+	all := make([]*Candidate, 0, len(c.tools)) // they are large, and sorting moves them
 	for i := range c.open(q) {
-		out = append(out, c.evaluate(i, q, fits))
+		all = append(all, c.evaluate(i, q, fits))
 	}
-	slices.SortFunc(out, func(a, b Candidate) int {
+	slices.SortFunc(all, func(a, b *Candidate) int {
 		return cmp.Or(cmp.Compare(b.relevance(), a.relevance()), compare(a, b))
 	})
 	if q.Limit > 0 {
-		out = out[:min(q.Limit, len(out))]
+		all = all[:min(q.Limit, len(all))]
 	}
-	slices.SortFunc(out, compare)
-	for i := range out {
-		out[i].Why = c.why(out[i], fits)
+	slices.SortFunc(all, compare)
+	out := make([]Candidate, len(all))
+	for i, candidate := range all {
+		out[i] = *candidate
+		out[i].Why = c.why(*candidate, fits)
 	}
 	return out
 }
 
 // relevance decides whether a tool is among the first.
-func (c Candidate) relevance() float64 { return fitPart*c.Fit + preferencePart*c.Preference }
+func (c *Candidate) relevance() float64 { return fitPart*c.Fit + preferencePart*c.Preference }
 
 // compare orders what fits before what does not, failing tools last, and then by score.
-func compare(a, b Candidate) int {
-	last := func(c Candidate) int {
+func compare(a, b *Candidate) int {
+	last := func(c *Candidate) int {
 		switch {
 		case c.Failing:
 			return 2

@@ -32,19 +32,19 @@ func Score(c Candidate) float64 {
 	return fitPart*c.Fit + successPart*c.Success + latencyPart*c.Latency + riskPart*c.Risk + preferencePart*c.Preference
 }
 
-func (c *Catalog) evaluate(i int, q Request, f fits) Candidate {
+func (c *Catalog) evaluate(i int, q Request, f fits) *Candidate {
 	t := c.tools[i]
 	stat := store.ToolStat{Tool: t.Name}
 	if q.Stats != nil {
 		stat = q.Stats(t.Name)
 	}
-	out := Candidate{
+	out := &Candidate{
 		Tool: t, place: i, Fit: f.values[i], Method: f.methods[i],
 		Success: stat.SuccessRate(), Latency: speed(stat), Risk: safety(t.Risk),
 		Preference: min(max(q.Preferred[t.Name], 0), 1),
 		Failing:    stat.Used >= FewCalls && stat.Succeeded*2 < stat.Used,
 	}
-	out.Score = Score(out)
+	out.Score = Score(*out)
 	return out
 }
 
