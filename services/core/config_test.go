@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -52,6 +53,32 @@ func TestPermissionsOfAnAgent(t *testing.T) {
 		}).Build(); err == nil ||
 			!strings.Contains(err.Error(), "agents.main.permissions[0] is ") {
 			t.Errorf("%q: %v", p, err)
+		}
+	}
+}
+
+// How an agent chooses its tools.
+func TestTheDecisionOfAnAgent(t *testing.T) {
+	agents, _, err := config(t, "agents: {a: {}, b: {decision: engine, shortlist: 0, confidence: 0.9}}").Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := agents["a"], agents["b"]
+	if a.Guide.Decision != "" || a.Shortlist != 40 || a.Confidence != 0.7 {
+		t.Errorf("by default: %q, %d, %g", a.Guide.Decision, a.Shortlist, a.Confidence)
+	}
+	if b.Guide.Decision != "engine" || b.Shortlist != 0 || b.Confidence != 0.9 {
+		t.Errorf("configured: %q, %d, %g", b.Guide.Decision, b.Shortlist, b.Confidence)
+	}
+	negative, none, much, nan := -1, 0.0, 1.5, math.NaN()
+	for want, bad := range map[string]core.AgentConfig{
+		`unknown decision "guess"`: {Decision: "guess"}, "agents.main.shortlist is -1": {Shortlist: &negative},
+		"agents.main.confidence is 0": {Confidence: &none}, "agents.main.confidence is 1.5": {Confidence: &much},
+		"agents.main.confidence is NaN": {Confidence: &nan},
+	} {
+		cfg := core.Config{Agents: map[string]core.AgentConfig{"main": bad}}
+		if _, _, err := cfg.Build(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

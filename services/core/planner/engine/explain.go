@@ -8,7 +8,7 @@ import (
 	"skandha.dev/services/internal/text"
 )
 
-// refers matches words that stand for an earlier result.
+// refers matches words that mean an earlier result.
 var refers = regexp.MustCompile(`(?i)\b(?:it|its|that|them|those|results?|output|answer)\b|结果|結果|它|这个|這個|それ|その`)
 
 // hedges matches words with which a request may not mean what its other words say: a negation,

@@ -236,7 +236,7 @@ func (x *extraction) only(may func(property) bool) (property, bool) {
 }
 
 // numbers gives the only number to the only required number, or to the number whose name
-// stands beside it: "5 results" for num_results.
+// is beside it: "5 results" for num_results.
 func (x *extraction) numbers() {
 	for i := 0; i < len(x.values); i++ {
 		v := x.values[i]
