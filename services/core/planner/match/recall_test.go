@@ -118,7 +118,7 @@ func TestLexicalRecall(t *testing.T) {
 }
 
 // What an embedder finds stays among the first: blending it with words loses nothing. The
-// vectors stand for an embedder that has the right tool among its five nearest; no
+// vectors imitate an embedder that has the right tool among its five nearest; no
 // real model is measured.
 func TestWhatAnEmbedderFindsIsKept(t *testing.T) {
 	tools := labelled(t)
