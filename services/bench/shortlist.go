@@ -66,7 +66,7 @@ func manyTools() []tool.Spec {
 	verbs := []string{"send", "read", "find", "list", "create", "delete", "update", "move", "copy", "export"}
 	objects := strings.Fields(`email invoice file folder note reminder meeting contact ticket order payment report
 		chart image video song recipe flight hotel route forecast table query branch commit container server
-		alert password translation summary form survey page link product parcel account budget lamp door sensor
+		alert password translation summary form survey page link product parcel account budget lamp window sensor
 		camera playlist course quiz lesson backup certificate domain`)
 	var out []tool.Spec
 	for i := range shortlistTools {
