@@ -78,6 +78,7 @@ func causesOf(e event.Event) (about turn.Part, points []hook.Point) {
 	of := func(part turn.Part, at ...hook.Point) { about, points = part, at }
 	_ = event.Visitor{ // what cannot be read follows from nothing
 		Perceived:       func(p event.Perceived) { of(turn.Sense(p.Sequence), hook.BeforeSense, hook.AfterSense) },
+		PlanConsidered:  func(p event.PlanConsidered) { of(turn.Work(p.Plan), hook.BeforePlan) },
 		PlanRequested:   func(p event.PlanRequested) { of(turn.Work(p.Plan), hook.BeforePlan) },
 		PlanCompleted:   func(p event.PlanCompleted) { of(turn.Work(p.Plan), hook.AfterPlan) },
 		Audited:         func(p event.Audited) { of(turn.Work(p.Call), hook.BeforeAct) },
