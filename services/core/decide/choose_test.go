@@ -86,10 +86,12 @@ func TestAModelFillsWhatIsOpen(t *testing.T) {
 	w := engaged(t)
 	in := w.say("writes a greeting")
 	q := w.asked()
-	if q == nil || q.Purpose != event.PurposeDecision || len(q.Schema) == 0 || !strings.Contains(q.Text, "- write: writes") {
+	if q == nil || q.Purpose != event.PurposeDecision || len(q.Schema) == 0 ||
+		!strings.Contains(q.Text, "- write: writes") {
 		t.Fatalf("%+v", q)
 	}
-	if r := decide.Prompt(w.state, w.agent); string(r.Schema) != string(q.Schema) || r.System != q.System || len(r.Messages) != 1 {
+	r := decide.Prompt(w.state, w.agent)
+	if string(r.Schema) != string(q.Schema) || r.System != q.System || len(r.Messages) != 1 {
 		t.Fatalf("%+v", r)
 	}
 	w.final(`{"scenario":"creative_work","intent":{"action":"write","object":"greeting"},` +

@@ -71,7 +71,8 @@ func TestFewToolsAreAllOffered(t *testing.T) {
 	for _, n := range []int{0, 5, 100} {
 		w := shortlisting(t, n)
 		w.say("writes, please")
-		if got := w.offers(); got != "forbidden keep mail:send read write plan:execute" || len(events[event.PlanConsidered](w)) > 0 {
+		got := w.offers()
+		if got != "forbidden keep mail:send read write plan:execute" || len(events[event.PlanConsidered](w)) > 0 {
 			t.Fatalf("with %d: %s", n, got)
 		}
 	}

@@ -145,7 +145,8 @@ func (s *simulation) choice() string {
 	step := fmt.Sprintf(`{"tool":%q,"parameters":%s}`, name, args)
 	return oneOf(s.r, s.text(), `{"steps":[],"confidence":1}`, `{"steps":[],"confidence":0,"ask":"which one?"}`,
 		`{"steps":[`+step+`],"confidence":1}`, "```json\n{\"steps\":["+step+"],\"confidence\":0.9}\n```",
-		`{"steps":[`+step+`],"confidence":0.1}`, `{"steps":[`+step+`,{"tool":"read","parameters":{"path":"${1.text}"}}],"confidence":1}`)
+		`{"steps":[`+step+`],"confidence":0.1}`,
+		`{"steps":[`+step+`,{"tool":"read","parameters":{"path":"${1.text}"}}],"confidence":1}`)
 }
 
 func (s *simulation) toolCall(n int) provider.ToolCall {
