@@ -47,10 +47,10 @@ look() {
 		missing "NumPy, pandas and Matplotlib, for data analysis in sandboxes" python3-numpy python3-pandas python3-matplotlib
 	have debootstrap || missing "debootstrap, for the image of sandboxes" debootstrap
 	have python3 || missing "Python 3, for the tests of plugins in Python" python3
-	have node || missing "Node, for the tests of plugins for Node" nodejs
+	have node || missing "Node, for the tests of plugins for Node, and of memories in Chroma" nodejs
 	have chromium || have chromium-browser || have google-chrome || have google-chrome-stable || have headless_shell ||
 		missing "Chromium, for the tests of the page" chromium fonts-dejavu-core
-	have npm || missing "npm, for the NATS client of the plugins for Node" npm
+	have npm || missing "npm, for the NATS client of the plugins for Node, and for Chroma" npm
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates
 	if ! docker info >/dev/null 2>&1; then # else an engine answers, and the tests use it

@@ -99,16 +99,16 @@ type Summarized struct {
 
 // PlanCompleted is the model's answer, or its failure.
 type PlanCompleted struct {
-	Plan       string             `json:"plan"`
-	Attempt    string             `json:"attempt"`
-	Provider   subject.Instance   `json:"provider,omitempty"`
-	Response   *provider.Response `json:"response,omitempty"`
-	Error      *provider.Error    `json:"error,omitempty"`
+	Plan     string             `json:"plan"`
+	Attempt  string             `json:"attempt"`
+	Provider subject.Instance   `json:"provider,omitempty"`
+	Response *provider.Response `json:"response,omitempty"`
+	Error    *provider.Error    `json:"error,omitempty"`
 	// Purpose is that of the question which was asked, if it was one: the answer is not for the user.
-	Purpose    Purpose            `json:"purpose,omitempty"`
-	Spent      provider.Usage     `json:"spent,omitzero"`  // with Error: the cost of the unusable answer
-	Steps      []Step             `json:"steps,omitempty"` // the steps that the calls were turned into
-	DurationMS int64              `json:"duration_ms,omitempty"`
+	Purpose    Purpose        `json:"purpose,omitempty"`
+	Spent      provider.Usage `json:"spent,omitzero"`  // with Error: the cost of the unusable answer
+	Steps      []Step         `json:"steps,omitempty"` // the steps that the calls were turned into
+	DurationMS int64          `json:"duration_ms,omitempty"`
 }
 
 // Step is one tool call of the turn's execution plan.
@@ -254,6 +254,7 @@ type Recorded struct {
 	Rounds   int            `json:"rounds"`
 	Usage    provider.Usage `json:"usage"`
 	Notes    []string       `json:"notes,omitempty"`   // by before_reflect hooks
+	Learned  *Learned       `json:"learned,omitempty"` // for the agent's memory, if it has one
 	Command  string         `json:"command,omitempty"` // set if the input was a slash command
 	// Provider is set if the command was /provider with a name: what the session uses from
 	// now on, or "default" for the agent's own choice.
@@ -308,6 +309,23 @@ type TurnFailed struct {
 	Actions    []Action       `json:"actions,omitempty"`
 	Usage      provider.Usage `json:"usage,omitzero"`
 	DurationMS int64          `json:"duration_ms,omitempty"`
+	Learned    *Learned       `json:"learned,omitempty"` // for the agent's memory, if it has one
+}
+
+// Learned is what a turn leaves for the agent's memory, beside what its terminal event says.
+type Learned struct {
+	Asked  string         `json:"asked"`            // the input
+	Writer subject.Writer `json:"writer,omitempty"` // of the input
+	// Origin is the least trusted text that the model has seen: the answer may follow from it.
+	Origin  memory.Origin `json:"origin"`
+	Lessons []Lesson      `json:"lessons,omitempty"` // at most 3
+}
+
+// Lesson is how a call that failed was corrected in the same turn.
+type Lesson struct {
+	Tool   string `json:"tool"`
+	Failed string `json:"failed"` // the arguments and the error
+	Worked string `json:"worked"` // the arguments of the call that succeeded
 }
 
 // SessionLocked reports that the session accepts no inputs, because the circuit breaker

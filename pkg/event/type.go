@@ -21,6 +21,7 @@ const (
 const (
 	TypeCommit          Type = "skandha.commit.v1"
 	TypePerceived       Type = "skandha.sense.perceived.v1"
+	TypePlanConsidered  Type = "skandha.plan.considered.v1"
 	TypePlanRequested   Type = "skandha.plan.requested.v1"
 	TypePlanCompleted   Type = "skandha.plan.completed.v1"
 	TypeRecalled        Type = "skandha.plan.recalled.v1"
@@ -55,8 +56,8 @@ func CauseTypes() []Type {
 // CommitTypes lists the types of the events that a commit may carry.
 func CommitTypes() []Type {
 	return []Type{
-		TypePerceived, TypeRecalled, TypePlanRequested, TypePlanCompleted, TypeActRequested, TypeActConfirmed,
-		TypeActCompleted, TypeAudited, TypeRecorded,
+		TypePerceived, TypeRecalled, TypePlanConsidered, TypePlanRequested, TypePlanCompleted,
+		TypeActRequested, TypeActConfirmed, TypeActCompleted, TypeAudited, TypeRecorded,
 		TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint, TypeSummarized,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}

@@ -7,6 +7,7 @@ import "fmt"
 type Visitor struct {
 	Perceived       func(Perceived)
 	Recalled        func(Recalled)
+	PlanConsidered  func(PlanConsidered)
 	PlanRequested   func(PlanRequested)
 	PlanCompleted   func(PlanCompleted)
 	Audited         func(Audited)
@@ -34,6 +35,8 @@ func (v Visitor) Visit(e Event) error {
 		return visit(e, v.Perceived)
 	case TypeRecalled:
 		return visit(e, v.Recalled)
+	case TypePlanConsidered:
+		return visit(e, v.PlanConsidered)
 	case TypePlanRequested:
 		return visit(e, v.PlanRequested)
 	case TypePlanCompleted:

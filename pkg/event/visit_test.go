@@ -12,6 +12,7 @@ import (
 var payloads = []event.Payload{
 	event.Perceived{Sequence: 1},
 	event.Recalled{Plan: "2"},
+	event.PlanConsidered{Plan: "17"},
 	event.PlanRequested{Plan: "2"},
 	event.PlanCompleted{Plan: "3"},
 	event.ActRequested{Call: "4"},

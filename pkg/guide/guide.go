@@ -1,5 +1,8 @@
-// Package guide defines the guide of an agent: its system prompt, its temperature and what it
+// Package guide defines the guide of an agent: its system prompt, its settings and what it
 // remembers.
+//
+// Guarantee: however guides are composed, a guide never widens what its agent may do. Tools and
+// permissions are intersected, and of each limit the lowest value applies.
 package guide
 
 import (
@@ -35,16 +38,49 @@ const (
 // MemoryPolicies returns all policies.
 func MemoryPolicies() []MemoryPolicy { return []MemoryPolicy{SlidingWindow, Summary, VectorDB, None} }
 
+// Decision is how an agent chooses its tools.
+type Decision string
+
+// The ways to decide.
+const (
+	// Native lets the model call tools itself. If there are many, core chooses those that the
+	// model is shown. It is the default.
+	Native Decision = "native"
+	// Engine lets core choose the tool and its arguments; the model fills what core leaves open.
+	Engine Decision = "engine"
+)
+
 // Guide is the guide of the specification, as data.
 type Guide struct {
 	Name            string       `json:"name"`
+	Description     string       `json:"description,omitempty"` // for people, in one line
 	SystemPrompt    string       `json:"system_prompt"`
 	Temperature     *float64     `json:"temperature,omitempty"`      // absent: none is sent
 	MemoryPolicy    MemoryPolicy `json:"memory_policy,omitempty"`    // default sliding-window
 	InitialMemories []string     `json:"initial_memories,omitempty"` // always shown, never removed from the window
+	Decision        Decision     `json:"decision,omitempty"`         // default native
+	// Providers may answer, each as "provider" or "provider/model", in order of preference.
+	// Core accepts only those that the agent has, if the agent has any. Absent: the agent's.
+	Providers []string `json:"provider,omitempty"`
+	Model     string   `json:"model,omitempty"` // of the first provider
+	// Tools restrict those that are offered to the model. If nil, they are not restricted.
+	Tools []string `json:"tools,omitzero"`
 	// Permissions restrict those of the agent: a tool needs each of its permissions in both.
 	// "fs.*" means a whole group. If nil, the agent has all of its permissions.
 	Permissions []string `json:"permissions,omitzero"`
+	Limits      Limits   `json:"limits,omitzero"` // lower those of the agent
+}
+
+// Limits bound one turn. Zero leaves the agent's limit as it is.
+type Limits struct {
+	Rounds         int     `json:"rounds,omitempty"`           // model calls per turn
+	Calls          int     `json:"calls,omitempty"`            // tool calls per model answer
+	Tokens         int64   `json:"tokens,omitempty"`           // input and output tokens per turn
+	CostUSD        float64 `json:"cost_usd,omitempty"`         // per turn
+	SessionCostUSD float64 `json:"session_cost_usd,omitempty"` // per session
+	WallMS         int64   `json:"wall_ms,omitempty"`          // per turn, not counting the time that people take
+	ModelCallMS    int64   `json:"model_call_ms,omitempty"`    // one model call
+	WindowTurns    int     `json:"window_turns,omitempty"`     // latest turns that the model sees
 }
 
 // Decode decodes a plugin's reply to a request for the guide with that name. An unknown
@@ -108,34 +144,61 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
+// maxDescription bounds a description, in bytes.
+const maxDescription = 1024
+
 // Check validates the guide; the error names the field.
 func (g Guide) Check() error {
-	if g.MemoryPolicy != "" && !slices.Contains(MemoryPolicies(), g.MemoryPolicy) {
-		return fmt.Errorf("guide %q: unknown memory_policy %q, want one of %q", g.Name, g.MemoryPolicy, MemoryPolicies())
-	}
-	if g.Temperature != nil && (*g.Temperature < 0 || *g.Temperature > 2) {
-		return fmt.Errorf("guide %q: temperature %g is outside 0 to 2", g.Name, *g.Temperature)
-	}
-	if strings.TrimSpace(g.SystemPrompt) == "" {
-		return fmt.Errorf("guide %q: system_prompt is empty", g.Name)
+	if err := g.check(); err != nil {
+		return fmt.Errorf("guide %q: %w", g.Name, err)
 	}
 	return nil
 }
 
-// And returns g followed by other: the prompt and the memories of other are appended, and its
-// temperature, if it sets one, overrides that of g.
-func (g Guide) And(other Guide) Guide {
+// check returns the first fault; the error begins with the field.
+func (g Guide) check() error {
 	switch {
-	case g.SystemPrompt == "":
-		g.SystemPrompt = other.SystemPrompt
-	case other.SystemPrompt != "":
-		g.SystemPrompt += "\n\n" + other.SystemPrompt
+	case g.MemoryPolicy != "" && !slices.Contains(MemoryPolicies(), g.MemoryPolicy):
+		return fmt.Errorf("memory_policy is %q, want one of %q", g.MemoryPolicy, MemoryPolicies())
+	case g.Decision != "" && g.Decision != Native && g.Decision != Engine:
+		return fmt.Errorf("decision is %q, want %q or %q", g.Decision, Native, Engine)
+	case g.Temperature != nil && !(*g.Temperature >= 0 && *g.Temperature <= 2): // false for NaN
+		return fmt.Errorf("temperature %g is outside 0 to 2", *g.Temperature)
+	case len(g.Description) > maxDescription:
+		return fmt.Errorf("description has %d bytes; the limit is %d", len(g.Description), maxDescription)
+	case strings.TrimSpace(g.SystemPrompt) == "":
+		return errors.New("system_prompt is empty")
 	}
-	if other.Temperature != nil {
-		g.Temperature = other.Temperature
+	for _, f := range []struct {
+		field string
+		list  []string
+	}{{"provider", g.Providers}, {"tools", g.Tools}, {"permissions", g.Permissions}} {
+		if i := slices.Index(f.list, ""); i >= 0 {
+			return fmt.Errorf("%s[%d] is empty", f.field, i)
+		}
 	}
-	g.InitialMemories = slices.Concat(g.InitialMemories, other.InitialMemories)
-	return g
+	return g.Limits.check()
+}
+
+func (l Limits) check() error {
+	for _, f := range []struct {
+		field string
+		value float64
+	}{
+		{"rounds", float64(l.Rounds)},
+		{"calls", float64(l.Calls)},
+		{"tokens", float64(l.Tokens)},
+		{"cost_usd", l.CostUSD},
+		{"session_cost_usd", l.SessionCostUSD},
+		{"wall_ms", float64(l.WallMS)},
+		{"model_call_ms", float64(l.ModelCallMS)},
+		{"window_turns", float64(l.WindowTurns)},
+	} {
+		if !(f.value >= 0) { // false for NaN
+			return fmt.Errorf("limits.%s is %g, want more than 0", f.field, f.value)
+		}
+	}
+	return nil
 }
 
 // System returns the system prompt for the model: the prompt, then the initial memories.

@@ -18,10 +18,15 @@ func TestCheckNamesTheField(t *testing.T) {
 		}
 	}
 	for want, g := range map[string]guide.Guide{
-		`unknown memory_policy "vectors"`:   {Name: "a", MemoryPolicy: "vectors"},
-		"temperature 2.1":                   {Name: "a", Temperature: at(2.1)},
-		"temperature -0.1":                  {Name: "a", Temperature: at(-0.1)},
-		"system_prompt is empty":            {Name: "a", SystemPrompt: " \n"},
+		`memory_policy is "vectors"`: {Name: "a", MemoryPolicy: "vectors"},
+		"temperature 2.1":            {Name: "a", Temperature: at(2.1)},
+		"temperature -0.1":           {Name: "a", Temperature: at(-0.1)},
+		"system_prompt is empty":     {Name: "a", SystemPrompt: " \n"},
+		`decision is "maybe"`:        {Name: "a", Decision: "maybe"},
+		"tools[1] is empty":          {Name: "a", SystemPrompt: "x", Tools: []string{"a:b", ""}},
+		"provider[0] is empty":       {Name: "a", SystemPrompt: "x", Providers: []string{""}},
+		"limits.rounds is -1":        {Name: "a", SystemPrompt: "x", Limits: guide.Limits{Rounds: -1}},
+		"description has 1025 bytes": {Name: "a", SystemPrompt: "x", Description: strings.Repeat("x", 1025)},
 	} {
 		if err := g.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("%s: %v", want, err)
@@ -50,6 +55,9 @@ func TestDecodeIsStrict(t *testing.T) {
 		`{"systemPrompt":"x","temperature":3}`:                "temperature 3",
 		`{"name":"a","system_prompt":"x"}{}`:                  "unexpected data",
 		`"Be kind."`:                                          "not a guide",
+		`{"name":"a","system_prompt":"x","tools":null}`:       "tools is null",
+		`{"name":"a","system_prompt":"x","limits":{"x":1}}`:   `"x"`,
+		`{"systemPrompt":"x","limits":{"rounds":-1}}`:         "limits.rounds is -1",
 		`{"name":"a","system_prompt":"x","permissions":null}`: "permissions is null",
 		`{"name":"a","permissions":[],"permissions":["*"]}`:   "duplicate field",
 		`{"name":"a","permissions":[],"Permissions":["*"]}`:   `unknown field "Permissions"`,

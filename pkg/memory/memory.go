@@ -18,7 +18,7 @@ type Kind string
 // The kinds.
 const (
 	Fact       Kind = "fact"       // somebody said it, or the agent found it out
-	Note       Kind = "note"       // the agent wrote it with notes:add
+	Note       Kind = "note"       // kept on purpose, by a person, a service or a plugin
 	Experience Kind = "experience" // a turn: what was asked, what was done, how it ended
 	Lesson     Kind = "lesson"     // how a call that failed was corrected
 	Capability Kind = "capability" // a tool that has served a kind of request

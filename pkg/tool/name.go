@@ -9,8 +9,8 @@ import (
 // groups are the prefixes of the names of built-in tools, before the colon. They are
 // reserved, whether or not a service that offers the tools is running.
 var groups = []string{
-	"file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell", "skandha", "status",
-	"time",
+	"capability", "file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell",
+	"skandha", "status", "time", "tools",
 }
 
 // Reserved reports whether a name is in a group of the built-in tools, ignoring case.

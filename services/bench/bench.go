@@ -123,6 +123,8 @@ func measurements() []measurement {
 		{"B12", "idle memory, start and size", idle},
 		{"B13", "the cost of a long session", growth},
 		{"B14", "an event on its way to a browser", frames},
+		{"B15", "the best of 500 tools", shortlists},
+		{"B20", "the nearest of many memories", memories},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
+	"skandha.dev/services/core/guidefile"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/security"
 	"skandha.dev/services/core/shell"
@@ -39,6 +43,9 @@ type Config struct {
 	Streams      StreamsConfig `yaml:"streams"`
 	// Limits of the whole system, in addition to those of each agent's turns.
 	Limits SystemLimits `yaml:"limits"`
+	// GuidesDir is the directory with guides as Markdown files, relative to this file. Default:
+	// guides, beside this file; without a file, guides in the data directory.
+	GuidesDir string `yaml:"guides_dir"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
 	// Providers belongs to the provider service, likewise.
@@ -72,6 +79,7 @@ type StreamsConfig struct {
 	MaxDeadBytes     int64         `yaml:"max_dead_bytes"`     // of the dead letters
 	MaxClaimBytes    int64         `yaml:"max_claim_bytes"`    // of bodies in transit
 	MaxArtifactBytes int64         `yaml:"max_artifact_bytes"` // of all artifacts
+	MaxMemoryBytes   int64         `yaml:"max_memory_bytes"`   // of all memories
 	DeadAge          time.Duration `yaml:"dead_age"`           // how long a dead letter is kept
 	ClaimAge         time.Duration `yaml:"claim_age"`          // how long a body in transit is kept
 
@@ -82,15 +90,27 @@ type StreamsConfig struct {
 
 // AgentConfig describes one agent.
 type AgentConfig struct {
-	Guide    GuideConfig `yaml:"guide"`
-	Guides   []string    `yaml:"guides"`          // of plugins, by name; appended to guide in this order
-	Required []string    `yaml:"required_guides"` // a subset of guides; while one is missing, the agent does not answer
+	Guide GuideConfig `yaml:"guide"`
+	// Guides lists guides by name: of files in guides_dir, built-in ones and those of plugins.
+	// They are appended to guide in this order.
+	Guides   []string `yaml:"guides"`
+	Required []string `yaml:"required_guides"` // a subset of guides; while one is missing, the agent does not answer
 	// Provider names the provider of a service or plugin, with or without a model: openai,
 	// or openai/gpt-5. A list names several: when one fails, the next is asked. Absent: the
 	// first of any free service.
 	Provider Providers `yaml:"provider"`
 	Model    string    `yaml:"model"` // of the first provider; empty: its default
 	Tools    []string  `yaml:"tools"` // absent: every public tool
+	// Decision is how tools are chosen. native: the model calls them itself. engine: core
+	// chooses the tool and its arguments, and the model fills what is open. Default native. A
+	// guide of guides that sets it takes precedence.
+	Decision guide.Decision `yaml:"decision"`
+	// Shortlist is how many tools the model is shown at most; it finds others with tools:find.
+	// Default 40; 0: no limit.
+	Shortlist *int `yaml:"shortlist"`
+	// Confidence is how certain the engine must be of its choice, above 0 and up to 1.
+	// Default 0.7.
+	Confidence *float64 `yaml:"confidence"`
 	// Permissions lists the permissions granted to tools, e.g. mail.send, or fs.* for a
 	// group. Absent: [security.DefaultPermissions]; empty: none.
 	Permissions []string      `yaml:"permissions"`
@@ -100,10 +120,11 @@ type AgentConfig struct {
 
 // GuideConfig configures the agent's persona.
 type GuideConfig struct {
-	SystemPrompt    string             `yaml:"system_prompt"`    // default: a short general one
+	SystemPrompt    string             `yaml:"system_prompt"`    // absent: the guide named default comes first
 	Temperature     *float64           `yaml:"temperature"`      // absent: the model's default
 	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`    // sliding-window (default), summary, vector-db or none
 	InitialMemories []string           `yaml:"initial_memories"` // always shown to the model
+	Decision        guide.Decision     `yaml:"decision"`         // native (the default) or engine
 }
 
 // SystemLimits bounds all sessions together.
@@ -144,16 +165,31 @@ type LimitsConfig struct {
 // Rule is one rule of the policy; the last one that matches wins.
 type Rule = security.Rule
 
-const defaultPrompt = `You are a helpful agent. You plan, call tools where they help, and answer briefly and truthfully.
-If a tool failed or its outcome is unknown, say so.`
-
 // ReadConfig reads and checks the configuration file. With an empty path it returns the
 // defaults. The error lists all mistakes, with their lines.
 func ReadConfig(path string) (Config, error) {
+	beside := filepath.Join(filepath.Dir(path), "guides")
 	return configfile.Read(path, func(file []byte) (c Config, err error) {
 		err = configfile.Decode(file, &c)
+		if c.GuidesDir = cmp.Or(c.GuidesDir, beside); !filepath.IsAbs(c.GuidesDir) && c.GuidesDir != beside {
+			c.GuidesDir = filepath.Join(filepath.Dir(path), c.GuidesDir)
+		}
 		return c, err
-	}, Config.Check)
+	}, func(c Config) error {
+		if info, err := os.Stat(c.GuidesDir); c.GuidesDir != beside && (err != nil || !info.IsDir()) {
+			return errors.Join(c.Check(), fmt.Errorf("guides_dir is %s, which is not a directory", c.GuidesDir))
+		}
+		return c.Check()
+	})
+}
+
+// guides returns the guides in order. Without its own system prompt, the agent begins
+// with the default one.
+func (a AgentConfig) guides() []string {
+	if a.Guide.SystemPrompt != "" || slices.Contains(a.Guides, guidefile.Default) {
+		return a.Guides
+	}
+	return append([]string{guidefile.Default}, a.Guides...)
 }
 
 // Build checks the configuration and returns the agents and the policy.
@@ -184,7 +220,7 @@ func (c Config) BuildStreams() (journal.StreamsConfig, error) {
 
 // BuildPlugins checks the configuration of hooks and plugins.
 func (c Config) BuildPlugins() (plugins.Config, error) {
-	out := plugins.Config{Lease: c.Plugins.Lease, Points: map[hook.Point]plugins.PointConfig{}}
+	out := plugins.Config{Lease: c.Plugins.Lease, GuidesDir: c.GuidesDir, Points: map[hook.Point]plugins.PointConfig{}}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if l := c.Plugins.Lease; l != 0 && (l < time.Second || l > time.Hour) {
@@ -239,12 +275,11 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	}
 	g := guide.Guide{
 		Name: name, SystemPrompt: a.Guide.SystemPrompt, Temperature: a.Guide.Temperature,
-		MemoryPolicy: a.Guide.MemoryPolicy, InitialMemories: a.Guide.InitialMemories,
+		MemoryPolicy: a.Guide.MemoryPolicy, InitialMemories: a.Guide.InitialMemories, Decision: cmp.Or(a.Guide.Decision, a.Decision),
 	}
-	if g.SystemPrompt == "" {
-		g.SystemPrompt = defaultPrompt
-	}
-	if err := g.Check(); err != nil {
+	checked := g
+	checked.SystemPrompt = cmp.Or(g.SystemPrompt, guidefile.Default) // that guide has one
+	if err := checked.Check(); err != nil {
 		bad(".guide: %w", err)
 	}
 	granted := a.Permissions
@@ -257,7 +292,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	}
 	for i, name := range a.Guides {
 		if name == "" || slices.Contains(a.Guides[:i], name) {
-			bad(".guides[%d] is %q, want the name of a plugin's guide, without duplicates", i, name)
+			bad(".guides[%d] is %q, want the name of a guide, without duplicates", i, name)
 		}
 	}
 	for i, name := range a.Required {
@@ -266,54 +301,29 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 		}
 	}
 	limits := a.Limits.build(bad)
+	providers, wrong := decide.ParseChoices(a.Provider, a.Model)
+	for _, err := range wrong {
+		bad(".%w", err)
+	}
+	shortlist, confidence := decide.DefaultShortlist, engine.DefaultConfidence
+	set(&shortlist, a.Shortlist)
+	set(&confidence, a.Confidence)
+	if shortlist < 0 {
+		bad(".shortlist is %d, want 0 (no limit) or more", shortlist)
+	}
+	if !(confidence > 0 && confidence <= 1) { // false for NaN
+		bad(".confidence is %g, want more than 0 and at most 1", confidence)
+	}
 	return &decide.Agent{
-		Name: id, Guide: g, Guides: a.Guides, Required: a.Required, Providers: a.providers(bad),
+		Name: id, Guide: g, Guides: a.guides(), Required: a.Required, Providers: providers,
 		Tools: a.Tools, Granted: [][]string{granted}, Limits: limits, Confirm: a.Confirm,
+		Shortlist: shortlist, Confidence: confidence,
 	}, errors.Join(errs...)
 }
 
 // Providers is a list of providers, in order of preference. In YAML it may also be a single
 // one.
-type Providers []string
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (p *Providers) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*p = Providers{n.Value}
-		return nil
-	}
-	var list []string
-	if err := n.Decode(&list); err != nil {
-		return errors.New("is neither a provider's name nor a list of names")
-	}
-	*p = list
-	return nil
-}
-
-// providers returns the agent's choice. A model beside it belongs to the first provider.
-func (a AgentConfig) providers(bad func(format string, args ...any)) []decide.Choice {
-	out := make([]decide.Choice, 0, len(a.Provider))
-	for i, name := range a.Provider {
-		c, err := decide.ParseChoice(name)
-		switch {
-		case err != nil:
-			bad(".provider[%d] %w", i, err)
-		case slices.ContainsFunc(out, func(o decide.Choice) bool { return o.Provider == c.Provider }):
-			bad(".provider[%d] names %q a second time", i, c.Provider)
-		case i == 0 && c.Model != "" && a.Model != "":
-			bad(".model is %q, and .provider names model %q; remove one of them", a.Model, c.Model)
-		}
-		out = append(out, c)
-	}
-	switch {
-	case a.Model == "":
-	case len(out) == 0:
-		out = []decide.Choice{{Model: a.Model}}
-	default:
-		out[0].Model = cmp.Or(out[0].Model, a.Model)
-	}
-	return out
-}
+type Providers = guidefile.Providers
 
 func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits {
 	out := decide.DefaultLimits()

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -52,6 +53,32 @@ func TestPermissionsOfAnAgent(t *testing.T) {
 		}).Build(); err == nil ||
 			!strings.Contains(err.Error(), "agents.main.permissions[0] is ") {
 			t.Errorf("%q: %v", p, err)
+		}
+	}
+}
+
+// How an agent chooses its tools.
+func TestTheDecisionOfAnAgent(t *testing.T) {
+	agents, _, err := config(t, "agents: {a: {}, b: {decision: engine, shortlist: 0, confidence: 0.9}}").Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := agents["a"], agents["b"]
+	if a.Guide.Decision != "" || a.Shortlist != 40 || a.Confidence != 0.7 {
+		t.Errorf("by default: %q, %d, %g", a.Guide.Decision, a.Shortlist, a.Confidence)
+	}
+	if b.Guide.Decision != "engine" || b.Shortlist != 0 || b.Confidence != 0.9 {
+		t.Errorf("configured: %q, %d, %g", b.Guide.Decision, b.Shortlist, b.Confidence)
+	}
+	negative, none, much, nan := -1, 0.0, 1.5, math.NaN()
+	for want, bad := range map[string]core.AgentConfig{
+		`unknown decision "guess"`: {Decision: "guess"}, "agents.main.shortlist is -1": {Shortlist: &negative},
+		"agents.main.confidence is 0": {Confidence: &none}, "agents.main.confidence is 1.5": {Confidence: &much},
+		"agents.main.confidence is NaN": {Confidence: &nan},
+	} {
+		cfg := core.Config{Agents: map[string]core.AgentConfig{"main": bad}}
+		if _, _, err := cfg.Build(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
@@ -195,6 +222,75 @@ func TestRequiredGuidesAreGuides(t *testing.T) {
 	if _, _, err := cfg.Build(); err == nil ||
 		!strings.Contains(err.Error(), `agents.main.required_guides[0] is "brief", want one of guides ["kind"]`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An agent without a system prompt begins with the default guide.
+func TestTheDefaultGuide(t *testing.T) {
+	for yaml, want := range map[string][]string{
+		"agents: {main: {}}":                                              {"default"},
+		"agents: {main: {guides: [coder]}}":                               {"default", "coder"},
+		"agents: {main: {guides: [coder, default]}}":                      {"coder", "default"},
+		"agents: {main: {guide: {system_prompt: Hi.}, guides: [coder]}}":  {"coder"},
+		"agents: {main: {guide: {temperature: 0.5, decision: engine}}}":   {"default"},
+		"agents: {main: {guide: {system_prompt: Hi., decision: native}}}": nil,
+	} {
+		agents, _, err := config(t, yaml).Build()
+		if err != nil || !slices.Equal(agents["main"].Guides, want) {
+			t.Errorf("%s: %q, %v", yaml, agents["main"].Guides, err)
+		}
+	}
+	if got := refused(t, "agents:\n  main:\n    guide: {decision: perhaps}"); !strings.Contains(got,
+		`skandha.yaml:3: agents.main.guide: guide "main": decision is "perhaps"`) {
+		t.Error(got)
+	}
+}
+
+func TestTheDirectoryOfGuides(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "skandha.yaml")
+	read := func(yaml string) (core.Config, error) {
+		if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return core.ReadConfig(file)
+	}
+	elsewhere := t.TempDir()
+	for yaml, want := range map[string]string{
+		"agents: {main: {}}":                         filepath.Join(dir, "guides"),
+		"guides_dir: .":                              dir,
+		"guides_dir: " + elsewhere:                   elsewhere,
+		"guides_dir: ../" + filepath.Base(dir) + "/": dir,
+	} {
+		if c, err := read(yaml); err != nil || c.GuidesDir != want {
+			t.Errorf("%s: %s, %v, want %s", yaml, c.GuidesDir, err, want)
+		}
+	}
+	if _, err := read("agents: {}\nguides_dir: none"); err == nil ||
+		!strings.Contains(err.Error(), "skandha.yaml:2: guides_dir is "+filepath.Join(dir, "none")+", which is not") {
+		t.Error(err)
+	}
+	if c, err := core.ReadConfig(""); err != nil || c.GuidesDir != "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestTheFilesOfGuidesAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "skandha.yaml")
+	for name, text := range map[string]string{
+		"skandha.yaml": "guides_dir: .\nagents: {a: {guides: [bad, far]}, b: {guides: [bad, far, good, of-a-plugin], provider: local}}",
+		"bad.md":       "---\nx: 1\n---\nHi.", "far.md": "---\nprovider: openai\n---\nHi.", "good.md": "---\n---\nHi.",
+		"unused.md": "wrong",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := core.CheckGuides(file)
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "bad.md:2: x: unknown key") ||
+		!strings.Contains(err.Error(), `guide far of agent b: provider[0] is "openai"`) {
+		t.Error(err)
 	}
 }
 

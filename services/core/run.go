@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/memory"
 	"skandha.dev/services/internal/store"
 )
 
@@ -21,6 +22,7 @@ type Options struct {
 type Deps struct {
 	Bus   *journal.Journal
 	Store store.Store
+	Index memory.Store // of what agents remember; nil: they remember nothing beyond a session
 	Log   *slog.Logger
 }
 
@@ -30,7 +32,7 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc.Compare, sc.Drain, sc.Version = o.Compare, o.Drain, o.Version
+	sc.Compare, sc.Drain, sc.Version, sc.Index = o.Compare, o.Drain, o.Version, d.Index
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 

@@ -32,6 +32,9 @@ const (
 	NameLocal     = "local"
 )
 
+// NameOllama is a provider of embeddings alone: Ollama's own API.
+const NameOllama = "ollama"
+
 func names() []string { return []string{NameOffline, NameOpenAI, NameAnthropic, NameGemini, NameLocal} }
 
 // Config of the service. With the zero value, [Select] finds a provider by itself.
@@ -46,6 +49,10 @@ type Config struct {
 	// GEMINI_MODEL and GOOGLE_GEMINI_BASE_URL.
 	Model   string
 	BaseURL string
+
+	// Embedder computes embeddings: <provider>/<model>, of openai, gemini, local or ollama; or
+	// none. Empty: SKANDHA_EMBEDDER, or that of the configuration file; else none.
+	Embedder string
 
 	OfflineRules string // a rule file for the offline provider; default: the built-in rules
 
@@ -83,6 +90,9 @@ func (c Config) Validate() error {
 	errs := []error{bounds.Check("", c), c.Settings.Check()}
 	chosen, err := parseNames(c.Provider)
 	errs = append(errs, err)
+	if _, _, err := parseEmbedder(c.Embedder); err != nil {
+		errs = append(errs, fmt.Errorf("embedder %w", err))
+	}
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
 		errs = append(errs, errors.New("base_url is set, but provider is offline, which uses no API; remove one of them"))
 	}

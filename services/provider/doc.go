@@ -12,6 +12,9 @@
 // skandha.stream.delta.v1 that carry {plan, attempt, n, text, reasoning}; and
 // requests to plugins on llm.<plugin>.generate (services/internal/plugincall).
 //
+// It also computes embeddings, with the model that [SelectEmbedder] chooses, for any service
+// that asks on service.embedder.embed or service.embedder.status (package providerapi).
+//
 // # Guarantee and order
 //
 // A (plan, attempt) is sent to the model at most once. The bus may lose deltas, and

@@ -38,6 +38,10 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 			all.Go(func() { checked(ctx, c, &out.Providers[i]) })
 		}
 	}
+	if s.embedder != nil {
+		out.Embedder = new(s.embedding())
+		all.Go(func() { reached(ctx, s.embedder, out.Embedder) })
+	}
 	if s.ledger != nil {
 		all.Go(func() { out.Budget = s.account(ctx) })
 	}

@@ -29,20 +29,29 @@ func (r *remoteAPI) Breaker() providerapi.Breaker {
 	return providerapi.Breaker{State: providerapi.Closed}
 }
 
+// report asks the process for its report.
+func (c *core) report() (r providerapi.Report) {
+	c.t.Helper()
+	body, err := c.caller.Request(natstest.Context(c.t), subject.Service(providerapi.ServiceName, string(c.exec)),
+		providerapi.ServiceName, nil)
+	if err == nil {
+		err = json.Unmarshal(body, &r)
+	}
+	if err != nil {
+		c.t.Fatalf("%s: %v", body, err)
+	}
+	return r
+}
+
 func TestAProcessReportsItsProviders(t *testing.T) {
 	up := &remoteAPI{billed: billed{name: "up"}, models: []string{"z", "a"}}
 	down := &remoteAPI{billed: billed{name: "down"}, err: adapter.Errorf(contract.ErrAuth, "the key was refused")}
 	c := start(t, provider.Config{Settings: provider.Settings{
 		Prices: budget.Prices{"up/m": {Input: 1, Output: 2}}, Budget: budget.Limit{USD: 3},
 	}}, up, down, &billed{name: "offline"})
-	body, err := c.caller.Request(natstest.Context(t), subject.Service(providerapi.ServiceName, string(c.exec)),
-		providerapi.ServiceName, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r providerapi.Report
-	if err := json.Unmarshal(body, &r); err != nil || len(r.Providers) != 3 {
-		t.Fatalf("%s: %v", body, err)
+	r := c.report()
+	if len(r.Providers) != 3 {
+		t.Fatalf("the report is %+v", r)
 	}
 	if p := r.Providers[0]; !*p.Reachable || !slices.Equal(p.Models, []string{"a", "z"}) || p.Price.Output != 2 ||
 		p.Breaker.State != providerapi.Closed {

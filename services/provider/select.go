@@ -150,6 +150,9 @@ func (s *selector) base() openai.Config {
 	return c
 }
 
+var errNoKey = errors.New("OPENAI_API_KEY is not set: set it, or name a server that requires no key with " +
+	"--base-url or OPENAI_BASE_URL")
+
 func (s *selector) openai(ctx context.Context) (Adapter, error) {
 	c := s.base()
 	c.APIKey, c.API = httpapi.Key(s.env("OPENAI_API_KEY")), openai.API(strings.ToLower(s.env("OPENAI_API")))
@@ -158,8 +161,7 @@ func (s *selector) openai(ctx context.Context) (Adapter, error) {
 		c.BaseURL = s.env("OPENAI_BASE_URL")
 	}
 	if c.BaseURL == "" && c.APIKey == "" {
-		return nil, errors.New("OPENAI_API_KEY is not set: set it, or name a server that requires no key with " +
-			"--base-url or OPENAI_BASE_URL")
+		return nil, errNoKey
 	}
 	if c.BaseURL != "" && c.Model == "" && c.Validate() != nil {
 		// A self-hosted server usually has one model: ask which. If that fails,

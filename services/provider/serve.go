@@ -18,6 +18,7 @@ import (
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/budget"
+	"skandha.dev/services/provider/embedding"
 	"skandha.dev/services/provider/retry"
 )
 
@@ -27,11 +28,12 @@ type Deps struct {
 	Logger *slog.Logger // default slog.Default
 	// Plugins is the registry, if the process already follows it; default: the
 	// service follows it itself.
-	Plugins plugincall.Plugins
+	Plugins  plugincall.Plugins
+	Embedder *embedding.Embedder // nil: none
 }
 
-// Run selects adapters by configuration and environment, logs the choice, and serves
-// them until ctx ends; see [Select] and [Serve].
+// Run selects adapters and the embedder by configuration and environment, logs the choice, and
+// serves them until ctx ends; see [Select], [SelectEmbedder] and [Serve].
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	adapters, why, err := Select(ctx, cfg, os.Getenv)
 	if err != nil {
@@ -39,6 +41,10 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	deps.Logger.Info("provider: " + why)
+	if deps.Embedder, why, err = SelectEmbedder(cfg, os.Getenv); err != nil {
+		return err
+	}
+	deps.Logger.Info("embedder: " + why)
 	return Serve(ctx, cfg, adapters, deps)
 }
 
@@ -52,7 +58,9 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 		return errors.New("configuring the provider: Bus and at least one adapter are required")
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
-	s := &service{cfg: cfg.withDefaults(), adapters: adapters, bus: deps.Bus, log: deps.Logger}
+	s := &service{
+		cfg: cfg.withDefaults(), adapters: adapters, embedder: deps.Embedder, bus: deps.Bus, log: deps.Logger,
+	}
 	s.ledger = budget.NewLedger(s.cfg.Budget, deps.Bus, deps.Logger)
 	var offer engine.Offer
 	for _, a := range adapters {
@@ -76,6 +84,11 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 		return fmt.Errorf("starting the provider: %w", err)
 	}
 	defer reports.Stop()
+	leave, err := s.embeds()
+	if err != nil {
+		return fmt.Errorf("starting the provider: %w", err)
+	}
+	defer leave()
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 
@@ -84,6 +97,8 @@ type service struct {
 	remote   *remotes          // nil without plugins
 	plugins  *plugincall.Asker // likewise
 	adapters []Adapter
+	embedder *embedding.Embedder // nil: none
+	embedded tally
 	ledger   *budget.Ledger // nil without a budget
 	bus      *journal.Journal
 	log      *slog.Logger

@@ -20,6 +20,7 @@ import (
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/provider"
+	"skandha.dev/services/provider/embedding"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/scripted"
 )
@@ -53,6 +54,13 @@ func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *cor
 // startOn starts the service as a new process on a bus.
 func startOn(t *testing.T, srv *natsserver.Server, cfg provider.Config, adapters ...provider.Adapter) *core {
 	t.Helper()
+	return startWith(t, srv, cfg, nil, adapters...)
+}
+
+func startWith(
+	t *testing.T, srv *natsserver.Server, cfg provider.Config, e *embedding.Embedder, adapters ...provider.Adapter,
+) *core {
+	t.Helper()
 	b := natstest.Connect(t, srv)
 	exec := natstest.Dial(t, bus.Config{InProcess: srv, Name: "provider"})
 	c := &core{t: t, server: srv, bus: b, conn: b.Conn(), exec: exec.Instance(), ended: make(chan error, 1)}
@@ -81,7 +89,7 @@ func startOn(t *testing.T, srv *natsserver.Server, cfg provider.Config, adapters
 	c.stop = cancel
 	done := make(chan struct{})
 	go func() {
-		c.ended <- provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: exec, Logger: natstest.Logger(t)})
+		c.ended <- provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: exec, Logger: natstest.Logger(t), Embedder: e})
 		close(done)
 	}()
 	t.Cleanup(func() {

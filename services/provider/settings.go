@@ -18,6 +18,9 @@ type Settings struct {
 	// MaxTokens is how many tokens an answer may have while a limit of costs applies, unless
 	// the request says it. Default 8192.
 	MaxTokens int `yaml:"max_tokens"`
+	// Embedder computes embeddings: <provider>/<model>, of openai, gemini, local or ollama.
+	// Default none.
+	Embedder string `yaml:"embedder"`
 }
 
 // defaultMaxTokens is the default of Settings.MaxTokens.
@@ -52,6 +55,9 @@ func (s Settings) Check() error {
 	if s.MaxTokens < 0 {
 		errs = append(errs, fmt.Errorf("providers.max_tokens is %d, want 1 or more, or 0 for the default of %d", s.MaxTokens,
 			defaultMaxTokens))
+	}
+	if _, _, err := parseEmbedder(s.Embedder); err != nil {
+		errs = append(errs, fmt.Errorf("providers.embedder %w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -29,17 +29,13 @@ type spending struct {
 func (s *service) hold(
 	ctx context.Context, info contract.Info, own bool, req *contract.Request,
 ) (*spending, *contract.Error) {
-	model := cmp.Or(req.Model, info.Model)
-	sp := &spending{ledger: s.ledger}
-	if sp.price, sp.known = s.cfg.Prices.Of(info.Name, model); !sp.known && own && free(info.Name) {
-		sp.known = true
-	}
+	info.Model = cmp.Or(req.Model, info.Model)
+	sp := s.priced(info, own)
 	if req.MaxCostMicroUSD == nil && s.ledger == nil {
 		return sp, nil
 	}
 	if !sp.known {
-		return nil, adapter.Errorf(contract.ErrOverBudget, "a limit of costs applies, and the price of model %s of %s is unknown: "+
-			"add it to providers.prices in the configuration file", model, info.Name)
+		return nil, unpriced(info)
 	}
 	if req.MaxTokens == 0 {
 		req.MaxTokens = cmp.Or(s.cfg.MaxTokens, defaultMaxTokens)
@@ -49,6 +45,33 @@ func (s *service) hold(
 		sp.left = new(*most)
 	}
 	return sp, sp.reserve(ctx)
+}
+
+// holdTexts is hold for the embeddings of texts, to which no agent's limit applies.
+func (s *service) holdTexts(ctx context.Context, info contract.Info, texts []string) (*spending, *contract.Error) {
+	sp := s.priced(info, true)
+	if s.ledger == nil {
+		return sp, nil
+	}
+	if !sp.known {
+		return nil, unpriced(info)
+	}
+	sp.worst = sp.price.WorstOfTexts(texts)
+	return sp, sp.reserve(ctx)
+}
+
+// priced finds the price of a provider's model.
+func (s *service) priced(info contract.Info, own bool) *spending {
+	sp := &spending{ledger: s.ledger}
+	if sp.price, sp.known = s.cfg.Prices.Of(info.Name, info.Model); !sp.known && own && free(info.Name) {
+		sp.known = true
+	}
+	return sp
+}
+
+func unpriced(info contract.Info) *contract.Error {
+	return adapter.Errorf(contract.ErrOverBudget, "a limit of costs applies, and the price of model %s of %s is unknown: "+
+		"add it to providers.prices in the configuration file", info.Model, info.Name)
 }
 
 // reserve holds back the worst case of one try.
@@ -78,7 +101,7 @@ func (sp *spending) again(ctx context.Context) func(error) error {
 
 // free reports whether a provider costs nothing unless it has a price: it runs on the user's
 // own machine.
-func free(name string) bool { return name == NameOffline || name == NameLocal }
+func free(name string) bool { return name == NameOffline || name == NameLocal || name == NameOllama }
 
 // paid completes the usage of an answer with its cost, and settles what was held back. A
 // provider that reports its cost, such as a plugin, is believed.

@@ -243,16 +243,11 @@ func (r *artifactsRmCmd) ask(ctx context.Context, chosen []journal.ArtifactInfo,
 	if !isTerminal(os.Stdin) {
 		return fmt.Errorf("nothing was removed; add --yes to remove %s", what)
 	}
-	_, _ = fmt.Fprintf(os.Stderr, "Remove %s? [y/N] ", what)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case l := <-newLineReader(os.Stdin).next():
-		if answer := strings.ToLower(strings.TrimSpace(l.text)); answer != "y" && answer != "yes" {
-			return errors.New("nothing was removed")
-		}
+	yes, err := agreed(ctx, fmt.Sprintf("Remove %s?", what))
+	if err == nil && !yes {
+		err = errors.New("nothing was removed")
 	}
-	return nil
+	return err
 }
 
 // put stores a file as an artifact and returns its content.

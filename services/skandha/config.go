@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"skandha.dev/services/core"
 	"skandha.dev/services/skandha/system"
 )
 
@@ -24,10 +25,14 @@ func (c *configCheckCmd) Run(g *globals) error {
 	if file == "" {
 		return errors.New("no file to check; name one, or set --config or SKANDHA_CONFIG")
 	}
-	if err := system.CheckConfig(file, g.UI != "off"); err != nil {
+	err := system.CheckConfig(file, g.UI != "off")
+	if err == nil {
+		err = core.CheckGuides(file)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}
-	_, err := fmt.Println(file + ": ok")
+	_, err = fmt.Println(file + ": ok")
 	return err
 }

@@ -75,7 +75,7 @@ func (g *globals) findings(ctx context.Context) []finding {
 	} else {
 		out = append(out, g.providerFinding(ctx), g.storeFinding(ctx))
 	}
-	out = append(out, g.uiFinding(ctx))
+	out = append(out, g.embedderFinding(ctx), g.uiFinding(ctx))
 	if g.NATS == "" { // otherwise the sandbox is on the machines of that system's tool runners
 		out = append(out, g.sandboxFindings(ctx)...)
 	}
@@ -258,7 +258,7 @@ func faultFindings(st coreapi.Status) (out []finding) {
 		what, effect := guideTrouble(t)
 		out = append(out, finding{
 			need: t.Required && !t.Stale, what: what,
-			advice: effect + "; start the plugin that declares it, or fix the plugin's answer",
+			advice: effect + "; fix the guide's file, or start the plugin that declares it",
 		})
 	}
 	return out

@@ -2,7 +2,11 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -51,4 +55,16 @@ func (l *lineReader) kept() (t typedLine, ok bool) {
 	}
 	t, l.ahead = l.ahead[0], l.ahead[1:]
 	return t, true
+}
+
+// agreed asks a question at the terminal and reports whether the answer is yes.
+func agreed(ctx context.Context, question string) (bool, error) {
+	_, _ = fmt.Fprint(os.Stderr, question+" [y/N] ")
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case l := <-newLineReader(os.Stdin).next():
+		answer := strings.ToLower(strings.TrimSpace(l.text))
+		return answer == "y" || answer == "yes", nil
+	}
 }

@@ -25,9 +25,12 @@ type cli struct {
 	Ask       askCmd       `cmd:"" help:"Ask an agent one question; if no system runs, start one for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
 	Providers providersCmd `cmd:"" help:"Show the language models: reachable or not, breakers, prices, models, the budget."`
+	Guides    guidesCmd    `cmd:"" help:"List the guides that agents can name; show one, or check a file."`
+	Skills    skillsCmd    `cmd:"" help:"List the skills that agents can load."`
 	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
 	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
+	Memory    memoryCmd    `cmd:"" help:"List, search, correct and delete what an agent remembers."`
 	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
 	Status    statusCmd    `cmd:"" help:"Show the running cores and executors, and the page's address."`

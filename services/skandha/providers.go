@@ -11,6 +11,7 @@ import (
 
 	"skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/providerapi"
+	service "skandha.dev/services/provider"
 )
 
 // providersCmd shows the language models.
@@ -52,7 +53,7 @@ func printProviders(out io.Writer, reports []providerapi.Report) error {
 			if p.Plugin != "" {
 				note = strings.TrimSpace("plugin " + string(p.Plugin) + " " + note)
 			}
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", line(p.Name, 40), line(p.Model, 60), reachability(p), price(p.Price),
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", line(p.Name, 40), line(p.Model, 60), reachability(p.Reachable, p.Breaker), price(p.Price),
 				r.Instance, orElse(note, "–"))
 			remarks = append(remarks, remarksOn(p)...)
 		}
@@ -60,7 +61,7 @@ func printProviders(out io.Writer, reports []providerapi.Report) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, r := range remarks {
+	for _, r := range append(remarks, embedderLines(reports)...) {
 		_, _ = fmt.Fprintln(out, r)
 	}
 	if b := reports[0].Budget; b != nil {
@@ -70,18 +71,41 @@ func printProviders(out io.Writer, reports []providerapi.Report) error {
 	return err
 }
 
-// reachability says whether a provider can be asked now.
-func reachability(p providerapi.Provider) string {
+// embedderLines describes what computes embeddings in each process.
+func embedderLines(reports []providerapi.Report) (out []string) {
+	for _, r := range reports {
+		e := r.Embedder
+		if e == nil {
+			continue
+		}
+		what := fmt.Sprintf("Embedder of %s: %s %s, %s, price %s", r.Instance, line(e.Model, 100), line(e.Note, 60),
+			reachability(e.Reachable, &e.Breaker), price(e.Price))
+		if u := e.Usage; u != nil {
+			what += fmt.Sprintf(", %d tokens since its start, which cost %s", u.InputTokens, u.Cost())
+		}
+		out = append(out, what+".")
+		if e.Error != "" {
+			out = append(out, "Embedder of "+string(r.Instance)+": "+line(e.Error, 300))
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "Embedder: none, so searches are lexical. "+service.EmbedderHint+".")
+	}
+	return out
+}
+
+// reachability says whether a provider or an embedder can be asked now.
+func reachability(reachable *bool, b *providerapi.Breaker) string {
 	var s []string
 	switch {
-	case p.Reachable == nil:
+	case reachable == nil:
 		s = append(s, "offered")
-	case *p.Reachable:
+	case *reachable:
 		s = append(s, "reachable")
 	default:
 		s = append(s, "not reachable")
 	}
-	if b := p.Breaker; b != nil && b.State != providerapi.Closed {
+	if b != nil && b.State != providerapi.Closed {
 		s = append(s, "breaker "+strings.ReplaceAll(string(b.State), "_", " "))
 	}
 	return strings.Join(s, ", ")

@@ -71,6 +71,16 @@ func summary(e event.Event) string {
 			say("round %d, attempt %d, to %s, %d tools offered", p.Round, p.Attempts,
 				strings.TrimPrefix(p.Use+" at "+string(p.Provider), " at "), len(p.Tools))
 		},
+		PlanConsidered: func(p event.PlanConsidered) {
+			best := ""
+			if len(p.Candidates) > 0 {
+				best = ", best " + line(p.Candidates[0].Tool, 80)
+			}
+			if p.Selection != nil {
+				best = ", chose " + line(strings.Join(p.Selection.Tools, ", "), 80)
+			}
+			say("%s: %d of %d tools offered%s", p.Mode, p.Offered, p.Of, best)
+		},
 		Recalled: func(p event.Recalled) {
 			say("%d memories %s", len(p.Memories), line(p.Trouble, 100))
 		},

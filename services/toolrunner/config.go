@@ -26,6 +26,9 @@ type Config struct {
 	// tokens and configuration; see [Config.CheckWorkspace].
 	Protected []string
 	Files     filesystem.Limits // for the file tools
+	// SkillsDir is a directory with skills, each in its folder, beside those in the workspace's
+	// folder skills; its skills take precedence. Empty: none. It need not exist.
+	SkillsDir string
 	// Slots limits concurrent calls; default 16. Four times as many may wait.
 	Slots int `default:"16" min:"1" max:"4096"`
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or

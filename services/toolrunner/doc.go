@@ -18,6 +18,9 @@
 // error. Data above [result.MaxData] is cut in the middle and kept whole as an artifact,
 // named in the result's metadata.
 //
+// The tools for skills are announced while there is a skill, in the workspace or in SkillsDir; see
+// package skills. The folders are read again every two seconds.
+//
 // A plugin's tool is announced while the plugin is active, and called at most once
 // per attempt. The result of such a call is always true: it is refused if no plugin
 // instance got it; outcome_unknown if one may have got it and the answer is missing,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	contract "skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
 )
@@ -34,16 +32,15 @@ type remotes struct {
 	cfg    Config
 	own    []tool.Spec // the runner's own tools, which take precedence
 	room   int         // limit of all plugins' specs in an announcement, in bytes
-	offers *engine.Offers
+	offers *offering
 	log    *slog.Logger
 
-	warned  map[string]bool
-	offered []tool.Spec
-	tools   atomic.Pointer[map[string]*remote]
+	warned map[string]bool
+	tools  atomic.Pointer[map[string]*remote]
 }
 
-func newRemotes(cfg Config, own []tool.Spec, room int, log *slog.Logger) *remotes {
-	r := &remotes{cfg: cfg, own: own, room: room, offers: engine.NewOffers(), log: log, warned: map[string]bool{}}
+func newRemotes(cfg Config, own []tool.Spec, room int, offers *offering, log *slog.Logger) *remotes {
+	r := &remotes{cfg: cfg, own: own, room: room, offers: offers, log: log, warned: map[string]bool{}}
 	r.tools.Store(&map[string]*remote{})
 	return r
 }
@@ -134,18 +131,12 @@ func (t *remote) compile() error {
 	return nil
 }
 
-// announce announces the runner's own tools and those of the plugins, if they
-// have changed.
+// announce offers the tools of the plugins.
 func (r *remotes) announce(tools map[string]*remote) {
-	specs := make([]tool.Spec, 0, len(r.own)+len(tools))
+	specs := make([]tool.Spec, 0, len(tools))
 	for _, t := range tools {
 		specs = append(specs, t.spec)
 	}
 	slices.SortFunc(specs, func(a, b tool.Spec) int { return strings.Compare(a.Name, b.Name) })
-	specs = append(slices.Clone(r.own), specs...)
-	if reflect.DeepEqual(specs, r.offered) {
-		return
-	}
-	r.offered = specs
-	r.offers.Put(engine.Offer{Tools: specs})
+	r.offers.put(func(o *offering) { o.plugins = specs })
 }

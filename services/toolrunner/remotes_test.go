@@ -33,7 +33,7 @@ func manifest(args string, tools ...tool.Spec) plugin.Manifest {
 
 func startRemotes(own ...tool.Spec) (r *remotes, log *bytes.Buffer) {
 	log = &bytes.Buffer{}
-	return newRemotes(Config{}, own, 1<<20, slog.New(slog.NewTextHandler(log, nil))), log
+	return newRemotes(Config{}, own, 1<<20, newOffering(own), slog.New(slog.NewTextHandler(log, nil))), log
 }
 
 // One snapshot may replace a plugin by another version, or one plugin by another.
@@ -41,14 +41,14 @@ func TestATakeoverWithinOneSnapshot(t *testing.T) {
 	r, _ := startRemotes()
 	r.refresh(snapshot(manifest(`{"type":"object"}`)))
 	old := r.get("p:x")
-	<-r.offers.Updates()
+	<-r.offers.out.Updates()
 	v2 := manifest(`{"type":"object","required":["y"]}`)
 	r.refresh(snapshot(v2))
 	now := r.get("p:x")
 	if now == old || now.hash != v2.Hash() || !strings.Contains(string(now.spec.Args), "required") {
 		t.Fatalf("got %+v", now)
 	}
-	if o := <-r.offers.Updates(); len(o.Tools) != 1 || !strings.Contains(string(o.Tools[0].Args), "required") {
+	if o := <-r.offers.out.Updates(); len(o.Tools) != 1 || !strings.Contains(string(o.Tools[0].Args), "required") {
 		t.Fatalf("offered is %+v", o)
 	}
 	heir := v2
@@ -66,14 +66,14 @@ func TestATakeoverWithinOneSnapshot(t *testing.T) {
 func TestNoNewsAreNotAnnounced(t *testing.T) {
 	r, _ := startRemotes()
 	r.refresh(snapshot(manifest(`{"type":"object"}`)))
-	<-r.offers.Updates()
+	<-r.offers.out.Updates()
 	was := r.get("p:x")
 	r.refresh(snapshot(manifest(`{"type":"object"}`), plugin.Manifest{Name: "other", Version: "1.0.0"}))
 	if r.get("p:x") != was {
 		t.Error("it was compiled once more")
 	}
 	select {
-	case o := <-r.offers.Updates():
+	case o := <-r.offers.out.Updates():
 		t.Errorf("offered is %+v", o)
 	default:
 	}

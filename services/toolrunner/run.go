@@ -67,8 +67,12 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err != nil {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
+	r.offers = newOffering(r.specs())
+	stop := r.followSkills(ctx, deps.Logger)
+	defer stop()
 	ec := engine.Config{
 		Kind: subject.Runner, Service: service, Offer: engine.Offer{Tools: r.specs()}, Work: r.work,
+		Updates:      r.offers.out.Updates(),
 		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
 		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,
 	}
@@ -78,14 +82,13 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 			return fmt.Errorf("toolrunner: %w", err)
 		}
 		defer leave()
-		ec.Updates = r.remote.offers.Updates()
 	}
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 
 // follow offers the plugins' tools from now on.
 func (r *runner) follow(deps Deps) (leave func(), err error) {
-	r.remote = newRemotes(r.cfg, r.specs(), int(deps.Bus.MaxPayload()/2), deps.Logger)
+	r.remote = newRemotes(r.cfg, slices.Concat(r.specs(), r.skills.specs("")), int(deps.Bus.MaxPayload()/2), r.offers, deps.Logger)
 	r.plugins, leave, err = plugincall.Follow(
 		deps.Bus, deps.Plugins, r.remote.refresh, deps.Logger, plugincall.Grace(r.cfg.PluginGrace))
 	return leave, err
@@ -94,6 +97,8 @@ func (r *runner) follow(deps Deps) (leave func(), err error) {
 // runner runs the tools of one instance.
 type runner struct {
 	cfg     Config
+	offers  *offering
+	skills  *skillTools
 	remote  *remotes          // nil without plugins
 	plugins *plugincall.Asker // likewise
 	bus     *journal.Journal
@@ -120,7 +125,8 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 		errs = append(errs, r.offer(t))
 	}
 	slices.Sort(r.names)
-	return r, errors.Join(errs...)
+	r.skills, err = newSkillTools(cfg, root)
+	return r, errors.Join(append(errs, err)...)
 }
 
 // builtin returns the built-in tools that Config enables.
@@ -172,6 +178,9 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 		Args: req.Tool.Args, Progress: progress,
 	}
 	if t, own := r.tools[req.Tool.Name]; own {
+		return answer(r.run(ctx, c, t))
+	}
+	if t, own := r.skills.tools[req.Tool.Name]; own {
 		return answer(r.run(ctx, c, t))
 	}
 	if t := r.remote.get(req.Tool.Name); t != nil {

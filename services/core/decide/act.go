@@ -67,12 +67,16 @@ func (b *builder) move(st Step) bool {
 		return false
 	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
-	if !known {
+	if !known && st.Tool != planner.FindName {
 		return false // its plugin or runners have stopped; OnProgress ends the wait
 	}
 	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
 	if err != nil {
 		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a reference cannot be resolved", planner.Reasons(err)...))
+		return true
+	}
+	if st.Tool == planner.FindName {
+		b.find(st, args)
 		return true
 	}
 	if !b.checked[st.Call] || string(args) != string(st.Args) {

@@ -25,6 +25,38 @@ func ParseChoice(s string) (Choice, error) {
 	return Choice{name, model}, nil
 }
 
+// ParseChoices reads a list of providers. A model beside it belongs to the first. Each error
+// begins with the field, provider or model.
+func ParseChoices(names []string, model string) (out []Choice, errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for i, name := range names {
+		c, err := ParseChoice(name)
+		switch {
+		case err != nil:
+			bad("provider[%d] %w", i, err)
+		case slices.ContainsFunc(out, func(o Choice) bool { return o.Provider == c.Provider }):
+			bad("provider[%d] names %q a second time", i, c.Provider)
+		case i == 0 && c.Model != "" && model != "":
+			bad("model is %q, and provider names model %q; remove one of them", model, c.Model)
+		}
+		out = append(out, c)
+	}
+	return prefer(out, model), errs
+}
+
+// prefer returns the choices with that model, if it is set, for the first.
+func prefer(list []Choice, model string) []Choice {
+	if model == "" {
+		return list
+	}
+	if len(list) == 0 {
+		return []Choice{{Model: model}}
+	}
+	list = slices.Clone(list)
+	list[0].Model = model
+	return list
+}
+
 // choices returns the providers that may answer the session, in order of preference: the
 // session's own, then the agent's. It is never empty.
 func (s *State) choices(a *Agent) []Choice {

@@ -105,8 +105,8 @@ func (x *causeDecider) listTools() string {
 	var tools []commands.Tool
 	for _, name := range x.offered() {
 		spec, ok := x.env.Tools.Lookup(name)
-		if !ok && name == planner.ExecuteName {
-			spec = planner.ExecuteSpec()
+		if !ok {
+			spec, _ = planner.Own(name)
 		}
 		tools = append(tools, commands.Tool{Name: name, Description: spec.Description})
 	}

@@ -101,7 +101,7 @@ func (s *simulation) grantOf(pending []decide.Step, call string) *event.Grant {
 }
 
 func (s *simulation) text() string {
-	return oneOf(s.r, "hello", "<script>&amp;\u2028", "日本語 \U0001F600", strings.Repeat("long ", 400), "\x00\t")
+	return oneOf(s.r, "hello", "reads path=a", "writes", "reads path=a, then writes text=b", "<script>&amp;\u2028", "日本語 \U0001F600", strings.Repeat("long ", 400), "\x00\t")
 }
 
 // response returns a random answer of a model.
@@ -114,6 +114,11 @@ func (s *simulation) response() provider.Response {
 	}
 	if chance(s.r, 3) {
 		r.ProviderState = json.RawMessage(`{"sig": "<abc>", "n": [1 , 2]}`)
+	}
+	if t := s.state.Turn; t != nil && t.Plan != nil && t.Plan.Question != nil &&
+		t.Plan.Question.Purpose == event.PurposeDecision {
+		r.TextContent = s.choice()
+		return r
 	}
 	switch s.r.IntN(12) {
 	case 0, 1:
@@ -132,6 +137,16 @@ func (s *simulation) response() provider.Response {
 		r.ToolCalls = append(r.ToolCalls, s.toolCall(len(r.ToolCalls)))
 	}
 	return r
+}
+
+// choice returns a random answer to the question of the decision engine.
+func (s *simulation) choice() string {
+	name, args := s.toolAndArgs(0, "c")
+	step := fmt.Sprintf(`{"tool":%q,"parameters":%s}`, name, args)
+	return oneOf(s.r, s.text(), `{"steps":[],"confidence":1}`, `{"steps":[],"confidence":0,"ask":"which one?"}`,
+		`{"steps":[`+step+`],"confidence":1}`, "```json\n{\"steps\":["+step+"],\"confidence\":0.9}\n```",
+		`{"steps":[`+step+`],"confidence":0.1}`,
+		`{"steps":[`+step+`,{"tool":"read","parameters":{"path":"${1.text}"}}],"confidence":1}`)
 }
 
 func (s *simulation) toolCall(n int) provider.ToolCall {
@@ -156,6 +171,9 @@ func (s *simulation) toolCall(n int) provider.ToolCall {
 // precede it.
 func (s *simulation) toolAndArgs(n int, prefix string) (string, json.RawMessage) {
 	name := oneOf(s.r, "read", "write", "mail:send", "keep")
+	if s.matcher != nil && prefix == "c" && chance(s.r, 8) {
+		return "tools:find", mustJSON(map[string]any{"query": oneOf(s.r, "reads", "writes", " ", "nothing of that")})
+	}
 	if chance(s.r, s.strange) {
 		name = oneOf(s.r, "forbidden", "internal", "nonsense:tool")
 	}

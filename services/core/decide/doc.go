@@ -8,6 +8,10 @@
 // the state rebuilt from the log equals the decided state bit for bit. Every
 // commit carries the digest of the state after it.
 //
+// Tools are matched and evaluated by [Env.Matcher]. If the guide says so, the decision engine
+// (package planner/engine) chooses them; what it asks a model is a question of the turn, like
+// a summary.
+//
 // services/test/model models the turn protocol (rules 1–17), and CI explores the
 // model exhaustively. If you change one, change the other.
 package decide

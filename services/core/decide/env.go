@@ -2,6 +2,7 @@ package decide
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -11,6 +12,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/internal/executor"
 )
 
@@ -26,6 +28,7 @@ type Env struct {
 	Executors Directory                 // the live executors
 	Hooks     Hooks                     // the hook engine
 	Policy    Policy                    // the security layer
+	Matcher   engine.Matcher            // matches tools with requests; nil: all tools are offered
 	Memory    Memory                    // what agents remember; nil: nothing
 	Version   func() string             // for /status
 	Stats     func() []commands.ToolUse // for /metrics
@@ -39,19 +42,28 @@ type Env struct {
 type Agent struct {
 	Name     subject.Agent
 	Guide    guide.Guide
-	Guides   []string // of plugins, by name: the shell appends them to Guide
+	Guides   []string // of files and plugins, by name: the shell appends them to Guide
 	Required []string // of Guides: without them the agent does not answer
 	Unguided string   // why it does not answer now: a required guide is missing; set by the shell
 	// Providers may answer, in order of preference: when one fails, the next is asked.
 	// Empty: the first that an instance offers.
 	Providers []Choice
 	Tools     []string // offered; empty: every public tool
-	Limits    Limits
-	Confirm   time.Duration // how long a person may take to answer
+	// Shortlist is how many tools the model is shown at most, besides those that the turn has
+	// used or found and those of core itself; 0: all.
+	Shortlist int
+	// Confidence is the confidence from which the decision engine's choice is used; 0:
+	// [engine.DefaultConfidence].
+	Confidence float64
+	Limits     Limits
+	Confirm    time.Duration // how long a person may take to answer
 	// Granted lists the granted permissions: those of the agent, and those of each guide
 	// that limits them. A tool needs each of its permissions in each of the lists.
 	Granted [][]string
 }
+
+// Offers reports whether the agent's configuration offers a tool to models.
+func (a *Agent) Offers(name string) bool { return a.Tools == nil || slices.Contains(a.Tools, name) }
 
 // Limits bound one turn. Zero means no limit, except for Queue.
 type Limits struct {
@@ -127,9 +139,9 @@ type Hooks interface {
 
 // Memory is what agents remember beyond a session.
 type Memory interface {
-	// Recall searches the agent's memory for an input. Trouble in the answer says why less
+	// Recall searches the memory of the session's agent for an input. Trouble in the answer says why less
 	// was found than there may be.
-	Recall(agent subject.Agent, input string) event.Recalled
+	Recall(ref subject.Ref, input string) event.Recalled
 }
 
 // Effect is the policy's decision.
@@ -161,6 +173,9 @@ type Context struct {
 	Source string          // where the input or the answer came from, as its sender claims
 	Args   json.RawMessage // exactly the arguments that would run
 }
+
+// RuleGranted is the rule of a ruling that denies a call for want of a permission.
+const RuleGranted = "granted"
 
 // Ruling is the policy's answer to an [Access].
 type Ruling struct {

@@ -97,6 +97,7 @@ func (s *State) fold(e event.Event) (err error) {
 	bad := event.Visitor{
 		Perceived:       func(p event.Perceived) { err = s.onPerceived(p) },
 		Recalled:        func(p event.Recalled) { err = s.onRecalled(p) },
+		PlanConsidered:  func(p event.PlanConsidered) { err = s.onPlanConsidered(p) },
 		PlanRequested:   func(p event.PlanRequested) { err = s.onPlanRequested(p) },
 		PlanCompleted:   func(p event.PlanCompleted) { err = s.onPlanCompleted(p) },
 		ActRequested:    func(p event.ActRequested) { err = s.onActRequested(p) },
@@ -194,6 +195,9 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 	}
 	t.Round = p.Round
 	s.spend(p.Spent)
+	if q := p.Question; q != nil && q.Purpose == event.PurposeDecision && p.Attempts == 1 {
+		t.asked()
+	}
 	t.Plan = &Plan{
 		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
 		Use: p.Use, Model: p.Model, Not: p.Not,

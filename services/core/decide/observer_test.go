@@ -158,7 +158,7 @@ func (o *observer) event(c event.Commit, e event.Event, seq uint64) (about bool,
 		return see(e, func(p event.PlanRequested) (bool, error) {
 			o.plans[p.Plan] = p.Tools
 			for _, name := range p.Tools {
-				if spec, known := catalog[name]; name != "plan:execute" && (!known || spec.Internal) {
+				if spec, known := catalog[name]; name != "plan:execute" && name != "tools:find" && (!known || spec.Internal) {
 					return true, fmt.Errorf("tool %q is offered", name)
 				}
 			}

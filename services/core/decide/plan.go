@@ -36,28 +36,39 @@ func (b *builder) requestPlan() {
 		b.next()
 		return
 	}
+	req := b.nextPlan()
+	out := b.decision()
+	if out != nil && out.Selection != nil && b.respond(req, *out) {
+		return
+	}
 	c, p, ok := b.pickProvider(b.s.choices(b.env.Agent), nil)
 	if !ok {
 		return
 	}
-	t := b.s.Turn
-	round := t.Round + 1
-	req := event.PlanRequested{Plan: fmt.Sprintf("%s-p%d", t.ID, round), Round: round, Attempts: 1, Chain: b.s.Chain}
-	if q := b.question(req); q != nil {
+	if q := b.question(req, out); q != nil {
 		req.Question, req.Tools = q, []string{}
 		b.assignPlan(req, c, p)
 		return
 	}
-	req.Tools = b.offered()
+	var why *event.PlanConsidered
+	req.Tools, why = b.offer(req.Plan)
 	remembered := b.recall(req.Plan)
 	if !b.beforePlan(&req, remembered) {
 		b.next()
 		return
 	}
+	b.explain(req, why, out)
 	if remembered != nil {
 		b.emit(*remembered)
 	}
 	b.assignPlan(req, c, p)
+}
+
+// nextPlan returns the request for the turn's next plan, without its provider and tools.
+func (b *builder) nextPlan() event.PlanRequested {
+	t := b.s.Turn
+	round := t.Round + 1
+	return event.PlanRequested{Plan: fmt.Sprintf("%s-p%d", t.ID, round), Round: round, Attempts: 1, Chain: b.s.Chain}
 }
 
 func (b *builder) assignPlan(req event.PlanRequested, c Choice, p subject.Instance) {
@@ -134,15 +145,15 @@ func (b *builder) mustEnd() bool {
 
 // offered returns the closed set of tools that the model may call in this round.
 func (b *builder) offered() []string {
-	only := b.agent().Tools
+	agent := b.agent()
 	public := b.env.Tools.Public()
 	names := make([]string, 0, len(public)+1)
 	for _, t := range public {
-		if len(only) == 0 && only == nil || slices.Contains(only, t.Name) {
+		if agent.Offers(t.Name) {
 			names = append(names, t.Name)
 		}
 	}
-	if len(names) > 0 && (only == nil || slices.Contains(only, planner.ExecuteName)) {
+	if len(names) > 0 && agent.Offers(planner.ExecuteName) {
 		names = append(names, planner.ExecuteName)
 	}
 	return names
@@ -291,6 +302,12 @@ func (b *builder) planned(a executor.Answer) bool {
 		return b.planFailed(a,
 			provider.Error{Code: provider.ErrGarbage, Message: "the model's answer " + why.Error(), Retryable: true})
 	}
+	b.apply(p, a, r, d)
+	return true
+}
+
+// apply ends a plan with a usable response, on which the hooks at after_plan decided d.
+func (b *builder) apply(p Plan, a executor.Answer, r provider.Response, d hook.Decision) {
 	steps, refused := b.steps(p, r)
 	calls := len(r.ToolCalls)
 	r.ToolCalls = nil // the steps contain them
@@ -303,11 +320,11 @@ func (b *builder) planned(a executor.Answer) bool {
 		}
 		b.failTurn(event.FailDenied, d.Reason)
 		b.next()
-		return true
+		return
 	}
 	if calls == 0 {
 		b.finish(r.TextContent)
-		return true
+		return
 	}
 	if r.TextContent != "" {
 		b.message(r.TextContent)
@@ -318,7 +335,6 @@ func (b *builder) planned(a executor.Answer) bool {
 		}
 	}
 	b.advance()
-	return true
 }
 
 func encode(v any) json.RawMessage {

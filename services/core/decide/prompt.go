@@ -47,10 +47,10 @@ func Prompt(s *State, agent *Agent) provider.Request {
 
 // conversation returns what the model sees of the conversation, under a memory policy.
 func (s *State) conversation(policy guide.MemoryPolicy, turns int) []json.RawMessage {
-	switch {
-	case policy == guide.None:
+	switch policy {
+	case guide.None:
 		return window(s.Window, 1)
-	case policy == guide.Summary:
+	case guide.Summary:
 		turns = len(s.Window)
 	}
 	messages := window(s.Window, turns)
@@ -79,8 +79,7 @@ func Describe(offered []string, lookup func(name string) (tool.Spec, bool)) []pr
 	for _, name := range offered {
 		if spec, ok := lookup(name); ok {
 			out = append(out, provider.ToolSpec{Name: spec.Name, Description: spec.Description, Args: spec.Args})
-		} else if name == planner.ExecuteName {
-			x := planner.ExecuteSpec()
+		} else if x, own := planner.Own(name); own {
 			out = append(out, provider.ToolSpec{Name: x.Name, Description: x.Description, Args: x.Args})
 		}
 	}

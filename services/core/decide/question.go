@@ -8,24 +8,38 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/internal/executor"
 )
 
-// question returns what core has to ask a model before the turn's next step, or nil. A
-// plugin that denies the request at before_plan leaves the question unasked, in this
-// round: it is asked about the next step, too, and may end the turn there.
-func (b *builder) question(req event.PlanRequested) *event.Question {
-	q := b.summaryDue()
-	if q == nil || slices.Contains(b.s.Turn.Unanswered, q.Purpose) {
+// question returns what core has to ask a model before the turn's next step, or nil: for a
+// summary, or for what the decision engine leaves open.
+func (b *builder) question(req event.PlanRequested, out *engine.Outcome) *event.Question {
+	if q := b.summaryDue(); q != nil && b.mayAsk(req, q) {
+		return q
+	}
+	if out == nil || out.Question == nil {
 		return nil
+	}
+	q := questionOf(out.Question)
+	if !b.mayAsk(req, q) {
+		return nil
+	}
+	b.emit(b.considers(req.Plan, *out, len(out.Question.Tools)))
+	return q
+}
+
+// mayAsk reports whether a question may be asked. A plugin that denies the request at
+// before_plan leaves it unasked, in this round: the plugin is asked about the next step, too,
+// and may end the turn there.
+func (b *builder) mayAsk(req event.PlanRequested, q *event.Question) bool {
+	if slices.Contains(b.s.Turn.Unanswered, q.Purpose) {
+		return false
 	}
 	d := ask(b, hook.BeforePlan, "", hook.PlanData{
 		Plan: req.Plan, Round: req.Round, System: q.System, Tools: []string{}, Purpose: string(q.Purpose),
 	})
-	if d.Verb == hook.DenyVerb {
-		return nil
-	}
-	return q
+	return d.Verb != hook.DenyVerb
 }
 
 // answered applies a model's answer to a question. Whatever it is, the turn goes on. It
@@ -41,6 +55,9 @@ func (b *builder) answered(p Plan, a executor.Answer, r provider.Response) bool 
 	b.emit(event.PlanCompleted{
 		Plan: p.ID, Attempt: a.Attempt, Provider: p.Provider, Response: &r, Purpose: p.purpose(), DurationMS: a.DurationMS,
 	})
+	if p.Question.Purpose == event.PurposeDecision && b.decided(p, r.TextContent) {
+		return true
+	}
 	if p.Question.Purpose == event.PurposeSummary {
 		b.summarize(p, r.TextContent)
 	}

@@ -21,12 +21,19 @@ func (b *builder) recall(plan string) *event.Recalled {
 	if b.env.Memory == nil || b.quiet || t.Recalled != nil || b.agent().Guide.MemoryPolicy != guide.VectorDB {
 		return nil
 	}
-	r := b.env.Memory.Recall(b.s.Ref.Agent, t.Text)
+	r := b.env.Memory.Recall(b.s.Ref, t.Text)
 	r.Plan = plan
+	r.Memories = slices.DeleteFunc(r.Memories, b.s.shows)
 	for i := range r.Memories {
 		r.Memories[i].Text = text.Cut(r.Memories[i].Text, maxRecalled)
 	}
 	return &r
+}
+
+// shows reports whether the model sees the turn that a memory is about anyway.
+func (s *State) shows(m memory.Hit) bool {
+	return m.Source.Session == s.Ref.Session && m.Source.Turn != "" &&
+		slices.ContainsFunc(s.Window, func(e Entry) bool { return e.Turn == m.Source.Turn })
 }
 
 // kept returns the memories that a plugin has left.

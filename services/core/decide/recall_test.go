@@ -10,14 +10,17 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/executor"
 )
 
 // mind remembers two things, whatever it is asked.
 type mind struct{ asked []string }
 
 // Recall implements decide.Memory.
-func (m *mind) Recall(agent subject.Agent, input string) event.Recalled {
+func (m *mind) Recall(ref subject.Ref, input string) event.Recalled {
+	agent := ref.Agent
 	m.asked = append(m.asked, string(agent)+": "+input)
 	return event.Recalled{Memories: []memory.Hit{
 		{Memory: memory.Memory{
@@ -92,4 +95,50 @@ func TestAPluginMayRemoveAMemory(t *testing.T) {
 	if r := events[event.Recalled](w)[0]; len(r.Memories) != 1 || r.Memories[0].ID != "m1" {
 		t.Fatalf("%+v", r)
 	}
+}
+
+// A turn leaves its question, how calls were corrected, and the worst origin of what the
+// model has seen.
+func TestATurnLeavesWhatWasLearned(t *testing.T) {
+	w, _ := remembering(t)
+	w.memory = &empty{}
+	in := w.say("read it")
+	w.calls("read", `{"path":"a.tx"}`)
+	w.replied("c0", failed("no such file"))
+	w.calls("read", `{"path":"a.txt"}`)
+	w.succeed("c0", `"hello"`)
+	w.final("It says hello.")
+	w.ends(in.Sequence, "recorded")
+	l := events[event.Recorded](w)[0].Learned
+	if l == nil || l.Asked != "read it" || l.Writer != "web" || l.Origin != memory.FromTool || len(l.Lessons) != 1 {
+		t.Fatalf("%+v", l)
+	}
+	if got := l.Lessons[0]; got.Tool != "read" || !strings.Contains(got.Failed, "no such file") ||
+		!strings.Contains(got.Worked, `"path":"a.txt"`) {
+		t.Fatalf("%+v", got)
+	}
+	w, _ = remembering(t)
+	w.say("hello")
+	w.final("hi")
+	if l := events[event.Recorded](w)[0].Learned; l.Origin != memory.FromWeb {
+		t.Fatalf("after a stranger's memory: %+v", l)
+	}
+	w.agent.Guide.MemoryPolicy = guide.SlidingWindow
+	w.say("hello")
+	w.final("hi")
+	if l := events[event.Recorded](w)[1].Learned; l != nil {
+		t.Fatalf("%+v", l)
+	}
+}
+
+// empty remembers nothing.
+type empty struct{}
+
+// Recall implements decide.Memory.
+func (empty) Recall(subject.Ref, string) event.Recalled { return event.Recalled{} }
+
+// failed is a runner's answer about a call that failed.
+func failed(why string) executor.Answer {
+	r := tool.Failure(tool.CodeFailed, why)
+	return executor.Answer{State: executor.Finished, Result: &r}
 }

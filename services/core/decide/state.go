@@ -147,6 +147,8 @@ type Turn struct {
 	Steps      []Step         `json:"steps,omitempty"` // of this round
 	Actions    []event.Action `json:"actions,omitempty"`
 	Usage      provider.Usage `json:"usage"`
+	// Considered is which tools core considered; nil: none yet.
+	Considered *Considered `json:"considered,omitempty"`
 	// Recalled is what was found in the agent's memory; nil: it was not searched yet.
 	Recalled *Recollection `json:"recalled,omitempty"`
 	// Unanswered lists the questions that no model has answered; they are not asked again.

@@ -90,8 +90,8 @@ func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("tool %q was not offered", st.Tool),
 			"offered: "+strings.Join(p.Tools, ", ")), true
 	}
-	if st.Tool == planner.ExecuteName {
-		return tool.Result{}, false
+	if _, own := planner.Own(st.Tool); own {
+		return tool.Result{}, false // plan:execute is checked in expand, tools:find when it is answered
 	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
 	if !known {

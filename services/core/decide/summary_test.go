@@ -14,13 +14,13 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// longTalk returns a world that summarises above 2,700 bytes, after turns of about 1 kB
+// longTalk returns a world that summarises above 2,700 bytes, after three turns of about 1 kB
 // each: two of them fit.
-func longTalk(t *testing.T, turns int) *world {
+func longTalk(t *testing.T) *world {
 	w := newWorld(t)
 	w.agent.Guide.MemoryPolicy = guide.Summary
 	w.agent.Limits.WindowTokens = 900
-	for i := range turns {
+	for i := range 3 {
 		w.say(fmt.Sprintf("question %d %s", i, strings.Repeat("x", 500)))
 		w.final(fmt.Sprintf("answer %d %s", i, strings.Repeat("y", 400)))
 	}
@@ -46,7 +46,7 @@ func (w *world) shown() []provider.Message {
 }
 
 func TestALongConversationIsSummarised(t *testing.T) {
-	w := longTalk(t, 3)
+	w := longTalk(t)
 	in := w.say("and now?")
 	q := w.asked()
 	if q == nil || q.Purpose != event.PurposeSummary {
@@ -77,7 +77,7 @@ func TestALongConversationIsSummarised(t *testing.T) {
 
 // A summary replaces the one before, whose text the model sees when it writes the next.
 func TestASummaryContainsTheOneBefore(t *testing.T) {
-	w := longTalk(t, 3)
+	w := longTalk(t)
 	w.say("more " + strings.Repeat("z", 900))
 	w.final("First summary.")
 	w.final("more " + strings.Repeat("z", 900))
@@ -98,7 +98,7 @@ func TestASummaryContainsTheOneBefore(t *testing.T) {
 
 // Whatever the model does with the question, the turn goes on with what there is.
 func TestATurnGoesOnWithoutASummary(t *testing.T) {
-	w := longTalk(t, 3)
+	w := longTalk(t)
 	in := w.say("and now?")
 	w.fails(provider.ErrAuth, false)
 	if w.asked() != nil || len(events[event.Summarized](w)) > 0 || w.state.Summary != nil {
@@ -119,7 +119,7 @@ func TestATurnGoesOnWithoutASummary(t *testing.T) {
 
 // A call that the model writes into a summary is not run, and its text is no answer.
 func TestAnAnswerToAQuestionIsNeitherShownNorRun(t *testing.T) {
-	w := longTalk(t, 3)
+	w := longTalk(t)
 	w.say("and now?")
 	w.calls("write", `{"text":"x"}`)
 	if n := len(events[event.ActRequested](w)); n > 0 {
@@ -134,7 +134,7 @@ func TestAnAnswerToAQuestionIsNeitherShownNorRun(t *testing.T) {
 
 // A plugin may keep the conversation from being sent for a summary.
 func TestAPluginMayDenyAQuestion(t *testing.T) {
-	w := longTalk(t, 3)
+	w := longTalk(t)
 	w.points[hook.BeforePlan] = true
 	w.hooks = func(e hook.Envelope) hook.Decision {
 		var d hook.PlanData

@@ -64,7 +64,7 @@ func (b *builder) finish(answer string) {
 	b.emit(event.Recorded{
 		Sequence: t.Sequence, InputID: t.InputID, Input: t.Text, Answer: answer, Actions: t.Actions,
 		Rounds: t.Round, Usage: t.Usage, Notes: data.Notes,
-		DurationMS: b.head.Now.Sub(t.Started).Milliseconds(),
+		DurationMS: b.head.Now.Sub(t.Started).Milliseconds(), Learned: b.learned(),
 	})
 	ask(b, hook.AfterReflect, "", data)
 	b.touched, b.ready = true, true
@@ -87,7 +87,7 @@ func (b *builder) failTurn(code event.FailCode, reason string) {
 	ask(b, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
 	b.emit(event.TurnFailed{
 		Sequence: t.Sequence, InputID: t.InputID, Code: code, Reason: reason, Until: b.s.Breaker.Until, Actions: t.Actions,
-		Usage: t.Usage, DurationMS: b.head.Now.Sub(t.Started).Milliseconds(),
+		Usage: t.Usage, DurationMS: b.head.Now.Sub(t.Started).Milliseconds(), Learned: b.learned(),
 	})
 	b.touched, b.ready = true, true
 }

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/internal/toolschema"
 )
 
@@ -62,6 +63,7 @@ type world struct {
 	judge        func(hook.Envelope, hook.Decision) hook.Decision // nil: continues
 	points       map[hook.Point]bool
 	policy       func(decide.Access) decide.Ruling // about calls
+	matcher      engine.Matcher                    // nil: all tools are offered
 	memory       decide.Memory                     // nil: the agent remembers nothing
 	answers      func(decide.Access) decide.Ruling // about who may answer; nil: any writer
 	delivery     uint64
@@ -137,7 +139,8 @@ func newWorld(t testing.TB) *world {
 func (w *world) env() *decide.Env {
 	return &decide.Env{
 		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
-		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
+		Matcher: w.matcher,
+		Nonce:   func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/guidefile"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/registry"
 )
@@ -22,21 +23,25 @@ import (
 const (
 	guideWait  = 2 * time.Second // for one request
 	guideAgain = 2 * time.Second // after a failed request
+	guideCheck = time.Second     // interval at which files are read again
 	maxGuide   = 256 << 10       // bytes
 )
 
-// guides adds the guides of plugins to the agents' configured ones. They are fetched when
-// the plugin arrives or changes, and removed with it. No turn waits for them. While a guide
-// that an agent requires is missing, the agent's turns fail.
+// guides adds the guides of files and plugins to the agents' configured ones. Files are read
+// again when they change. The guides of a plugin are fetched when the plugin arrives or changes,
+// and removed with it. No turn waits for them. While a guide that an agent requires is missing,
+// the agent's turns fail.
 type guides struct {
 	host   *Host
+	files  *guidefile.Files // used only by the goroutine that refreshes
 	agents atomic.Pointer[map[subject.Agent]*decide.Agent]
 	failed atomic.Pointer[[]coreapi.GuideTrouble]
 	poke   chan struct{}
 	end    context.CancelFunc
 	done   sync.WaitGroup
 
-	known map[wanted]fetched // used only by the goroutine that refreshes
+	known map[wanted]fetched     // of plugins; used only by the goroutine that refreshes
+	good  map[wanted]guide.Guide // of files: the last versions in use; likewise
 }
 
 type wanted struct {
@@ -50,7 +55,10 @@ type fetched struct {
 }
 
 func newGuides(h *Host) *guides {
-	g := &guides{host: h, poke: make(chan struct{}, 1), known: map[wanted]fetched{}, end: func() {}}
+	g := &guides{
+		host: h, files: guidefile.NewFiles(h.cfg.GuidesDir), poke: make(chan struct{}, 1), known: map[wanted]fetched{},
+		good: map[wanted]guide.Guide{}, end: func() {},
+	}
 	g.agents.Store(&h.deps.Agents)
 	g.failed.Store(&[]coreapi.GuideTrouble{})
 	return g
@@ -62,22 +70,24 @@ func (g *guides) troubles() []coreapi.GuideTrouble { return *g.failed.Load() }
 // agent returns the agent with its current guides, or nil.
 func (g *guides) agent(a subject.Agent) *decide.Agent { return (*g.agents.Load())[a] }
 
-// start fetches the guides that are available, and then follows changes.
+// start loads the guides that are available, and then follows changes.
 func (g *guides) start(ctx context.Context) {
-	if !slices.ContainsFunc(g.names(), func(n []string) bool { return len(n) > 0 }) {
+	if len(g.names()) == 0 {
 		return
 	}
+	g.files.Check(g.names())
 	g.refresh(ctx)
 	ctx, g.end = context.WithCancel(g.host.ctx)
 	g.done.Go(func() { g.follow(ctx) })
 }
 
-func (g *guides) names() [][]string {
-	var out [][]string
+// names lists the guides that agents name.
+func (g *guides) names() (out []string) {
 	for _, a := range g.host.deps.Agents {
-		out = append(out, a.Guides)
+		out = append(out, a.Guides...)
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (g *guides) stop() {
@@ -94,14 +104,21 @@ func (g *guides) changed() {
 }
 
 func (g *guides) follow(ctx context.Context) {
-	again := time.NewTimer(guideAgain)
+	again, check := time.NewTimer(guideAgain), time.NewTicker(guideCheck)
 	defer again.Stop()
+	defer check.Stop()
+	names := g.names()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.poke:
 		case <-again.C:
+		case <-check.C:
+			if !g.files.Check(names) {
+				continue
+			}
+			g.host.deps.Log.Info("the files of guides have changed", "dir", g.host.cfg.GuidesDir)
 		}
 		if !g.refresh(ctx) {
 			again.Reset(guideAgain)
@@ -116,28 +133,10 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 	failed := []coreapi.GuideTrouble{}
 	all = true
 	for name, a := range g.host.deps.Agents {
-		whole := *a
-		for _, n := range a.Guides {
-			got, ok, err := g.get(ctx, at, wanted{name, n})
-			if ok {
-				whole.Guide = whole.Guide.And(got)
-				if got.Permissions != nil {
-					whole.Granted = append(slices.Clip(whole.Granted), got.Permissions)
-				}
-			}
-			all = all && (err == nil || errors.Is(err, errNoGuide))
-			if err == nil {
-				continue
-			}
-			t := coreapi.GuideTrouble{
-				Agent: name, Guide: n, Required: slices.Contains(a.Required, n), Stale: ok, Reason: err.Error(),
-			}
-			failed = append(failed, t)
-			if t.Required && !ok && whole.Unguided == "" {
-				whole.Unguided = fmt.Sprintf("guide %q is required but missing: %v", n, err)
-			}
-		}
-		agents[name] = &whole
+		whole, troubles, complete := g.compose(ctx, at, a)
+		agents[name] = whole
+		failed = append(failed, troubles...)
+		all = all && complete
 	}
 	slices.SortFunc(failed, func(a, b coreapi.GuideTrouble) int {
 		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Guide, b.Guide))
@@ -153,8 +152,70 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 	return all
 }
 
-// errNoGuide means that no active plugin declares the guide.
-var errNoGuide = errors.New("no active plugin declares it")
+// compose returns the agent with its guides, and which of them are missing or wrong. It is
+// incomplete if a guide of a plugin could not be fetched.
+func (g *guides) compose(ctx context.Context, at *registry.Snapshot, a *decide.Agent) (
+	whole *decide.Agent, failed []coreapi.GuideTrouble, complete bool,
+) {
+	var sum guide.Guide
+	unguided := ""
+	complete = true
+	for _, n := range a.Guides {
+		got, own := g.ofFile(a, n)
+		must := slices.Contains(a.Required, n) || own && !got.Have // it may restrict the agent
+		if !own {
+			got = g.ofPlugin(ctx, at, a, n)
+			complete = complete && (got.Err == nil || errors.Is(got.Err, errNoGuide))
+		}
+		if got.Have {
+			sum = sum.And(got.Guide)
+		}
+		if got.Err == nil {
+			continue
+		}
+		failed = append(failed, coreapi.GuideTrouble{
+			Agent: a.Name, Guide: n, Required: must, Stale: got.Have, Reason: got.Err.Error(),
+		})
+		if must && !got.Have && unguided == "" {
+			unguided = fmt.Sprintf("guide %q is required but missing: %v", n, got.Err)
+		}
+	}
+	whole = a.Guided(sum)
+	whole.Unguided = unguided
+	return whole, failed, complete
+}
+
+// ofFile returns a guide that is in a file or built in. If the file is wrong, or has a provider
+// that the agent lacks, it returns the last good version and an error.
+func (g *guides) ofFile(a *decide.Agent, name string) (got guidefile.Found, ok bool) {
+	key := wanted{a.Name, name}
+	got = g.files.Get(name)
+	if !got.Have && got.Err == nil {
+		delete(g.good, key)
+		return got, false
+	}
+	if err := a.Accepts(got.Guide); err != nil {
+		good, had := g.good[key]
+		return guidefile.Found{Guide: good, Have: had, Err: err}, true
+	}
+	if got.Have {
+		g.good[key] = got.Guide
+	}
+	return got, true
+}
+
+// ofPlugin returns a guide of a plugin that the agent accepts.
+func (g *guides) ofPlugin(ctx context.Context, at *registry.Snapshot, a *decide.Agent, name string) guidefile.Found {
+	got, have, err := g.get(ctx, at, wanted{a.Name, name})
+	if wrong := a.Accepts(got); wrong != nil {
+		return guidefile.Found{Err: fmt.Errorf("the guide was refused: %w", wrong)}
+	}
+	return guidefile.Found{Guide: got, Have: have, Err: err}
+}
+
+// errNoGuide means that there is neither a file with the guide nor an active plugin that
+// declares it.
+var errNoGuide = errors.New("no file has it, and no active plugin declares it")
 
 // get returns the guide of an active plugin. While the plugin does not answer, it returns
 // the previous guide and an error. Without such a plugin the error is errNoGuide.

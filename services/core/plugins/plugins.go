@@ -38,6 +38,7 @@ type Config struct {
 	Lease        time.Duration // how long a plugin may be silent; default 10 s
 	SuspendAfter int           // failures in a row; default 5, negative: never
 	Points       map[hook.Point]PointConfig
+	GuidesDir    string // with guides as Markdown files; empty: none
 }
 
 // Directory is what a host needs of the directory of executors: it offers the tools of

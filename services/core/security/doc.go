@@ -61,6 +61,7 @@
 //	sandbox_fs:read, list, stat, glob, …      low     no    reads
 //	math:evaluate, time:now                   low     no    computes
 //	plan:execute                              -       -     each step is judged by its tool
+//	tools:find                                -       -     core searches the agent's tools
 //
 // python:execute fetches the packages that it must install first in a separate
 // container, so their names reach the package index. To require a confirmation:

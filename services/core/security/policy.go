@@ -12,11 +12,11 @@ import (
 
 // Names of what decides if no rule does.
 const (
-	byRisk       = "risk"       // the tool's risk is high
-	byPermission = "permission" // the tool's effect leaves the machine or cannot be undone
-	byGuide      = "guide"      // a required guide of the agent is missing
-	byGranted    = "granted"    // the agent lacks a permission that the tool needs
-	byDefault    = "default"    // nothing requires another decision
+	byRisk       = "risk"             // the tool's risk is high
+	byPermission = "permission"       // the tool's effect leaves the machine or cannot be undone
+	byGuide      = "guide"            // a required guide of the agent is missing
+	byGranted    = decide.RuleGranted // the agent lacks a permission that the tool needs
+	byDefault    = "default"          // nothing requires another decision
 )
 
 // Policy is a checked list of rules. It is safe for concurrent use.

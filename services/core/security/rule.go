@@ -88,6 +88,10 @@ func (c *checker) rule(at string, r Rule) rule {
 	if err := CheckPermissions(at+".permission", strings.Fields(r.Permission)); err != nil {
 		c.add("%w", err)
 	}
+	if r.Tool == planner.FindName && r.Action != event.ActionConfirmation {
+		c.add("%s.tool: rules do not apply to %s, which only searches the tools of the agent; "+
+			"agents.NAME.shortlist: 0 disables it", at, r.Tool)
+	}
 	if r.Tool == planner.ExecuteName && r.Action != event.ActionConfirmation {
 		c.add("%s.tool: rules apply to the steps of %s, not to the tool itself; "+
 			"to disable it, omit it from agents.NAME.tools", at, r.Tool)

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/dispatch"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/internal/history"
 )
@@ -23,10 +27,51 @@ func (s *session) env(delivery uint64) *decide.Env {
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Stats: cfg.ToolUse,
+		Matcher:   s.matcher(),
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
-		HookStats: s.Plugins.HookUse, Replay: s.replay,
+		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(),
 	}
+}
+
+// matcher returns what matches the agent's tools with requests; nil: nothing does.
+func (s *session) matcher() engine.Matcher {
+	if s.set.cfg.Matcher == nil {
+		return nil
+	}
+	return patientMatcher{s.set.cfg.Matcher(s.ref.Agent), s}
+}
+
+// patientMatcher is a matcher that may wait for embeddings longer than AckWait.
+type patientMatcher struct {
+	engine.Matcher
+	s *session
+}
+
+// Match implements engine.Matcher.
+func (p patientMatcher) Match(in engine.Intent, scenario string, among []tool.Spec, limit int) (r engine.Ranking) {
+	p.s.patiently(func() { r = p.Matcher.Match(in, scenario, among, limit) })
+	return r
+}
+
+// memory returns what agents remember; nil: nothing.
+func (s *session) memory() decide.Memory {
+	if s.set.cfg.Memory == nil {
+		return nil
+	}
+	return patientMemory{s.set.cfg.Memory, s}
+}
+
+// patientMemory is a memory whose search may take longer than AckWait.
+type patientMemory struct {
+	decide.Memory
+	s *session
+}
+
+// Recall implements decide.Memory.
+func (p patientMemory) Recall(ref subject.Ref, input string) (r event.Recalled) {
+	p.s.patiently(func() { r = p.Memory.Recall(ref, input) })
+	return r
 }
 
 // replayWait bounds reading the log for /replay. The session's loop is blocked

@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/internal/journal"
@@ -34,6 +35,9 @@ type Config struct {
 	Policy  decide.Policy
 	Version string
 	ToolUse func() []commands.ToolUse // for /metrics
+	Memory  decide.Memory             // what agents remember; nil: nothing
+	// Matcher returns what matches an agent's tools with requests; nil: nothing does.
+	Matcher func(agent subject.Agent) engine.Matcher
 }
 
 // Deps is what sessions work with.

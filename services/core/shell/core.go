@@ -18,12 +18,16 @@ import (
 	"skandha.dev/services/core/dispatch"
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/memories"
 	"skandha.dev/services/core/plugins"
+	"skandha.dev/services/core/ranking"
 	"skandha.dev/services/core/session"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/core/view"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/embed"
 	"skandha.dev/services/internal/journal"
+	index "skandha.dev/services/internal/memory"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/store"
 )
@@ -42,6 +46,7 @@ type Config struct {
 	// DefaultBacklog, negative: no limit.
 	Backlog int
 	Version string
+	Index   index.Store // of memories; nil: agents remember nothing beyond a session
 }
 
 // Core is one replica.
@@ -59,8 +64,12 @@ type Core struct {
 	beacon *beacon
 
 	attempts *attempt.Sender
+	ranker   *ranking.Ranker
+	own      map[string]ownTool
 	plugins  *plugins.Host
 	sessions *session.Set
+	memories *memories.Memories // nil without an index
+	model    embedder
 	troubles *trouble.List
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -93,8 +102,10 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.refill = view.NewRefill(view.RefillConfig{
 		Bus: b, Store: v, Loader: c.loader, Log: log, Every: cfg.Compare, Busy: func() bool { return c.sessions.Len() > 0 },
 	})
+	c.memories = c.newMemories()
 	c.views = view.NewWriter(view.WriterConfig{
 		Bus: b, Store: v, Loader: c.loader, Log: log, Incomplete: c.refill, Snapshots: &c.snapshots,
+		Learn:   c.learn,
 		LogLost: func(what string) { c.troubles.Note(subject.Ref{}, coreapi.TroubleLog, what) },
 	})
 	c.loader.Folded = c.views.Folded
@@ -106,9 +117,15 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	var err error
+	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Embedder: &c.model, Log: log}); err != nil {
+		return nil, err
+	}
+	if c.own, err = c.ownTools(); err != nil {
+		return nil, err
+	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
 		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Version: cfg.Version,
-		ToolUse: c.views.ToolUse,
+		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
 		Troubles: c.troubles,
@@ -195,13 +212,17 @@ func (c *Core) run(ctx context.Context) (err error) {
 func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopViews, stopLive := c.views.Start(), c.live.Start()
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
+	c.model.client.Store(embed.NewClient(caller))
+	stopMemories := c.startMemories()
 	c.sessions.Start()
 	go c.dir.RememberOffer(c.ctx, c.store)
+	go c.ranker.Run(c.ctx)
 	go c.troubles.Recheck(c.ctx, c.loader)
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)
 	return func() {
 		stopRefill()
+		stopMemories()
 		stopBeacon()
 		stopLive()
 		stopRelease()

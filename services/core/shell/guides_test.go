@@ -3,6 +3,8 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
+	"skandha.dev/services/core/guidefile"
 	"skandha.dev/services/core/shell"
 	contract "skandha.dev/services/internal/executor"
 
@@ -169,4 +172,75 @@ func TestARequiredGuide(t *testing.T) {
 		t.Errorf("an internal call gave %+v; something ran: %t", r, ran.Load())
 	}
 	fails("no active plugin")
+}
+
+// A file of a guide takes effect without a restart. After a wrong edit the last good version
+// stays, and core says what is wrong.
+func TestAGuideOfAFileIsReloaded(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) { must(t, os.WriteFile(filepath.Join(dir, "ada.md"), []byte(text), 0o600)) }
+	write("---\nlimits: {rounds: 7}\n---\nYou are Ada.")
+	s := start(t, core.Config{GuidesDir: dir, Agents: map[string]core.AgentConfig{"main": {
+		Guide: core.GuideConfig{SystemPrompt: "Be kind."}, Guides: []string{"ada", "home"}, Required: []string{"ada"},
+	}}})
+	var system atomic.Value
+	s.asked = func(r provider.Request) { system.Store(r.System) }
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	home, _, _ := guidefile.BuiltIn("home")
+	sees := func(want string) {
+		t.Helper()
+		natstest.Eventually(t, "the model sees "+want, func() bool {
+			s.say(ref, event.Input{Text: "hello"})
+			s.await(ch, event.TypeRecorded)
+			return system.Load() == want+"\n\n"+home.SystemPrompt
+		})
+	}
+	sees("Be kind.\n\nYou are Ada.")
+	write("---\npermissions: [fs.read]\n---\nYou are Bo.")
+	sees("Be kind.\n\nYou are Bo.")
+	if got := shell.Granted(s.core, "main"); len(got) != 2 || !slices.Equal(got[1], []string{"fs.read"}) {
+		t.Errorf("granted is %q", got)
+	}
+	write("---\npermissions: [fs.read]\nx: 1\n---\nYou are Cy.")
+	natstest.Eventually(t, "core says what is wrong", func() bool {
+		st := s.core.Status(t.Context()).Guides
+		return len(st) == 1 && st[0].Stale && strings.Contains(st[0].Reason, "ada.md:3: x: unknown key")
+	})
+	sees("Be kind.\n\nYou are Bo.")
+	must(t, os.Remove(filepath.Join(dir, "ada.md")))
+	natstest.Eventually(t, "core misses it", func() bool {
+		st := s.core.Status(t.Context()).Guides
+		return len(st) == 1 && !st[0].Stale && strings.Contains(st[0].Reason, "no file")
+	})
+	s.say(ref, event.Input{Text: "hello"})
+	var p event.TurnFailed
+	if err := s.await(ch, event.TypeTurnFailed).DataAs(&p); err != nil || p.Code != event.FailNoGuide {
+		t.Errorf("%+v, %v", p, err)
+	}
+	write("---\n---\nYou are Di.")
+	natstest.Eventually(t, "it is loaded", func() bool { return len(s.core.Status(t.Context()).Guides) == 0 })
+	sees("Be kind.\n\nYou are Di.")
+}
+
+// A file that was wrong from the start may restrict the agent, which does not answer. A plugin's
+// guide of the same name is not used instead.
+func TestAGuideOfAFileThatWasNeverRight(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "kind.md"), []byte("---\nx: 1\n---\nBe kind."), 0o600))
+	s := start(t, core.Config{
+		GuidesDir: dir, Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind"}}, "other": {}},
+	})
+	ref := subject.Ref{Agent: "main", Session: "s1"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "hello"})
+	var p event.TurnFailed
+	if err := s.await(ch, event.TypeTurnFailed).DataAs(&p); err != nil || p.Code != event.FailNoGuide ||
+		!strings.Contains(p.Reason, "kind.md:2: x: unknown key") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	other := subject.Ref{Agent: "other", Session: "s1"}
+	ch = s.follow(other)
+	s.say(other, event.Input{Text: "hello"})
+	s.await(ch, event.TypeRecorded)
 }

@@ -74,7 +74,7 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 // internal judges the call and runs it.
 func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	var known bool
-	n.spec, known = c.dir.Lookup(n.Tool)
+	n.spec, known = c.lookupInternal(n.Tool)
 	switch {
 	case !known:
 		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no runner offers the tool %q", n.Tool))
@@ -88,7 +88,7 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 		n.Args = json.RawMessage("{}")
 	}
 	var errs []string
-	if n.Args, errs = c.dir.Validate(n.Tool, n.Args); len(errs) > 0 {
+	if n.Args, errs = c.validateInternal(n.Tool, n.Args); len(errs) > 0 {
 		return tool.Failure(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", errs...)
 	}
 	principal := subject.Writer(internalPrincipal + string(n.Caller))
@@ -99,6 +99,9 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	})
 	switch n.rule.Effect {
 	case decide.Allow:
+		if t, own := c.own[n.Tool]; own {
+			return t.run(ctx, n)
+		}
 		return c.runInternal(ctx, n)
 	case decide.Ask:
 		return tool.Failure(tool.CodeDenied, fmt.Sprintf(

@@ -30,6 +30,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbStatus:   func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
 		coreapi.VerbRefill:   c.serveRefill,
 		coreapi.VerbCall:     c.serveCall,
+		coreapi.VerbMemory:   c.serveMemory,
 		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	var out []*bus.Responder

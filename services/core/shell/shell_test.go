@@ -22,6 +22,7 @@ import (
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/memory"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
@@ -41,6 +42,8 @@ type system struct {
 	stopCore, stopRunner func()
 	slots                int                     // of the runner
 	view                 store.Store             // of every core; nil: each has its own
+	index                memory.Store            // of memories; nil: none
+	executors            []subject.Instance      // the first runner and provider
 	connect              func() *journal.Journal // nil: to srv
 }
 
@@ -62,7 +65,8 @@ func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
 	s.runner(runner)
 	s.provider(model)
 	s.core = s.startCore(cfg)
-	if err := s.core.AwaitExecutors(natstest.Context(t), runner.Instance(), model.Instance()); err != nil {
+	s.executors = []subject.Instance{runner.Instance(), model.Instance()}
+	if err := s.core.AwaitExecutors(natstest.Context(t), s.executors...); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -95,7 +99,7 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	cfg.Hooks = points
 	b := s.connect()
 	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond},
-		core.Deps{Bus: b, Store: s.store(), Log: natstest.Logger(s.t)})
+		core.Deps{Bus: b, Store: s.store(), Index: s.index, Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)
 	}

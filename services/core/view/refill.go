@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -34,6 +35,8 @@ type RefillConfig struct {
 type Refill struct {
 	cfg   RefillConfig
 	sweep sweep
+
+	leads atomic.Bool // this core holds the lease
 
 	mu     sync.Mutex
 	wanted map[subject.Ref]bool // sessions that this core found incomplete; true: spoiled
@@ -282,6 +285,9 @@ func (r *Refill) Yield(ctx context.Context, begun time.Time) bool {
 	return sleep(ctx, pause)
 }
 
+// Leads reports whether this core does the work on derived data for all cores.
+func (r *Refill) Leads() bool { return r.leads.Load() }
+
 func (r *Refill) holder() string { return string(r.cfg.Bus.Instance()) }
 
 // lease renews the lease when due, and reports whether this core holds it.
@@ -304,7 +310,9 @@ func (r *Refill) renew(ctx context.Context) error {
 		return err
 	}
 	r.renewed = time.Now()
-	if r.held = now.Holder == r.holder(); r.held {
+	r.held = now.Holder == r.holder()
+	r.leads.Store(r.held)
+	if r.held {
 		return nil
 	}
 	var theirs coreapi.View

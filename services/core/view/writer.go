@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -29,6 +30,9 @@ type WriterConfig struct {
 	Log        *slog.Logger
 	Incomplete Incomplete
 	Snapshots  *atomic.Int64 // counts the snapshots written
+	// Learn writes what a commit leaves for the agent's memory. It may be called again for
+	// the same commit.
+	Learn func(ctx context.Context, ref subject.Ref, c event.Commit) error
 	// LogLost is called with what happened when the log has lost acknowledged messages.
 	LogLost func(what string)
 }
@@ -48,11 +52,18 @@ type Writer struct {
 	mu     sync.Mutex
 	snaps  map[subject.Ref]*dirty
 	stats  map[subject.Ref][]store.ToolRecord
-	failed bool // the last write failed
+	ends   []ended // what turns have left for the memory
+	failed bool    // the last write failed
 	use    []commands.ToolUse
 	causes *journal.Consumption
 
 	readers chan chan struct{} // each is closed once the view holds everything observed before
+}
+
+// ended is a commit that ends a turn.
+type ended struct {
+	ref    subject.Ref
+	commit event.Commit
 }
 
 // dirty is a session whose snapshot is out of date.
@@ -121,7 +132,15 @@ func (w *Writer) Folded(ref subject.Ref, c event.Commit, seq uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats[ref] = record(w.stats[ref], ref, c, c.Header.Prev, seq)
+	if slices.ContainsFunc(c.Events, func(e event.Event) bool {
+		return e.Type.Terminal() && bytes.Contains(e.Data, learned)
+	}) {
+		w.ends = append(w.ends, ended{ref, c})
+	}
 }
+
+// learned is in the terminal events of turns that leave something for the memory.
+var learned = []byte(`"learned":`)
 
 // record adds a commit that follows the one at after. Commits without tool
 // results are merged into the record of the next commit that has some.
@@ -220,6 +239,8 @@ func (w *Writer) flush(pick func(*dirty) bool) {
 		stats = append(stats, records...)
 	}
 	clear(w.stats)
+	ends := w.ends
+	w.ends = nil
 	var snaps []*decide.State
 	for ref, d := range w.snaps {
 		if pick(d) {
@@ -229,15 +250,20 @@ func (w *Writer) flush(pick func(*dirty) bool) {
 	}
 	w.mu.Unlock()
 	if len(stats)+len(snaps) > 0 {
-		w.wrote(w.write(stats, snaps))
+		w.wrote(w.write(ends, stats, snaps))
 	}
 }
 
-// write writes statistics before snapshots: a session whose snapshot is up to
-// date counts as recorded.
-func (w *Writer) write(stats []store.ToolRecord, snaps []*decide.State) error {
+// write writes memories before statistics, and those before snapshots: a session whose
+// snapshot is up to date counts as recorded, and one whose statistics are as remembered.
+func (w *Writer) write(ends []ended, stats []store.ToolRecord, snaps []*decide.State) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	for _, e := range ends {
+		if err := w.cfg.Learn(ctx, e.ref, e.commit); err != nil {
+			return fmt.Errorf("remembering a turn of %s: %w", e.ref, err)
+		}
+	}
 	gaps, err := w.cfg.Store.RecordTools(ctx, stats)
 	if err != nil {
 		return fmt.Errorf("recording tool statistics: %w", err)

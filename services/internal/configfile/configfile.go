@@ -19,7 +19,10 @@ import (
 )
 
 // sections are the keys of a file, of all services.
-var sections = []string{"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "listeners", "providers", "ui"}
+var sections = []string{
+	"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "guides_dir", "listeners",
+	"providers", "ui",
+}
 
 // Sections lists the keys that a file may have.
 func Sections() []string { return slices.Clone(sections) }
@@ -90,12 +93,18 @@ func Read[T any](path string, parse func(file []byte) (T, error), check func(T) 
 	if err != nil {
 		return zero, fmt.Errorf("reading configuration: %w", err)
 	}
-	c, err := parse(b)
+	return Parse(path, b, parse, check)
+}
+
+// Parse is [Read] for a file that has been read.
+func Parse[T any](path string, file []byte, parse func([]byte) (T, error), check func(T) error) (T, error) {
+	var zero T
+	c, err := parse(file)
 	var wrong Problems
 	if err != nil && !errors.As(err, &wrong) {
 		return zero, fmt.Errorf("configuration %s: %w", path, err)
 	}
-	wrong = append(wrong, located(b, check(c))...)
+	wrong = append(wrong, located(file, check(c))...)
 	for i := range wrong {
 		wrong[i].File = path
 	}

@@ -77,12 +77,11 @@ type Status struct {
 	View      View                    `json:"view"`
 	Faults    []Fault                 `json:"faults,omitempty"`   // of the whole system, now
 	Troubles  []Trouble               `json:"troubles,omitempty"` // of single sessions, or of the log
-	// guides of plugins that agents name and this core could not load
+	// guides that agents name and this core could not load
 	Guides []GuideTrouble `json:"guides,omitempty"`
 }
 
-// GuideTrouble describes a guide of a plugin that is missing, or whose latest version was
-// refused.
+// GuideTrouble describes a guide that is missing, or whose latest version was refused.
 type GuideTrouble struct {
 	Agent    subject.Agent `json:"agent"`
 	Guide    string        `json:"guide"`

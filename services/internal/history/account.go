@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -77,6 +78,7 @@ func causesOf(e event.Event) (about turn.Part, points []hook.Point) {
 	of := func(part turn.Part, at ...hook.Point) { about, points = part, at }
 	_ = event.Visitor{ // what cannot be read follows from nothing
 		Perceived:       func(p event.Perceived) { of(turn.Sense(p.Sequence), hook.BeforeSense, hook.AfterSense) },
+		PlanConsidered:  func(p event.PlanConsidered) { of(turn.Work(p.Plan), hook.BeforePlan) },
 		PlanRequested:   func(p event.PlanRequested) { of(turn.Work(p.Plan), hook.BeforePlan) },
 		PlanCompleted:   func(p event.PlanCompleted) { of(turn.Work(p.Plan), hook.AfterPlan) },
 		Audited:         func(p event.Audited) { of(turn.Work(p.Call), hook.BeforeAct) },
@@ -125,6 +127,7 @@ func (w *writer) lines() event.Visitor {
 	return event.Visitor{
 		Perceived:       func(event.Perceived) { w.perceived() },
 		Recalled:        w.recalled,
+		PlanConsidered:  w.considered,
 		PlanRequested:   w.planRequested,
 		Summarized:      func(p event.Summarized) { w.line("a summary replaced %d turns, %s to %s", p.Turns, p.From, p.Until) },
 		PlanCompleted:   w.planCompleted,
@@ -162,6 +165,20 @@ func (w *writer) recalled(p event.Recalled) {
 	if len(found) > 0 {
 		w.line("remembered: %s", strings.Join(found, "; "))
 	}
+}
+
+// considered names the best candidates, and what was chosen.
+func (w *writer) considered(p event.PlanConsidered) {
+	var best []string
+	for _, c := range p.Candidates[:min(len(p.Candidates), 3)] {
+		best = append(best, fmt.Sprintf("%s %.2f", quote(c.Tool), c.Score))
+	}
+	what := fmt.Sprintf("%d of %d tools offered", p.Offered, p.Of)
+	if s := p.Selection; s != nil {
+		what = fmt.Sprintf("chose %s by %s, confidence %.2f", quote(strings.Join(s.Tools, ", ")), s.By, s.Confidence)
+	}
+	w.line("considered (%s, %s) %s: %s; %s", p.Mode, cmp.Or(p.Method, "no match"), strings.Join(best, ", "), what,
+		quote(p.Reasoning))
 }
 
 func (w *writer) planRequested(p event.PlanRequested) {

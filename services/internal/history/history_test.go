@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
@@ -95,7 +96,10 @@ func aSession(t *testing.T) log {
 			Sequence: 5, Writer: "ui-web", Source: "web", Text: "write `it`", Annotations: []string{"one", "two"},
 			Disposition: event.Started,
 		}),
-		of("t5", event.PlanRequested{Plan: "t5-p1", Round: 1, Attempts: 1, Provider: "gemini-1"}))
+		of("t5", event.PlanConsidered{
+			Plan: "t5-p1", Mode: guide.Native, Method: event.MethodLexical, Offered: 3, Of: 90, Reasoning: "they fit",
+			Candidates: []event.Candidate{{Tool: "a:b", Score: 0.5}},
+		}), of("t5", event.PlanRequested{Plan: "t5-p1", Round: 1, Attempts: 1, Provider: "gemini-1"}))
 	l.add(t, nil, of("", event.Perceived{Sequence: 6, Writer: "cron", Text: "later", Disposition: event.Queued}))
 	l.add(t, nil, of("t5", event.PlanRequested{
 		Plan: "t5-p1", Round: 1, Attempts: 2, Provider: "gemini-2", Use: "gemini",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -122,4 +123,27 @@ func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
 		return bus.TransportError("forgetting "+key+" of bucket "+k.name, err)
 	}
 	return nil
+}
+
+// After yields the last change of each key that was changed after a revision, in the order of
+// revisions, deletions included: all that were stored when it was called, and possibly later
+// ones. An error ends the iteration.
+func (k *Bucket) After(ctx context.Context, revision uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for {
+			m, err := k.j.ctl.Stored(ctx, bucketStream(k.name),
+				bus.Query{Seq: revision + 1, NextFor: subject.BucketKey(k.name, ">")})
+			if errors.Is(err, bus.ErrNotFound) {
+				return
+			}
+			if err != nil {
+				yield(Entry{}, fmt.Errorf("reading bucket %s: %w", k.name, k.missing(err)))
+				return
+			}
+			revision = m.Seq
+			if !yield(k.entry(m), nil) {
+				return
+			}
+		}
+	}
 }

@@ -8,7 +8,8 @@
 //	stream TIMERS     timer.*.*.* (schedules), fired.*.*.* (firings)
 //	stream DEAD       dead.>
 //	buckets           claims (bodies in transit), artifacts (results that commits refer to, files),
-//	                  plugins (the registry, by keys), budgets (what the providers have spent, by period)
+//	                  plugins (the registry, by keys), budgets (what the providers have spent, by period),
+//	                  memories (what agents remember, by agent and id)
 //	plain             live events and token deltas: [Journal.PublishLive]
 //
 // The exact list of permissions that core needs is in services/test/bustest, secure_test.go.

@@ -19,6 +19,7 @@ const (
 	BucketArtifacts = "artifacts" // large results that commits refer to, and files of tools and people
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
+	BucketMemories  = "memories"  // what agents remember, by agent and id
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -29,6 +30,7 @@ type StreamsConfig struct {
 	MaxDeadBytes     int64         `default:"256 MiB"` // of DEAD
 	MaxClaimBytes    int64         `default:"4 GiB"`   // of the bucket claims
 	MaxArtifactBytes int64         `default:"16 GiB"`  // of the bucket artifacts
+	MaxMemoryBytes   int64         `default:"1 GiB"`   // of the bucket memories
 	DeadAge          time.Duration `default:"720h"`    // how long DEAD keeps a message
 	ClaimAge         time.Duration `default:"24h"`     // how long a body on its way is kept
 
@@ -55,6 +57,7 @@ func (c StreamsConfig) Validate() error {
 		{"max_dead_bytes", c.MaxDeadBytes},
 		{"max_claim_bytes", c.MaxClaimBytes},
 		{"max_artifact_bytes", c.MaxArtifactBytes},
+		{"max_memory_bytes", c.MaxMemoryBytes},
 		{"max_session_artifact_bytes", c.MaxSessionArtifactBytes},
 		{"max_agent_artifact_bytes", c.MaxAgentArtifactBytes},
 	} {
@@ -113,7 +116,18 @@ func (c StreamsConfig) streams() []wanted {
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxDeadBytes, maxAge: c.DeadAge}},
 		c.plugins(),
 		c.budgets(),
+		c.memories(),
 	}
+}
+
+// memories is a bucket like that of the plugins. When it is full, agents learn nothing more
+// until somebody deletes memories or raises the limit.
+func (c StreamsConfig) memories() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketMemories), "what agents remember, by agent and id"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketMemories, ">")}, c.withDefaults().MaxMemoryBytes
+	w.given.maxBytes = c.MaxMemoryBytes
+	return w
 }
 
 // maxBudgetBytes holds the accounts of some thousand periods.

@@ -1,6 +1,6 @@
 // Package providerapi defines the request that each provider process answers on
-// service.provider.<instance>: which providers it has, and how they are. The schema is
-// schemas/service/provider/report.json.
+// service.provider.<instance>: which providers it has, and how they are; and those that any
+// process answers on service.embedder.<verb>. The schemas are in schemas/service/provider.
 package providerapi
 
 import "skandha.dev/pkg/subject"
@@ -12,7 +12,8 @@ const ServiceName = "provider"
 // Report is what one process says of its providers.
 type Report struct {
 	Instance  subject.Instance `json:"instance"`
-	Providers []Provider       `json:"providers"` // in order of preference, those of plugins last
+	Providers []Provider       `json:"providers"`          // in order of preference, those of plugins last
+	Embedder  *Embedder        `json:"embedder,omitempty"` // absent: none is configured
 	Budget    *Budget          `json:"budget,omitempty"`
 }
 

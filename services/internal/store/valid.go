@@ -135,10 +135,16 @@ func PageSize(limit int) int {
 }
 
 func validateTime(t time.Time) error {
-	if us := Micros(t); us < 0 || us > maxMicros {
+	if !ValidTime(t) {
 		return fmt.Errorf("%w: time %v", ErrInvalid, t)
 	}
 	return nil
+}
+
+// ValidTime reports whether a time can be stored.
+func ValidTime(t time.Time) bool {
+	us := Micros(t)
+	return us >= 0 && us <= maxMicros
 }
 
 // Micros returns the form in which implementations store a time: microseconds since

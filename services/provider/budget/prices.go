@@ -94,6 +94,16 @@ func (p Price) Worst(r contract.Request, maxTokens int) int64 {
 	return int64(float64(maxInput(r))*input + float64(maxTokens)*p.Output + 0.5)
 }
 
+// WorstOfTexts returns what the embeddings of texts can cost at most, in millionths of a US
+// dollar.
+func (p Price) WorstOfTexts(texts []string) int64 {
+	tokens := 0
+	for _, t := range texts {
+		tokens += overheadEach + len(t)
+	}
+	return int64(float64(tokens)*p.Input + 0.5)
+}
+
 // overhead is how many tokens a vendor may add to a request, and to each of its messages and
 // tools.
 const (

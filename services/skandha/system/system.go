@@ -34,6 +34,8 @@ import (
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
+	index "skandha.dev/services/internal/memory"
+	memories "skandha.dev/services/internal/memory/open"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
@@ -55,8 +57,10 @@ type Config struct {
 	Token      string // of the bus; default a random one that Data keeps
 	HTTP       string // listen address of health and metrics; empty: none
 	Store      string // of the view; default a SQLite file in Data
+	Memory     string // index of memories; default beside the view
 
 	Provider, Model, BaseURL, OfflineRules string
+	Embedder                               string             // <provider>/<model>; default that of ConfigFile
 	Models                                 []provider.Adapter // instead of those that the four select
 	Workspace                              string             // default Data/workspace
 	Files                                  filesystem.Limits  // for the file tools
@@ -75,6 +79,7 @@ type System struct {
 	cfg      Config
 	srv      *natsserver.Server
 	store    store.Store
+	memory   index.Store
 	core     *shell.Core
 	lock     *os.File
 	log      *slog.Logger
@@ -137,6 +142,9 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err = s.startBus(ctx); err != nil {
 		return err
 	}
+	if s.memory, err = memories.Beside(ctx, s.cfg.Memory, s.cfg.Store, s.log); err != nil {
+		return err
+	}
 	if s.store, err = open.Store(ctx, s.cfg.Store, s.log); err != nil {
 		return fmt.Errorf("opening the view: %w", err)
 	}
@@ -144,6 +152,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	cfg.GuidesDir = GuidesDir(cfg, s.cfg.Data)
 	streams, err := cfg.BuildStreams()
 	if err != nil {
 		return err
@@ -262,7 +271,7 @@ func (s *System) background(name string, b *journal.Journal, run func(context.Co
 
 func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Config) error {
 	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second}, core.Deps{
-		Bus: b, Store: s.store, Log: s.log.With("service", "core"),
+		Bus: b, Store: s.store, Index: s.memory, Log: s.log.With("service", "core"),
 	})
 	if err != nil {
 		return err
@@ -277,6 +286,12 @@ func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Con
 	return c.AwaitExecutors(wait, s.executors...)
 }
 
+// GuidesDir returns the directory with guides as Markdown files: that of the configuration, or
+// guides in the data directory.
+func GuidesDir(c core.Config, data string) string {
+	return cmp.Or(c.GuidesDir, filepath.Join(data, "guides"))
+}
+
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
 	for _, secret := range []string{bus.RunFile, busFile, access.TokenFile} { // also under other names
@@ -288,10 +303,13 @@ func (s *System) runnerConfig() toolrunner.Config {
 	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
 		protect = append(protect, s.cfg.Sandbox.Dir)
 	}
+	if c, err := core.ReadConfig(s.cfg.ConfigFile); err == nil { // else check has reported it
+		protect = append(protect, GuidesDir(c, s.cfg.Data))
+	}
 	return toolrunner.Config{
 		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
 		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin,
-		DrainTimeout: time.Second,
+		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}
 }
 
@@ -311,7 +329,7 @@ func (s *System) startRunner(ctx context.Context) error {
 func (s *System) providerConfig() provider.Config {
 	return provider.Config{
 		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules,
-		Slots:        s.cfg.Slots,
+		Embedder: s.cfg.Embedder, Slots: s.cfg.Slots,
 		DrainTimeout: time.Second,
 	}
 }
@@ -322,15 +340,20 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 	if cfg.Settings, err = provider.ReadSettings(s.cfg.ConfigFile); err != nil {
 		return err
 	}
+	embedder, why, err := provider.SelectEmbedder(cfg, os.Getenv)
+	if err != nil {
+		return err
+	}
 	b, err := s.Connect(ctx, "provider")
 	if err != nil {
 		return err
 	}
 	log := s.log.With("service", "provider")
+	log.Info("embedder: " + why)
 	s.warnOfProviders(agents, s.adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
-		return provider.Serve(ctx, cfg, s.adapters, provider.Deps{Bus: b, Logger: log})
+		return provider.Serve(ctx, cfg, s.adapters, provider.Deps{Bus: b, Logger: log, Embedder: embedder})
 	})
 	return nil
 }
@@ -400,6 +423,11 @@ func (s *System) Stop() {
 		if s.store != nil {
 			if err := s.store.Close(); err != nil {
 				s.log.Warn("closing the view", "error", err)
+			}
+		}
+		if s.memory != nil {
+			if err := s.memory.Close(); err != nil {
+				s.log.Warn("closing the index of memories", "error", err)
 			}
 		}
 		if s.srv != nil {

@@ -23,7 +23,10 @@ var (
 	}
 
 	// pure decides from its arguments alone, and so does all it imports.
-	pure = []string{services + "/core/decide", services + "/core/planner"}
+	pure = []string{services + "/core/decide", services + "/core/planner", services + "/core/planner/match"}
+
+	// computing are libraries that do no more than compute.
+	computing = []string{"github.com/kljensen/snowball/english", "golang.org/x/text/unicode/norm"}
 
 	// impure are the packages of the standard library that reach the world.
 	impure = []string{
@@ -48,24 +51,24 @@ var (
 		"github.com/klauspost/compress", "github.com/nats-io/nkeys", "golang.org/x/crypto", "golang.org/x/sys", // of nats.go
 	}, sdkImports...)
 
-	// owned says which package alone imports a library, and so speaks to what is
+	// owned says which packages alone import a library, and so speak to what is
 	// behind it.
-	owned = map[string]string{
-		"charm.land/bubbles":                 command,
-		"charm.land/bubbletea":               command,
-		"charm.land/lipgloss":                command,
-		"github.com/anthropics":              services + "/provider/anthropic",
-		"github.com/chromedp":                support + "/webtest",
-		"github.com/docker/docker":           services + "/sandbox/docker",
-		"github.com/google/generative-ai-go": legacy,
-		"github.com/microcosm-cc/bluemonday": services + "/uibridge/markdown",
-		"github.com/nats-io/nats-server/v2":  internal + "/natsserver",
-		"github.com/openai/openai-go":        services + "/provider/openai",
-		"github.com/redis/go-redis":          internal + "/store/redis",
-		"github.com/robfig/cron":             services + "/listener/cron",
-		"google.golang.org/genai":            services + "/provider/gemini",
-		"github.com/yuin/goldmark":           services + "/uibridge/markdown",
-		"modernc.org/sqlite":                 internal + "/store/sqlite",
+	owned = map[string][]string{
+		"charm.land/bubbles":                 {command},
+		"charm.land/bubbletea":               {command},
+		"charm.land/lipgloss":                {command},
+		"github.com/anthropics":              {services + "/provider/anthropic"},
+		"github.com/chromedp":                {support + "/webtest"},
+		"github.com/docker/docker":           {services + "/sandbox/docker"},
+		"github.com/google/generative-ai-go": {legacy},
+		"github.com/microcosm-cc/bluemonday": {services + "/uibridge/markdown"},
+		"github.com/nats-io/nats-server/v2":  {internal + "/natsserver"},
+		"github.com/openai/openai-go":        {services + "/provider/openai"},
+		"github.com/redis/go-redis":          {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},
+		"github.com/robfig/cron":             {services + "/listener/cron"},
+		"google.golang.org/genai":            {services + "/provider/gemini"},
+		"github.com/yuin/goldmark":           {services + "/uibridge/markdown"},
+		"modernc.org/sqlite":                 {internal + "/store/sqlitefile"},
 	}
 
 	// guests are modules of plugins in this tree. They join as any other plugin does.
@@ -74,7 +77,11 @@ var (
 	// families are directories whose sub-packages are implementations, chosen by
 	// mains. Named are the sub-packages that are none.
 	families = map[string]map[string]string{
-		internal + "/store": {},
+		internal + "/memory": {},
+		internal + "/store": {
+			"redisconn":  "connections to Redis, for any store",
+			"sqlitefile": "files of derived data, for any store",
+		},
 		services + "/listener": {
 			"cmd":      "the main",
 			"contract": "the interface that they implement",
@@ -104,6 +111,7 @@ var (
 
 	// choosers pick an implementation from configuration, for mains.
 	choosers = map[string]string{
+		internal + "/memory/open":       "opens the store of memories that a URL names",
 		internal + "/store/open":        "opens the store that a URL names",
 		services + "/sandbox/selection": "picks the driver that the host offers",
 	}

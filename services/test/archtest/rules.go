@@ -144,6 +144,7 @@ func coreIsPure(r *Repo) []string {
 				if !slices.Contains(todo, imp) {
 					todo = append(todo, imp)
 				}
+			case slices.Contains(computing, imp):
 			case !isStandard(imp) || slices.Contains(impure, imp):
 				out = append(out, fmt.Sprintf("%s imports %s; deciding is a pure function", p.Path, imp))
 			}
@@ -160,9 +161,9 @@ func coreIsPure(r *Repo) []string {
 func librariesHaveOwners(r *Repo) (out []string) {
 	for _, p := range r.packages() {
 		for _, imp := range p.Imports(false) {
-			for lib, owner := range owned {
-				if within(imp, lib) && !within(p.Path, owner) {
-					out = append(out, fmt.Sprintf("%s imports %s; go through %s", p.Path, imp, owner))
+			for lib, owners := range owned {
+				if within(imp, lib) && !withinAny(p.Path, owners) {
+					out = append(out, fmt.Sprintf("%s imports %s; go through %s", p.Path, imp, owners[0]))
 				}
 			}
 		}

@@ -13,8 +13,10 @@ func tablesAreCurrent(r *Repo) (out []string) {
 		out = append(out, fmt.Sprintf("archtest/allow.go: %s[%q] %s; remove it", table, key, why))
 	}
 	for _, lib := range slices.Sorted(maps.Keys(owned)) {
-		if !r.imports(owned[lib], lib) {
-			stale("owned", lib, "is imported nowhere within "+owned[lib])
+		for _, owner := range owned[lib] {
+			if !r.imports(owner, lib) {
+				stale("owned", lib, "is imported nowhere within "+owner)
+			}
 		}
 	}
 	for _, family := range slices.Sorted(maps.Keys(families)) {
@@ -30,6 +32,11 @@ func tablesAreCurrent(r *Repo) (out []string) {
 	for _, p := range slices.Sorted(maps.Keys(choosers)) {
 		if !r.has(p) {
 			stale("choosers", p, "does not exist")
+		}
+	}
+	for _, lib := range computing {
+		if !r.imports(internal, lib) {
+			stale("computing", lib, "is imported nowhere within "+internal)
 		}
 	}
 	for _, lib := range sdkImports {

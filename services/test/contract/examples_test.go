@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -274,7 +275,10 @@ func goChecks(e example, v *jsonschema.ValidationError) bool {
 		return true // DecodeManifest
 	case "guide/guide":
 		// Guide.Check
-		return e.name == "unknown-memory-policy" || e.name == "temperature-above-two" || e.name == "missing-system-prompt"
+		return slices.Contains([]string{
+			"unknown-memory-policy", "temperature-above-two", "missing-system-prompt", "unknown-decision", "limit-below-zero",
+			"tool-empty",
+		}, e.name)
 	case "events/envelope":
 		return e.name != "unknown-type" && e.name != "turn-malformed" // Event.Check
 	}

@@ -388,6 +388,7 @@ func init() { // its functions fill values, which need it
 			}
 			*r = n
 		},
+		reflect.TypeFor[coreapi.MemoryQuery](): consistentMemoryQuery,
 	}
 	maps.Copy(consistent, consistentUI)
 }
@@ -471,4 +472,23 @@ func withoutData(files []provider.File) []provider.File {
 		files[i].Data = nil
 	}
 	return files
+}
+
+// consistentMemoryQuery leaves what the operation takes.
+func consistentMemoryQuery(_ *filler, p any) {
+	q := p.(*coreapi.MemoryQuery)
+	n := coreapi.MemoryQuery{Op: q.Op, Agent: q.Agent, Caller: q.Caller}
+	switch q.Op {
+	case coreapi.MemoryList:
+		n.Kinds, n.Limit, n.After = q.Kinds, q.Limit, q.After
+	case coreapi.MemorySearch:
+		n.Text, n.Kinds, n.Limit = "tea", q.Kinds, q.Limit
+	case coreapi.MemoryStore:
+		n.Text, n.ID, n.Kind, n.Pinned, n.Source = "tea", q.ID, q.Kind, q.Pinned, q.Source
+	case coreapi.MemoryCorrect:
+		n.ID, n.Text, n.Pinned = "m-1", "tea", q.Pinned
+	default:
+		n.ID = "m-1"
+	}
+	*q = n
 }

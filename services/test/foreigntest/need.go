@@ -38,10 +38,24 @@ func Copy(t testing.TB, from string) (to string) {
 }
 
 // NodeModules puts the modules that dir/package-lock.json names into
-// dir/node_modules, as `npm ci` does. They are installed once and kept in the
-// user's cache directory under the hash of both files; npm checks what it fetches
-// against the lock.
+// dir/node_modules, as `npm ci` does.
 func NodeModules(t testing.TB, dir string) {
+	t.Helper()
+	kept := Modules(t, dir, "ci")
+	modules := filepath.Join(dir, "node_modules")
+	if err := os.RemoveAll(modules); err != nil { // left by somebody who tried the example by hand
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(modules, os.DirFS(kept)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Modules returns a directory with the modules that dir/package-lock.json names. They are
+// installed once and kept in the user's cache directory under the hash of both files; npm
+// checks what it fetches against the lock. The command is "ci" or, for a lock that lacks
+// optional packages of other platforms, "install".
+func Modules(t testing.TB, dir, command string) (modules string) {
 	t.Helper()
 	npm := Need(t, "npm")
 	cache, err := os.UserCacheDir()
@@ -60,22 +74,16 @@ func NodeModules(t testing.TB, dir string) {
 	}
 	kept := filepath.Join(cache, "skandha", "node-"+hex.EncodeToString(sum.Sum(nil))[:16])
 	if _, err := os.Stat(kept); err != nil {
-		if err := install(t, npm, files, kept); err != nil {
+		if err := install(t, npm, command, files, kept); err != nil {
 			t.Fatal(err)
 		}
 	}
-	modules := filepath.Join(dir, "node_modules")
-	if err := os.RemoveAll(modules); err != nil { // left by somebody who tried the example by hand
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(modules, os.DirFS(filepath.Join(kept, "node_modules"))); err != nil {
-		t.Fatal(err)
-	}
+	return filepath.Join(kept, "node_modules")
 }
 
 // install makes the directory kept, whole or not at all: other tests may do the
 // same at the same time.
-func install(t testing.TB, npm string, files map[string][]byte, kept string) error {
+func install(t testing.TB, npm, command string, files map[string][]byte, kept string) error {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil { //nolint:gosec // a cache of public code
 		return err
@@ -90,10 +98,10 @@ func install(t testing.TB, npm string, files map[string][]byte, kept string) err
 			return err
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	cmd := exec.CommandContext(t.Context(), npm, command, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 	cmd.Dir = work
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
+		return fmt.Errorf("npm %s: %w\n%s", command, err, out)
 	}
 	err = os.Rename(work, kept)
 	if _, missing := os.Stat(kept); missing == nil { // ours, or somebody else's who was faster

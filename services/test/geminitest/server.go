@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/test/embedtest"
 	"skandha.dev/services/test/scripted"
 )
 
@@ -33,6 +34,8 @@ const Model = "obedient-flash"
 type Server struct {
 	URL string // the base URL for clients
 
+	Embedder *embedtest.Model // computes embeddings
+
 	model *scripted.Model
 	mu    sync.Mutex
 	next  []http.HandlerFunc
@@ -43,7 +46,8 @@ type Server struct {
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s, mux := &Server{model: scripted.Unbounded(), signs: map[string]string{}}, http.NewServeMux()
+	s := &Server{Embedder: &embedtest.Model{}, model: scripted.Unbounded(), signs: map[string]string{}}
+	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1beta/models/{call}", s.generate)
 	mux.HandleFunc("GET /v1beta/models", listModels)
 	ts := httptest.NewServer(mux)
@@ -117,6 +121,11 @@ func compact(raw json.RawMessage) string {
 }
 
 func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
+	_, method, _ := strings.Cut(r.PathValue("call"), ":")
+	if method == "batchEmbedContents" {
+		s.embeddings(w, r)
+		return
+	}
 	var req Request
 	body := json.NewDecoder(r.Body)
 	body.DisallowUnknownFields()
@@ -129,7 +138,6 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 		h(w, r)
 		return
 	}
-	_, method, _ := strings.Cut(r.PathValue("call"), ":")
 	switch {
 	case method != "streamGenerateContent":
 		Refuse(w, http.StatusNotFound, "NOT_FOUND", "this server wants streamGenerateContent", "")

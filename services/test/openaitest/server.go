@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/test/embedtest"
 	"skandha.dev/services/test/pipenet"
 	"skandha.dev/services/test/scripted"
 )
@@ -31,6 +32,8 @@ const Model = "obedient-1"
 type Server struct {
 	URL    string       // the base URL for clients, with /v1
 	Client *http.Client // what reaches a server of [NewPiped]; else nil, for any does
+
+	Embedder *embedtest.Model // computes embeddings
 
 	model *scripted.Model
 	mu    sync.Mutex
@@ -65,7 +68,9 @@ func NewPiped(t testing.TB) *Server {
 
 func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	t.Helper()
-	s, mux := &Server{model: scripted.Unbounded(), given: map[string]givenItem{}}, http.NewServeMux()
+	s := &Server{Embedder: &embedtest.Model{}, model: scripted.Unbounded(), given: map[string]givenItem{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	mux.HandleFunc("POST /v1/chat/completions", s.completions)
 	mux.HandleFunc("POST /v1/responses", s.responses)
 	mux.HandleFunc("GET /v1/models", s.models)

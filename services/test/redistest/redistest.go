@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"skandha.dev/services/test/natstest"
 )
@@ -43,7 +46,7 @@ func Start(tb testing.TB, directives ...string) (url string) {
 	var err error
 	for range attempts {
 		port := natstest.FreePort(tb)
-		if err = start(tb, program, port, directives); err == nil {
+		if _, err = start(tb, program, port, directives); err == nil {
 			return address(port)
 		}
 	}
@@ -52,22 +55,57 @@ func Start(tb testing.TB, directives ...string) (url string) {
 }
 
 // Later returns the URL of a server that is not running yet, and a function that starts
-// it.
-func Later(tb testing.TB) (url string, run func()) {
+// it, also after it was killed.
+func Later(tb testing.TB) (url string, run func() (kill func())) {
 	tb.Helper()
 	program, port := Need(tb), natstest.FreePort(tb)
-	return address(port), func() {
+	return address(port), func() func() {
 		tb.Helper()
-		if err := start(tb, program, port, nil); err != nil {
+		kill, err := start(tb, program, port, nil)
+		if err != nil {
 			tb.Fatalf("redistest: %v", err)
 		}
+		return kill
 	}
+}
+
+// StartCluster runs a cluster of one node that serves all slots, and returns its URL.
+func StartCluster(tb testing.TB) (url string) {
+	tb.Helper()
+	port := natstest.FreePort(tb)
+	if _, err := start(tb, Need(tb), port, []string{
+		"cluster-enabled yes", fmt.Sprintf("cluster-port %d", natstest.FreePort(tb)),
+	}); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(tb.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is left to read
+	if err := conn.SetDeadline(time.Now().Add(natstest.Patience)); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	// Until it is ready, the node answers the last command again and again.
+	lines := bufio.NewScanner(conn)
+	fmt.Fprintf(conn, "AUTH %s\r\nCLUSTER ADDSLOTSRANGE 0 16383\r\nCLUSTER INFO\r\n", Password)
+	for lines.Scan() {
+		switch lines.Text() {
+		case "cluster_state:ok":
+			return address(port) + "?cluster=true"
+		case "cluster_state:fail":
+			fmt.Fprint(conn, "CLUSTER INFO\r\n")
+		}
+	}
+	tb.Fatalf("redistest: the cluster does not start: %v", lines.Err())
+	return ""
 }
 
 func address(port int) string { return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", Password, port) }
 
 // start tries one port, which another process may take first.
-func start(tb testing.TB, program string, port int, directives []string) error {
+func start(tb testing.TB, program string, port int, directives []string) (kill func(), err error) {
 	config := append([]string{
 		"bind 127.0.0.1", fmt.Sprintf("port %d", port), "requirepass " + Password,
 		fmt.Sprintf("dir %q", tb.TempDir()), `save ""`, "appendonly no", "daemonize no",
@@ -77,10 +115,10 @@ func start(tb testing.TB, program string, port int, directives []string) error {
 	dieWithParent(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	stop := func() {
 		_ = cmd.Process.Kill() // fails only if it has ended by itself
@@ -88,18 +126,19 @@ func start(tb testing.TB, program string, port int, directives []string) error {
 	}
 	if err := ready(out); err != nil {
 		stop()
-		return err
+		return nil, err
 	}
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		_, _ = io.Copy(io.Discard, out) // a full pipe would stop the server
 	}()
-	tb.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		stop()
 		<-drained
 	})
-	return nil
+	tb.Cleanup(kill)
+	return kill, nil
 }
 
 // ready reads the server's log until it reports that it is ready.

@@ -59,10 +59,13 @@ type Called struct {
 // Methods returns the methods that the bridge adds to the four that take inputs, and the
 // rights they need.
 func Methods() map[string]contract.Right {
-	out := map[string]contract.Right{"pluginAction": contract.Administer}
+	out := map[string]contract.Right{
+		"pluginAction": contract.Administer,
+		"addMemory":    contract.Talk, "correctMemory": contract.Talk, "forgetMemory": contract.Talk,
+	}
 	for _, name := range []string{
 		"listSessions", "getSession", "listTools", "listProviders", "listPlugins", "getHooks", "getStatus", "listTurns", "getTimeline",
-		"listArtifacts",
+		"listArtifacts", "listMemories", "searchMemories",
 	} {
 		out[name] = contract.See
 	}

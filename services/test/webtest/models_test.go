@@ -23,6 +23,7 @@ func TestTheModelOfASessionIsChosen(t *testing.T) {
 			}))
 	p.Session("models-2")
 	p.Wait(`[...one(".composer-model").options].some((o) => o.value === "oracle" && o.text === "oracle: delphi")`)
+	p.Wait(`one(".composer-model").title.includes("no embedder is configured")`)
 	p.Wait(`!one(".composer-model").hidden && one(".composer-model").value === "default"`)
 	webtest.Get[bool](p, `(one(".composer-model").value = "oracle", one(".composer-model").dispatchEvent(new Event("change")))`)
 	p.Wait(`text(".transcript").includes("From now on oracle answers this session")`)

@@ -55,7 +55,7 @@ const harm = `(() => {
 	const say = (what, e) => bad.push(what + ': ' + e.outerHTML.slice(0, 160));
 	const forbidden = 'script, style, link, meta, base, iframe, frame, frameset, object, embed, applet, form, portal, template, audio, video, source, track, picture, marquee, math, dialog, textarea, select, ' +
 		'svg :is(script, style, foreignObject, animate, animateTransform, animateMotion, set, use, image, a)';
-	for (const e of all(forbidden)) if (!e.matches('head *, .composer, .composer *, dialog.help, .ins select')) say('an element', e);
+	for (const e of all(forbidden)) if (!e.matches('head *, .composer, .composer *, dialog.help, .ins select, .ins textarea')) say('an element', e);
 	for (const e of all('body *')) {
 		for (const {name} of e.attributes) if (/^(on|srcdoc|formaction|action|ping|background|poster|data$|xlink|srcset)/.test(name)) say('the attribute ' + name, e);
 		if (e.matches('.prose :not(figure.code-block > *, figure.code-block figcaption *)') && ['id', 'name', 'style'].some((a) => e.hasAttribute(a))) say('what steers the page', e);

@@ -30,6 +30,7 @@ const (
 	OnAgentStateChange = "onAgentStateChange" // StateChange
 
 	OnInput                = "onInput"                // Input: from anybody, this UI included
+	OnPlanConsidered       = "onPlanConsidered"       // PlanConsidered: core considered tools for a plan
 	OnPlanRequested        = "onPlanRequested"        // PlanRequested: core asked the model
 	OnPlanCompleted        = "onPlanCompleted"        // PlanCompleted: the model answered or failed
 	OnToolCall             = "onToolCall"             // ToolCall: core gave the call to an executor
@@ -94,6 +95,12 @@ type Input struct {
 	event.Perceived
 }
 
+// PlanConsidered reports which tools core considered for a plan, and why.
+type PlanConsidered struct {
+	About
+	event.PlanConsidered
+}
+
 // PlanRequested reports that core has asked the model.
 type PlanRequested struct {
 	About
@@ -109,7 +116,7 @@ type PlanCompleted struct {
 	About
 	Plan       string          `json:"plan"`
 	Purpose    event.Purpose   `json:"purpose,omitempty"` // of a question by core, whose answer is not shown
-	Text       string          `json:"text,omitempty"` // also present beside calls
+	Text       string          `json:"text,omitempty"`    // also present beside calls
 	HTML       string          `json:"html,omitempty"`
 	Reasoning  string          `json:"reasoning,omitempty"`
 	Steps      []event.Step    `json:"steps,omitempty"`

@@ -84,6 +84,9 @@ func withoutState(e event.Event) json.RawMessage {
 func shapes(a contract.About, put func(method string, params any)) event.Visitor {
 	return event.Visitor{
 		Perceived: func(p event.Perceived) { put(contract.OnInput, contract.Input{About: a, Perceived: p}) },
+		PlanConsidered: func(p event.PlanConsidered) {
+			put(contract.OnPlanConsidered, contract.PlanConsidered{About: a, PlanConsidered: p})
+		},
 		PlanRequested: func(p event.PlanRequested) {
 			put(contract.OnPlanRequested, contract.PlanRequested{
 				About: a, Plan: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,

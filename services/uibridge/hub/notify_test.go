@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
@@ -32,6 +33,15 @@ var payloads = []struct {
 	{
 		event.Perceived{Sequence: 3, InputID: "i", Writer: "ui-ann", Source: "web", Text: "hi", Disposition: event.Started},
 		contract.OnInput, `"sequence":3,"input_id":"i","writer":"ui-ann","source":"web","text":"hi","disposition":"started"`,
+	},
+	{
+		event.PlanConsidered{
+			Plan: "t3-p1", Mode: guide.Native, Method: event.MethodLexical, Offered: 1, Of: 9,
+			Candidates: []event.Candidate{{Tool: "x:y", Score: 0.5, Fit: 0.5}},
+		},
+		contract.OnPlanConsidered,
+		`"plan":"t3-p1","mode":"native","method":"lexical","candidates":[{"tool":"x:y","score":0.5,"fit":0.5,"success":0,` +
+			`"latency":0,"risk":0,"preference":0}],"offered":1,"of":9`,
 	},
 	{
 		event.PlanRequested{

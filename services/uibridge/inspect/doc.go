@@ -1,12 +1,13 @@
 // Package inspect provides the methods for viewing a system: sessions, tools, plugins,
-// hooks and executors as core knows them, a session's turns, one turn as a waterfall, and
-// the artifacts that tools handed over.
+// hooks and executors as core knows them, a session's turns, one turn as a waterfall, the
+// artifacts that tools handed over, and what agents remember.
 //
-// It asks core on service.core.{tools,sessions,session,status,hooks,plugins,plugin}, with
+// It asks core on service.core.{tools,sessions,session,status,hooks,plugins,plugin,memory}, with
 // one request and one answer each, and reads the log and the object store of artifacts. It
-// writes nothing. Answers whose types only core has are passed on unchanged. The one method
-// that changes something is pluginAction: it has core suspend, resume or unload a plugin,
-// for principals with the right "administer". schemas/ui/methods and schemas/ui/results
+// writes nothing. Answers whose types only core has are passed on unchanged. What
+// changes something is done by core: pluginAction suspends, resumes or unloads a plugin, for
+// principals with the right "administer"; addMemory, correctMemory and forgetMemory change what
+// an agent remembers, for those with the right "talk". schemas/ui/methods and schemas/ui/results
 // define the parameters and answers of all methods.
 //
 // A principal only sees the agents that it may access. All work is limited in time, commits

@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
@@ -239,7 +240,7 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 func TestBadQuestionsAreRefusedByField(t *testing.T) {
 	w := newWorld(t)
 	w.say(kitchen, "hello")
-	long := strings.Repeat("x", 600)
+	long, tooLong := strings.Repeat("x", 600), strings.Repeat("x", memory.MaxText+1)
 	for _, c := range []struct {
 		method string
 		params any
@@ -267,6 +268,17 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 		{"pluginAction", map[string]any{"op": "suspend", "plugin": "p", "reason": long}, "invalid_argument reason"},
 		{"pluginAction", map[string]any{"op": "suspend", "plugin": "p", "force": true}, "invalid_argument force"},
 		{"pluginAction", map[string]any{"op": "suspend", "plugin": "nobody"}, "not_found"},
+		{"listMemories", map[string]any{"agent": "a.b"}, "invalid_argument agent"},
+		{"listMemories", map[string]any{"agent": "main", "kinds": []string{"thought"}}, "invalid_argument kinds"},
+		{"searchMemories", map[string]any{"agent": "main", "text": "tea", "limit": 101}, "invalid_argument limit"},
+		{"addMemory", map[string]any{"agent": "main", "text": "x", "kind": "lesson"}, "invalid_argument kind"},
+		{"addMemory", map[string]any{"agent": "main", "text": tooLong}, "invalid_argument text"},
+		{"addMemory", map[string]any{"agent": "main", "text": "x", "id": long}, "invalid_argument id"},
+		{"correctMemory", map[string]any{"agent": "main", "id": "m-1"}, "invalid_argument text"},
+		{"correctMemory", map[string]any{"agent": "main", "id": "m-1", "pinned": "yes"}, "invalid_argument pinned"},
+		{"correctMemory", map[string]any{"agent": "main", "id": "m-1", "text": "x"}, "not_found"},
+		{"forgetMemory", map[string]any{"agent": "main", "id": ""}, "invalid_argument id"},
+		{"forgetMemory", map[string]any{"agent": "main", "id": "m-1"}, "not_found"},
 	} {
 		if got := w.refused(ada, c.method, c.params); got != c.want {
 			t.Errorf("%s %v: %s, want %s", c.method, c.params, got, c.want)
@@ -288,7 +300,9 @@ func TestNobodyAnswers(t *testing.T) {
 	for _, m := range inspect.Methods(inspect.Deps{Client: c}) {
 		w.methods[m.Name] = m
 	}
-	if got := w.refused(ada, "listTools", nil); got != "unavailable" {
-		t.Errorf("without a core: %s", got)
+	for method, params := range map[string]any{"listTools": nil, "listMemories": map[string]any{"agent": "main"}} {
+		if got := w.refused(ada, method, params); got != "unavailable" {
+			t.Errorf("%s without a core: %s", method, got)
+		}
 	}
 }

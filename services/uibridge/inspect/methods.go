@@ -42,7 +42,8 @@ func newInspector(d Deps) *inspector {
 }
 
 // Methods returns listSessions, getSession, listTools, listProviders, listPlugins, getHooks,
-// getStatus, pluginAction, listTurns, getTimeline and listArtifacts. They are safe for concurrent use.
+// getStatus, pluginAction, listTurns, getTimeline, listArtifacts, listMemories, searchMemories,
+// addMemory, correctMemory and forgetMemory. They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
 	return []contract.Method{
@@ -57,6 +58,11 @@ func Methods(d Deps) []contract.Method {
 		method(i, "listTurns", contract.See, i.listTurns),
 		method(i, "getTimeline", contract.See, i.getTimeline),
 		method(i, "listArtifacts", contract.See, i.listArtifacts),
+		method(i, "listMemories", contract.See, i.listMemories),
+		method(i, "searchMemories", contract.See, i.searchMemories),
+		method(i, "addMemory", contract.Talk, i.addMemory),
+		method(i, "correctMemory", contract.Talk, i.correctMemory),
+		method(i, "forgetMemory", contract.Talk, i.forgetMemory),
 	}
 }
 
@@ -138,6 +144,9 @@ func (i *inspector) listProviders(
 	if p.Everywhere() != nil {
 		for j := range reports {
 			reports[j].Budget = nil
+			if e := reports[j].Embedder; e != nil {
+				e.Usage = nil
+			}
 		}
 	}
 	return reports, err

@@ -31,7 +31,11 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	params := map[string]any{
 		"listSessions": nil, "getSession": here, "listTools": nil, "listProviders": nil, "listPlugins": nil, "getHooks": nil, "getStatus": nil,
 		"pluginAction": map[string]any{"op": "suspend", "plugin": "guard"}, "listTurns": here, "getTimeline": turn,
-		"listArtifacts": here,
+		"listArtifacts": here, "listMemories": map[string]any{"agent": "main"},
+		"searchMemories": map[string]any{"agent": "main", "text": "tea"},
+		"addMemory":      map[string]any{"agent": "main", "text": "Ann likes tea.", "id": "m-1"},
+		"correctMemory":  map[string]any{"agent": "main", "id": "m-1", "pinned": true},
+		"forgetMemory":   map[string]any{"agent": "main", "id": "m-1"},
 	}
 	if have := slices.Sorted(maps.Keys(params)); !slices.Equal(have, slices.Sorted(maps.Keys(w.methods))) {
 		t.Fatalf("called are %v, not all of %v", have, slices.Sorted(maps.Keys(w.methods)))

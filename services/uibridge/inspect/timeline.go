@@ -92,34 +92,36 @@ type Span struct {
 
 // Detail holds the properties of a span; its kind determines its fields.
 type Detail struct {
-	Commit     uint64           `json:"commit,omitempty"` // sequence of the commit that began it, or of the mark
-	Ended      uint64           `json:"ended,omitempty"`  // that of the commit that ended it
-	Plan       string           `json:"plan,omitempty"`
-	Round      int              `json:"round,omitempty"`
-	Attempt    string           `json:"attempt,omitempty"`
-	Attempts   int              `json:"attempts,omitempty"` // counts from 1
-	Provider   subject.Instance `json:"provider,omitempty"`
-	Model      string           `json:"model,omitempty"`
-	Usage      *provider.Usage  `json:"usage,omitempty"`
-	Text       string           `json:"text,omitempty"`
-	Offered    int              `json:"offered,omitempty"` // number of tools the model could call
-	Calls      int              `json:"calls,omitempty"`
-	Rounds     int              `json:"rounds,omitempty"`
-	Notes      []string         `json:"notes,omitempty"`
-	Call       string           `json:"call,omitempty"`
-	Tool       string           `json:"tool,omitempty"`
-	Args       json.RawMessage  `json:"args,omitempty"`
-	Hash       string           `json:"hash,omitempty"` // of tool and arguments
-	DependsOn  []string         `json:"depends_on,omitempty"`
-	Runner     subject.Instance `json:"runner,omitempty"`
-	Idempotent bool             `json:"idempotent,omitempty"`
-	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run
-	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
-	WorkedMS   int64            `json:"worked_ms,omitempty"` // measured by the executor
-	Code       string           `json:"code,omitempty"`      // of an error, or of the turn's end
-	Error      string           `json:"error,omitempty"`
-	Result     json.RawMessage  `json:"result,omitempty"` // its data
-	Note       string           `json:"note,omitempty"`
+	Commit   uint64           `json:"commit,omitempty"` // sequence of the commit that began it, or of the mark
+	Ended    uint64           `json:"ended,omitempty"`  // that of the commit that ended it
+	Plan     string           `json:"plan,omitempty"`
+	Round    int              `json:"round,omitempty"`
+	Attempt  string           `json:"attempt,omitempty"`
+	Attempts int              `json:"attempts,omitempty"` // counts from 1
+	Provider subject.Instance `json:"provider,omitempty"`
+	Model    string           `json:"model,omitempty"`
+	Usage    *provider.Usage  `json:"usage,omitempty"`
+	Text     string           `json:"text,omitempty"`
+	Offered  int              `json:"offered,omitempty"` // number of tools the model could call
+	Calls    int              `json:"calls,omitempty"`
+	// Considered is why the plan offers these tools, or calls them.
+	Considered *event.PlanConsidered `json:"considered,omitempty"`
+	Rounds     int                   `json:"rounds,omitempty"`
+	Notes      []string              `json:"notes,omitempty"`
+	Call       string                `json:"call,omitempty"`
+	Tool       string                `json:"tool,omitempty"`
+	Args       json.RawMessage       `json:"args,omitempty"`
+	Hash       string                `json:"hash,omitempty"` // of tool and arguments
+	DependsOn  []string              `json:"depends_on,omitempty"`
+	Runner     subject.Instance      `json:"runner,omitempty"`
+	Idempotent bool                  `json:"idempotent,omitempty"`
+	Uncertain  bool                  `json:"uncertain,omitempty"` // an earlier attempt may have run
+	ApprovedBy subject.Writer        `json:"approved_by,omitempty"`
+	WorkedMS   int64                 `json:"worked_ms,omitempty"` // measured by the executor
+	Code       string                `json:"code,omitempty"`      // of an error, or of the turn's end
+	Error      string                `json:"error,omitempty"`
+	Result     json.RawMessage       `json:"result,omitempty"` // its data
+	Note       string                `json:"note,omitempty"`
 
 	Point  hook.Point     `json:"point,omitempty"`
 	Plugin subject.Plugin `json:"plugin,omitempty"`

@@ -27,7 +27,7 @@ const (
 func Build(seq uint64, commits []turn.Stored, now time.Time) Timeline {
 	b := &builder{
 		id: event.TurnID(seq), in: turn.Input{Sequence: seq},
-		plans: map[string]*plan{}, steps: map[string]*step{}, owned: map[turn.Part]*span{},
+		plans: map[string]*plan{}, considered: map[string]event.PlanConsidered{}, steps: map[string]*step{}, owned: map[turn.Part]*span{},
 		clip: clipper{most: maxDetailBytes, budget: maxDetails},
 	}
 	b.line = Timeline{Turn: b.id, Sequence: seq}
@@ -80,6 +80,7 @@ type builder struct {
 
 	sense, queue *span
 	plans        map[string]*plan
+	considered   map[string]event.PlanConsidered // by plan, until the plan is requested
 	steps        map[string]*step
 	owned        map[turn.Part]*span // what hooks' verdicts are about
 
@@ -194,6 +195,7 @@ func (b *builder) hooks() {
 func (b *builder) reader() event.Visitor {
 	return event.Visitor{
 		Perceived:       b.perceived,
+		PlanConsidered:  b.planConsidered,
 		PlanRequested:   b.planRequested,
 		PlanCompleted:   b.planCompleted,
 		Audited:         b.audited,

@@ -13,6 +13,23 @@ import (
 	"skandha.dev/services/internal/turn"
 )
 
+// planConsidered keeps why a plan has its tools. It precedes the plan's request, or, for what
+// a call of tools:find has found, belongs to the call.
+func (b *builder) planConsidered(p event.PlanConsidered) {
+	if !turn.Has(b.id, p.Plan) {
+		return
+	}
+	p.Reasoning = text.Cut(p.Reasoning, 1000)
+	switch s, pl := b.steps[p.Call], b.plans[p.Plan]; {
+	case p.Call != "" && s != nil:
+		s.Detail.Considered = &p
+	case pl != nil:
+		pl.Detail.Considered = &p
+	default:
+		b.considered[p.Plan] = p
+	}
+}
+
 // planRequested begins a round, or another attempt at it.
 func (b *builder) planRequested(p event.PlanRequested) {
 	if !turn.Has(b.id, p.Plan) {
@@ -29,6 +46,9 @@ func (b *builder) planRequested(p event.PlanRequested) {
 		b.plans[p.Plan], b.owned[key] = pl, pl.span
 		d := &pl.Detail
 		d.Plan, d.Round, d.Offered, d.Notes = p.Plan, p.Round, len(p.Tools), b.list(p.Notes, d)
+		if c, ok := b.considered[p.Plan]; ok {
+			d.Considered = &c
+		}
 	}
 	if pl.attempt != nil {
 		b.shut(pl.attempt, b.m.began, StatusFailed)
@@ -74,7 +94,7 @@ func (b *builder) planCompleted(p event.PlanCompleted) {
 	asked := pl.Detail
 	pl.Detail = *d
 	pl.Detail.Commit, pl.Detail.Plan, pl.Detail.Round = asked.Commit, p.Plan, asked.Round
-	pl.Detail.Offered, pl.Detail.Notes = asked.Offered, asked.Notes
+	pl.Detail.Offered, pl.Detail.Notes, pl.Detail.Considered = asked.Offered, asked.Notes, asked.Considered
 	pl.Detail.Cut = slices.Concat(asked.Cut, d.Cut)
 	for _, s := range p.Steps {
 		b.planned(s, p.Plan, at)

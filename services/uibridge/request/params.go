@@ -134,9 +134,9 @@ func detail(err error) string {
 // kind describes the values that fit into a pointer.
 func kind(into any) string {
 	switch into.(type) {
-	case *string:
+	case *string, **string:
 		return "a string"
-	case *bool:
+	case *bool, **bool:
 		return "true or false"
 	case *int:
 		return "a whole number"

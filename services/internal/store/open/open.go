@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/internal/store/sqlitefile"
 )
 
 // Store opens the store at a URL or path:
@@ -37,7 +37,7 @@ func Store(ctx context.Context, where string, log *slog.Logger) (store.Store, er
 		}
 		return s, nil
 	case "sqlite":
-		path, err := sqlitePath(where)
+		path, err := sqlitefile.PathOf(where)
 		if err != nil {
 			return nil, err
 		}
@@ -56,16 +56,4 @@ func openFile(ctx context.Context, path string, log *slog.Logger) (store.Store, 
 		return nil, err
 	}
 	return s, nil
-}
-
-func sqlitePath(raw string) (string, error) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "", fmt.Errorf("%w: not a sqlite URL", store.ErrInvalid)
-	}
-	if u.Host != "" || u.User != nil || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("%w: %q: want sqlite:///absolute/path, with ? and # escaped and nothing after",
-			store.ErrInvalid, u.Redacted())
-	}
-	return u.Path, nil
 }

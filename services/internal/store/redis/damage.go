@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"skandha.dev/services/internal/store/redisconn"
 )
 
 // maxMends bounds how often one call is repeated: it may meet several damaged values,
@@ -22,9 +22,6 @@ type damageError struct {
 func (e *damageError) Error() string { return strings.Join(e.keys, ", ") + ": " + e.cause.Error() }
 func (e *damageError) Unwrap() error { return e.cause }
 
-// errDamaged is the prefix of our scripts' errors about a value that is not a number.
-const errDamaged = "DAMAGED"
-
 // damage returns err as a damageError about keys, if it reports a key or a value of
 // the wrong kind.
 func damage(err error, keys ...string) error {
@@ -34,11 +31,8 @@ func damage(err error, keys ...string) error {
 	if _, is := errors.AsType[*damageError](err); is {
 		return err
 	}
-	// In a script, old servers put their own prefix before the command's error.
-	for _, says := range []string{"WRONGTYPE", errDamaged, "is not an integer", "is not a valid float", "would overflow"} {
-		if _, is := errors.AsType[redis.Error](err); is && strings.Contains(err.Error(), says) {
-			return &damageError{keys, err}
-		}
+	if redisconn.Unreadable(err) {
+		return &damageError{keys, err}
 	}
 	return err
 }
@@ -46,17 +40,17 @@ func damage(err error, keys ...string) error {
 // remove deletes unreadable keys. It deletes the coverage first, so that the owner of
 // the log notices.
 func (s *Store) remove(ctx context.Context, d *damageError) error {
-	if err := s.client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
+	if err := s.conn.Client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
 		return err
 	}
 	for _, group := range bySlot(d.keys) {
-		n, err := s.client.Unlink(ctx, group...).Result()
+		n, err := s.conn.Client.Unlink(ctx, group...).Result()
 		if err != nil {
 			return err
 		}
 		if n > 0 {
 			s.log.ErrorContext(ctx, "store: removed unreadable Redis keys; they are folded again from the log",
-				"redis", s.where, "keys", group, "error", d.cause)
+				"redis", s.conn.Where, "keys", group, "error", d.cause)
 		}
 	}
 	return nil
@@ -86,7 +80,7 @@ func (s *Store) wrongTypes(ctx context.Context, err error, kinds map[string]stri
 		return err
 	}
 	for key, kind := range kinds {
-		found, err := s.client.Type(ctx, key).Result()
+		found, err := s.conn.Client.Type(ctx, key).Result()
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,6 @@
 package redis
 
-import (
-	"net/url"
-	"strings"
-)
+import "net/url"
 
 // keyspace is the prefix of all keys.
 type keyspace string
@@ -29,11 +26,3 @@ func (p keyspace) before(agent string) string { return p.of(agent) + "recorded" 
 func (p keyspace) of(agent string) string {
 	return string(p) + "{" + url.PathEscape(agent) + "}:"
 }
-
-// pattern returns the SCAN pattern for all agents' keys. It does not match keys of a
-// longer prefix.
-func (p keyspace) pattern() string {
-	return globEscaper.Replace(string(p)) + "{*"
-}
-
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

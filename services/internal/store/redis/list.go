@@ -43,11 +43,11 @@ func (s *Store) places(ctx context.Context, agent string, n int, after store.Cur
 	agents := []string{agent}
 	if agent == "" {
 		var err error
-		if agents, err = s.client.SMembers(ctx, s.keys.agents()).Result(); err != nil || len(agents) == 0 {
+		if agents, err = s.conn.Client.SMembers(ctx, s.keys.agents()).Result(); err != nil || len(agents) == 0 {
 			return nil, damage(err, s.keys.agents())
 		}
 	}
-	pipe := s.client.Pipeline()
+	pipe := s.conn.Client.Pipeline()
 	replies := make([]*redis.ZSliceCmd, len(agents))
 	for i, a := range agents {
 		replies[i] = pipe.ZRangeByScoreWithScores(ctx, s.keys.sessions(a), window(a, n, after))
@@ -75,7 +75,7 @@ func (s *Store) places(ctx context.Context, agent string, n int, after store.Cur
 // the window held too few sessions after the cursor.
 func (s *Store) beyondTies(ctx context.Context, agent string, n int, after store.Cursor) ([]store.Cursor, error) {
 	for size := 2 * n; ; size *= 2 {
-		z, err := s.client.ZRangeByScoreWithScores(ctx, s.keys.sessions(agent), window(agent, size, after)).Result()
+		z, err := s.conn.Client.ZRangeByScoreWithScores(ctx, s.keys.sessions(agent), window(agent, size, after)).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (s *Store) describe(ctx context.Context, places []store.Cursor) ([]store.Se
 	if len(places) == 0 {
 		return nil, nil
 	}
-	pipe := s.client.Pipeline()
+	pipe := s.conn.Client.Pipeline()
 	replies := make([]*redis.SliceCmd, len(places))
 	for i, c := range places {
 		replies[i] = pipe.HMGet(ctx, s.keys.session(c.Agent, c.Session), "rev", "phase", "title", "turns")

@@ -14,7 +14,7 @@ func (s *Store) SetMark(ctx context.Context, name string, value uint64) error {
 		return err
 	}
 	return s.do(ctx, "set mark", func() error {
-		return damage(markScript.Run(ctx, s.client, []string{s.keys.marks()}, name, value).Err(), s.keys.marks())
+		return damage(markScript.Run(ctx, s.conn.Client, []string{s.keys.marks()}, name, value).Err(), s.keys.marks())
 	})
 }
 
@@ -24,7 +24,7 @@ func (s *Store) Mark(ctx context.Context, name string) (value uint64, err error)
 		return 0, err
 	}
 	err = s.do(ctx, "mark", func() error {
-		text, err := s.client.HGet(ctx, s.keys.marks(), name).Result()
+		text, err := s.conn.Client.HGet(ctx, s.keys.marks(), name).Result()
 		if value = 0; err != nil {
 			return damage(none(err), s.keys.marks())
 		}
@@ -38,13 +38,13 @@ func (s *Store) Mark(ctx context.Context, name string) (value uint64, err error)
 
 // SetCoverage implements store.Store.
 func (s *Store) SetCoverage(ctx context.Context, what string) error {
-	return s.do(ctx, "set coverage", func() error { return s.client.Set(ctx, s.keys.coverage(), what, 0).Err() })
+	return s.do(ctx, "set coverage", func() error { return s.conn.Client.Set(ctx, s.keys.coverage(), what, 0).Err() })
 }
 
 // Coverage implements store.Store.
 func (s *Store) Coverage(ctx context.Context) (what string, err error) {
 	err = s.do(ctx, "coverage", func() error {
-		what, err = s.client.Get(ctx, s.keys.coverage()).Result()
+		what, err = s.conn.Client.Get(ctx, s.keys.coverage()).Result()
 		return damage(none(err), s.keys.coverage())
 	})
 	return what, err
@@ -56,7 +56,7 @@ func (s *Store) Lease(ctx context.Context, want store.Lease, ttl time.Duration) 
 		return now, err
 	}
 	err = s.do(ctx, "lease", func() error {
-		v, err := leaseScript.Run(ctx, s.client, []string{s.keys.lease()}, want.Holder, want.Note,
+		v, err := leaseScript.Run(ctx, s.conn.Client, []string{s.keys.lease()}, want.Holder, want.Note,
 			ttl.Milliseconds()).StringSlice()
 		if err != nil {
 			return damage(err, s.keys.lease())

@@ -15,7 +15,6 @@ import (
 
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
-	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/redistest"
 	"skandha.dev/services/test/storetest"
 )
@@ -37,7 +36,7 @@ func TestReopen(t *testing.T) {
 
 // The whole suite on a cluster shows that no call spans slots.
 func TestCluster(t *testing.T) {
-	url := startCluster(t)
+	url := redistest.StartCluster(t)
 	prefix := prefixes()
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, url, prefix()) })
 }
@@ -92,32 +91,6 @@ func raw(t *testing.T, url string) *goredis.Client {
 	c := goredis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// startCluster runs a cluster of one node that serves all slots.
-func startCluster(t *testing.T) string {
-	t.Helper()
-	url := redistest.Start(t, "cluster-enabled yes", fmt.Sprintf("cluster-port %d", natstest.FreePort(t)))
-	c := raw(t, url)
-	if err := c.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	every, stop := time.NewTicker(20*time.Millisecond), time.After(patience)
-	defer every.Stop()
-	for {
-		info, err := c.ClusterInfo(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(info, "cluster_state:ok") {
-			return url + "?cluster=true"
-		}
-		select {
-		case <-every.C:
-		case <-stop:
-			t.Fatalf("the cluster does not start:\n%s", info)
-		}
-	}
 }
 
 func TestWipeRemovesNothingOfOthers(t *testing.T) {

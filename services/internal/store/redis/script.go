@@ -4,20 +4,14 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// larger compares positive decimal numbers that a Lua number can't represent.
-const larger = `
-local function larger(a, b)
-	if #a ~= #b then return #a > #b end
-	return a > b
-end
-`
+	"skandha.dev/services/internal/store/redisconn"
+)
 
 // saveScript: KEYS snapshot, sessions. ARGV session, minus update time, rev, fold
 // version, then the fields and values to set. Revisions that are not numbers are
 // overwritten. A newer snapshot stays, and is added to the list if it was missing there.
-var saveScript = redis.NewScript(larger + `
+var saveScript = redis.NewScript(redisconn.Larger + `
 local kept = redis.call('HMGET', KEYS[1], 'rev', 'fold', 'updated')
 local rev, fold, updated = tostring(kept[1]), tostring(kept[2]), tostring(kept[3])
 if string.match(rev, '^%d+$') and string.match(fold, '^%d+$') and
@@ -35,7 +29,7 @@ return 1
 // recordScript: KEYS counted, tools. ARGV session, after, rev, sum, then per delta:
 // tool, used, succeeded, unknown, latency, time. It returns 0 for a gap. A first
 // record replaces a sum that lost its revision, so that the sums no longer agree.
-var recordScript = redis.NewScript(larger + `
+var recordScript = redis.NewScript(redisconn.Larger + `
 local function number(v)
 	return string.match(tostring(v), '^-?%d+$')
 end
@@ -78,7 +72,7 @@ return 1
 `)
 
 // markScript: KEYS marks. ARGV name, value.
-var markScript = redis.NewScript(larger + `
+var markScript = redis.NewScript(redisconn.Larger + `
 local value = redis.call('HGET', KEYS[1], ARGV[1])
 if not value or not string.match(value, '^%d+$') or larger(ARGV[2], value) then
 	redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
@@ -105,12 +99,12 @@ return {ARGV[1], ARGV[2]}
 // first, in the same round trip: an agent without keys is harmless, but keys without
 // their agent would never be listed.
 func (s *Store) runFor(ctx context.Context, agent string, script *redis.Script, keys []string, args ...any) error {
-	pipe := s.client.Pipeline()
+	pipe := s.conn.Client.Pipeline()
 	known := pipe.SAdd(ctx, s.keys.agents(), agent)
 	ran := script.EvalSha(ctx, pipe, keys, args...)
 	_, err := pipe.Exec(ctx)
 	if redis.HasErrorPrefix(ran.Err(), "NOSCRIPT") && known.Err() == nil {
-		return script.Eval(ctx, s.client, keys, args...).Err()
+		return script.Eval(ctx, s.conn.Client, keys, args...).Err()
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 	}
 	name := s.keys.session(key.Agent, key.Session)
 	err = s.do(ctx, "load snapshot", func() error {
-		v, err := s.client.HMGet(ctx, name, "rev", "fold", "digest",
+		v, err := s.conn.Client.HMGet(ctx, name, "rev", "fold", "digest",
 			"updated", "phase", "title", "turns", "data", "commits").Result()
 		if err != nil {
 			return damage(err, name)
@@ -66,7 +66,7 @@ func (s *Store) DeleteSession(ctx context.Context, key store.Key) error {
 		return err
 	}
 	return s.do(ctx, "delete session", func() error {
-		replies, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		replies, err := s.conn.Client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 			tx.Unlink(ctx, s.keys.session(key.Agent, key.Session))
 			tx.ZRem(ctx, s.keys.sessions(key.Agent), key.Session)
 			return nil
@@ -100,7 +100,7 @@ func (s *Store) heads(ctx context.Context, keys []store.Key) ([]store.Head, erro
 		listed  *redis.FloatCmd
 		known   *redis.BoolCmd
 	}
-	pipe, all := s.client.Pipeline(), make([]replies, len(keys))
+	pipe, all := s.conn.Client.Pipeline(), make([]replies, len(keys))
 	for i, k := range keys {
 		all[i] = replies{
 			pipe.HMGet(ctx, s.keys.session(k.Agent, k.Session), "rev", "fold", "commits"),

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"skandha.dev/services/internal/store"
+	"skandha.dev/services/internal/store/redisconn"
 )
 
 // recordBatch is how many records go in one round trip.
@@ -40,7 +41,7 @@ func (s *Store) RecordTools(ctx context.Context, records []store.ToolRecord) (ga
 
 // record runs the script for each; see runFor.
 func (s *Store) record(ctx context.Context, batch []store.ToolRecord) (gaps []store.Key, err error) {
-	pipe, ran := s.client.Pipeline(), make([]*redis.Cmd, len(batch))
+	pipe, ran := s.conn.Client.Pipeline(), make([]*redis.Cmd, len(batch))
 	for i, r := range batch {
 		pipe.SAdd(ctx, s.keys.agents(), r.Key.Agent)
 		ran[i] = recordScript.EvalSha(ctx, pipe, s.recordKeys(r), recordArgs(r)...)
@@ -48,8 +49,8 @@ func (s *Store) record(ctx context.Context, batch []store.ToolRecord) (gaps []st
 	_, failed := pipe.Exec(ctx)
 	for i, r := range batch {
 		if redis.HasErrorPrefix(ran[i].Err(), "NOSCRIPT") {
-			if failed = s.client.SAdd(ctx, s.keys.agents(), r.Key.Agent).Err(); failed == nil {
-				ran[i] = recordScript.Eval(ctx, s.client, s.recordKeys(r), recordArgs(r)...)
+			if failed = s.conn.Client.SAdd(ctx, s.keys.agents(), r.Key.Agent).Err(); failed == nil {
+				ran[i] = recordScript.Eval(ctx, s.conn.Client, s.recordKeys(r), recordArgs(r)...)
 				failed = ran[i].Err()
 			}
 		}
@@ -89,11 +90,11 @@ func (s *Store) ToolStats(ctx context.Context) (stats []store.ToolStat, err erro
 }
 
 func (s *Store) toolStats(ctx context.Context) ([]store.ToolStat, error) {
-	agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
+	agents, err := s.conn.Client.SMembers(ctx, s.keys.agents()).Result()
 	if err != nil || len(agents) == 0 {
 		return nil, damage(err, s.keys.agents())
 	}
-	pipe := s.client.Pipeline()
+	pipe := s.conn.Client.Pipeline()
 	replies := make([]*redis.MapStringStringCmd, len(agents))
 	for i, a := range agents {
 		replies[i] = pipe.HGetAll(ctx, s.keys.tools(a))
@@ -158,7 +159,7 @@ func addField(byTool map[string]*store.ToolStat, field, value string) error {
 func (s *Store) VerifyTools(ctx context.Context) (sound bool, err error) {
 	sound = true
 	err = s.do(ctx, "verify tool statistics", func() error {
-		agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
+		agents, err := s.conn.Client.SMembers(ctx, s.keys.agents()).Result()
 		if err != nil {
 			return damage(err, s.keys.agents())
 		}
@@ -175,7 +176,7 @@ func (s *Store) VerifyTools(ctx context.Context) (sound bool, err error) {
 
 // verifyTools compares an agent's sums with what its sessions added.
 func (s *Store) verifyTools(ctx context.Context, agent string) error {
-	tx := s.client.TxPipeline()
+	tx := s.conn.Client.TxPipeline()
 	tools, counted := tx.HGetAll(ctx, s.keys.tools(agent)), tx.HGetAll(ctx, s.keys.counted(agent))
 	if _, err := tx.Exec(ctx); err != nil {
 		return err
@@ -206,22 +207,22 @@ func (s *Store) verifyTools(ctx context.Context, agent string) error {
 // damagedValue is an error about a damaged value, in the form of a server's error.
 type damagedValue string
 
-func (e damagedValue) Error() string { return errDamaged + " " + string(e) }
+func (e damagedValue) Error() string { return redisconn.Damaged + " " + string(e) }
 func (damagedValue) RedisError()     {}
 
 // ResetTools implements store.Store. An agent's sums and their revisions are removed
 // in one step.
 func (s *Store) ResetTools(ctx context.Context) error {
 	return s.do(ctx, "reset tool statistics", func() error {
-		agents, err := s.client.SMembers(ctx, s.keys.agents()).Result()
+		agents, err := s.conn.Client.SMembers(ctx, s.keys.agents()).Result()
 		if err != nil {
 			return damage(err, s.keys.agents())
 		}
-		if err := s.client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
+		if err := s.conn.Client.Unlink(ctx, s.keys.coverage()).Err(); err != nil {
 			return err
 		}
 		for _, a := range agents {
-			if err := s.client.Unlink(ctx, s.keys.tools(a), s.keys.counted(a), s.keys.before(a)).Err(); err != nil {
+			if err := s.conn.Client.Unlink(ctx, s.keys.tools(a), s.keys.counted(a), s.keys.before(a)).Err(); err != nil {
 				return err
 			}
 		}

@@ -27,7 +27,7 @@ const (
 
 // SetCoverage implements store.Store.
 func (s *Store) SetCoverage(ctx context.Context, what string) error {
-	return s.do(ctx, "set coverage", func(db *database) error {
+	return s.file.Do(ctx, "set coverage", func(db *database) error {
 		_, err := db.cover.ExecContext(ctx, what)
 		return err
 	})
@@ -35,7 +35,7 @@ func (s *Store) SetCoverage(ctx context.Context, what string) error {
 
 // Coverage implements store.Store. It is lost together with the file.
 func (s *Store) Coverage(ctx context.Context) (what string, err error) {
-	err = s.do(ctx, "coverage", func(db *database) error {
+	err = s.file.Do(ctx, "coverage", func(db *database) error {
 		what = ""
 		err := db.coverage.QueryRowContext(ctx).Scan(&what)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -51,7 +51,7 @@ func (s *Store) Lease(ctx context.Context, want store.Lease, ttl time.Duration) 
 	if err := want.Validate(); err != nil {
 		return now, err
 	}
-	err = s.do(ctx, "lease", func(db *database) error {
+	err = s.file.Do(ctx, "lease", func(db *database) error {
 		var held bool
 		if err := db.lease.QueryRowContext(ctx, want.Holder, want.Note, store.Micros(time.Now()), ttl.Microseconds()).
 			Scan(&now.Holder, &now.Note, &held); err != nil {

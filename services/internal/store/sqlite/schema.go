@@ -1,10 +1,5 @@
 package sqlite
 
-import (
-	"context"
-	"fmt"
-)
-
 // applicationID marks our files in their header: "skdh".
 const applicationID = 0x736b6468
 
@@ -66,44 +61,4 @@ var migrations = []string{
 		until  INTEGER NOT NULL -- microseconds since 1970
 	) STRICT;
 	`,
-}
-
-// migrate migrates the file to the newest version in one transaction. It uses a separate
-// connection, which leaves a new file in rollback mode, so that the first commit writes
-// the application id into the file and not into a write-ahead log.
-func migrate(ctx context.Context, path string) (err error) {
-	pool, err := connect(path, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = pool.Close() }() // the commit has reported any error
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = tx.Rollback() // only the first error matters
-		}
-	}()
-	var version int
-	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return err
-	}
-	if version > len(migrations) {
-		return fmt.Errorf("%w: written by a newer version (schema %d, known %d)", errDamaged, version, len(migrations))
-	}
-	if version == len(migrations) {
-		return tx.Commit()
-	}
-	for _, step := range migrations[version:] {
-		if _, err := tx.ExecContext(ctx, step); err != nil {
-			return fmt.Errorf("migrating from schema %d: %w", version, err)
-		}
-	}
-	stamp := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(migrations))
-	if _, err := tx.ExecContext(ctx, stamp); err != nil {
-		return fmt.Errorf("stamping schema %d: %w", len(migrations), err)
-	}
-	return tx.Commit()
 }

@@ -46,7 +46,7 @@ func (s *Store) SaveSnapshot(ctx context.Context, key store.Key, snap store.Snap
 	if data == nil {
 		data = []byte{} // NULL otherwise
 	}
-	return s.do(ctx, "save snapshot", func(db *database) error {
+	return s.file.Do(ctx, "save snapshot", func(db *database) error {
 		_, err := db.save.ExecContext(ctx, key.Agent, key.Session, int64(snap.Rev), snap.FoldVersion, snap.Digest,
 			store.Micros(snap.Updated), snap.Phase, snap.Title, snap.Turns, int64(snap.Commits), data)
 		return err
@@ -58,7 +58,7 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 	if err := key.Validate(); err != nil {
 		return snap, err
 	}
-	err = s.do(ctx, "load snapshot", func(db *database) error {
+	err = s.file.Do(ctx, "load snapshot", func(db *database) error {
 		var updated int64
 		err := db.load.QueryRowContext(ctx, key.Agent, key.Session).Scan(&snap.Rev, &snap.FoldVersion, &snap.Digest,
 			&updated, &snap.Phase, &snap.Title, &snap.Turns, &snap.Commits, &snap.Data)
@@ -79,7 +79,7 @@ func (s *Store) Heads(ctx context.Context, keys []store.Key) (heads []store.Head
 	if err := store.ValidateKeys(keys); err != nil {
 		return nil, err
 	}
-	err = s.do(ctx, "heads", func(db *database) error {
+	err = s.file.Do(ctx, "heads", func(db *database) error {
 		heads = make([]store.Head, len(keys))
 		for i, k := range keys {
 			h := &heads[i]
@@ -101,7 +101,7 @@ func (s *Store) DeleteSession(ctx context.Context, key store.Key) error {
 	if err := key.Validate(); err != nil {
 		return err
 	}
-	return s.do(ctx, "delete session", func(db *database) error {
+	return s.file.Do(ctx, "delete session", func(db *database) error {
 		_, err := db.remove.ExecContext(ctx, key.Agent, key.Session)
 		return err
 	})
@@ -116,7 +116,7 @@ func (s *Store) ListSessions(
 		return nil, "", err
 	}
 	limit = store.PageSize(limit)
-	err = s.do(ctx, "list sessions", func(db *database) error {
+	err = s.file.Do(ctx, "list sessions", func(db *database) error {
 		page, err = db.page(ctx, agent, limit+1, cursor)
 		return err
 	})

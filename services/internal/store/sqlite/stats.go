@@ -49,12 +49,12 @@ func (s *Store) RecordTools(ctx context.Context, records []store.ToolRecord) (ga
 	if err := store.ValidateTools(records); err != nil {
 		return nil, err
 	}
-	err = s.do(ctx, "record tools", func(db *database) error {
+	err = s.file.Do(ctx, "record tools", func(db *database) error {
 		gaps = nil
 		if len(records) == 0 {
 			return nil
 		}
-		return db.transact(ctx, func(tx *sql.Tx) error {
+		return db.conns.Transact(ctx, func(tx *sql.Tx) error {
 			for _, r := range records {
 				fits, err := db.record(ctx, tx, r)
 				if err != nil {
@@ -101,14 +101,14 @@ func (db *database) record(ctx context.Context, tx *sql.Tx, r store.ToolRecord) 
 
 // VerifyTools implements store.Store.
 func (s *Store) VerifyTools(ctx context.Context) (sound bool, err error) {
-	err = s.do(ctx, "verify tool statistics", func(db *database) error {
-		return db.transact(ctx, func(tx *sql.Tx) error {
+	err = s.file.Do(ctx, "verify tool statistics", func(db *database) error {
+		return db.conns.Transact(ctx, func(tx *sql.Tx) error {
 			if err := tx.QueryRowContext(ctx, verifyToolsSQL).Scan(&sound); err != nil || sound {
 				return err
 			}
-			s.log.ErrorContext(ctx, "store: the tool statistics do not match those of the sessions; "+
+			s.file.Logger().ErrorContext(ctx, "store: the tool statistics do not match those of the sessions; "+
 				"removed, they are counted again from the log",
-				"path", s.path)
+				"path", s.file.Path())
 			return each(ctx, tx, resetToolsSQL)
 		})
 	})
@@ -117,14 +117,14 @@ func (s *Store) VerifyTools(ctx context.Context) (sound bool, err error) {
 
 // ResetTools implements store.Store.
 func (s *Store) ResetTools(ctx context.Context) error {
-	return s.do(ctx, "reset tool statistics", func(db *database) error {
-		return db.transact(ctx, func(tx *sql.Tx) error { return each(ctx, tx, resetToolsSQL) })
+	return s.file.Do(ctx, "reset tool statistics", func(db *database) error {
+		return db.conns.Transact(ctx, func(tx *sql.Tx) error { return each(ctx, tx, resetToolsSQL) })
 	})
 }
 
 // ToolStats implements store.Store.
 func (s *Store) ToolStats(ctx context.Context) (stats []store.ToolStat, err error) {
-	err = s.do(ctx, "tool statistics", func(db *database) error {
+	err = s.file.Do(ctx, "tool statistics", func(db *database) error {
 		stats, err = db.toolStats(ctx)
 		return err
 	})
@@ -158,7 +158,7 @@ func (s *Store) SetMark(ctx context.Context, name string, value uint64) error {
 	if err := store.ValidateMark(name, value); err != nil {
 		return err
 	}
-	return s.do(ctx, "set mark", func(db *database) error {
+	return s.file.Do(ctx, "set mark", func(db *database) error {
 		_, err := db.setMark.ExecContext(ctx, name, int64(value))
 		return err
 	})
@@ -169,7 +169,7 @@ func (s *Store) Mark(ctx context.Context, name string) (value uint64, err error)
 	if err := store.ValidateMark(name, 0); err != nil {
 		return 0, err
 	}
-	err = s.do(ctx, "mark", func(db *database) error {
+	err = s.file.Do(ctx, "mark", func(db *database) error {
 		err := db.mark.QueryRowContext(ctx, name).Scan(&value)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -181,8 +181,8 @@ func (s *Store) Mark(ctx context.Context, name string) (value uint64, err error)
 
 // Wipe implements store.Store.
 func (s *Store) Wipe(ctx context.Context) error {
-	return s.do(ctx, "wipe", func(db *database) error {
-		return db.transact(ctx, func(tx *sql.Tx) error { return each(ctx, tx, wipeSQL) })
+	return s.file.Do(ctx, "wipe", func(db *database) error {
+		return db.conns.Transact(ctx, func(tx *sql.Tx) error { return each(ctx, tx, wipeSQL) })
 	})
 }
 
@@ -193,16 +193,4 @@ func each(ctx context.Context, tx *sql.Tx, statements []string) error {
 		}
 	}
 	return nil
-}
-
-// transact runs body in a write transaction.
-func (db *database) transact(ctx context.Context, body func(*sql.Tx) error) error {
-	tx, err := db.write.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := body(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
 }

@@ -15,6 +15,7 @@ type service struct {
 	Provider     string        `env:"SKANDHA_PROVIDER" placeholder:"NAME" help:"offline, openai, anthropic, gemini or local; or several, separated by commas, in order of preference. Default: the one that the environment has keys for, else a local server, else offline."`
 	Model        string        `env:"SKANDHA_MODEL" placeholder:"NAME" help:"Model to use. Default: OPENAI_MODEL, ANTHROPIC_MODEL or GEMINI_MODEL, or the server's."`
 	BaseURL      string        `name:"base-url" env:"SKANDHA_BASE_URL" placeholder:"URL" help:"An OpenAI-compatible API, whose key is OPENAI_API_KEY; or Anthropic's or Gemini's, if that is the only provider. Default: OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL, or the vendor's own."`
+	Embedder     string        `env:"SKANDHA_EMBEDDER" placeholder:"PROVIDER/MODEL" help:"What computes embeddings: a model of openai, gemini, ollama or local, e.g. ollama/nomic-embed-text; or none. Default: providers.embedder of the configuration file, else none, and searches are lexical."`
 	OfflineRules string        `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" placeholder:"FILE" help:"Rules of the offline provider instead of the built-in ones."`
 	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where to look for a local server; none: nowhere."`
 	Config       string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Configuration file (YAML) whose section providers has prices and the budget."`
@@ -27,7 +28,7 @@ func (s *service) config() (provider.Config, error) {
 	settings, err := provider.ReadSettings(s.Config)
 	return provider.Config{
 		Settings: settings,
-		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, OfflineRules: s.OfflineRules,
+		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, Embedder: s.Embedder, OfflineRules: s.OfflineRules,
 		LocalURL: s.LocalURL, NoPlugins: !s.Plugins, Slots: s.Slots, DrainTimeout: s.Drain,
 	}, err
 }

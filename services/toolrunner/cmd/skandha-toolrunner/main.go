@@ -21,6 +21,7 @@ type service struct {
 	Disable   []string          `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
 	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the tools of plugins."`
 	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
+	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
 }
@@ -30,10 +31,13 @@ func (s *service) config() toolrunner.Config {
 	if s.Creds != "" {
 		protected = append(protected, s.Creds)
 	}
+	if s.Skills != "" {
+		protected = append(protected, s.Skills)
+	}
 	return toolrunner.Config{
 		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
 		Enable: s.Enable, Disable: s.Disable,
-		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, DrainTimeout: s.Drain,
+		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
 	}
 }
 

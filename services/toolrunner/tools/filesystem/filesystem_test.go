@@ -79,13 +79,13 @@ func (f *fixture) get(name string) string {
 	return string(b)
 }
 
-func (f *fixture) read(args map[string]any) content {
+func (f *fixture) read(args map[string]any) Content {
 	f.t.Helper()
 	r := f.call("read_file", args)
 	if !r.Success {
 		f.t.Fatalf("reading %v: %v", args, r.Error)
 	}
-	var c content
+	var c Content
 	if err := json.Unmarshal(r.Data, &c); err != nil {
 		f.t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (f *fixture) read(args map[string]any) content {
 func TestReadFile(t *testing.T) {
 	f := newFixture(t)
 	f.put("a/b.txt", "hello world")
-	if c := f.read(map[string]any{"path": "a/b.txt"}); c != (content{Path: "a/b.txt", Size: 11, Content: "hello world"}) {
+	if c := f.read(map[string]any{"path": "a/b.txt"}); c != (Content{Path: "a/b.txt", Size: 11, Content: "hello world"}) {
 		t.Fatalf("got %+v", c)
 	}
 	if c := f.read(map[string]any{"path": "a/../a/./b.txt", "offset": 6, "limit": 3}); c.Content != "wor" ||

@@ -64,7 +64,8 @@ func readTool(root *os.Root) tools.Tool {
 	})
 }
 
-type content struct {
+// Content is a part of a text file.
+type Content struct {
 	Path       string `json:"path"`
 	Size       int64  `json:"size"`
 	Offset     int64  `json:"offset"`
@@ -72,18 +73,37 @@ type content struct {
 	NextOffset int64  `json:"next_offset,omitempty"` // where to read on; absent at the end
 }
 
-func read(root *os.Root, name string, offset int64, limit int) (content, error) {
+// ReadText reads a part of a text file below root, at most limit bytes from offset; a limit of 0
+// is the default. It refuses what a file tool refuses: binary files, symbolic links and
+// protected paths.
+func ReadText(root *os.Root, name string, offset int64, limit int, protect ...string) (Content, error) {
+	if p, err := clean(name); err == nil { // else read reports it
+		if meets(root, p, protect) {
+			return Content{}, explain("reaching", name, errProtected)
+		}
+		if err := throughLink(root, p, true); err != nil {
+			return Content{}, explain("reaching", name, err)
+		}
+	}
+	out, err := read(root, name, offset, limit)
+	if err != nil {
+		return Content{}, explain("reading", name, err)
+	}
+	return out, nil
+}
+
+func read(root *os.Root, name string, offset int64, limit int) (Content, error) {
 	p, err := clean(name)
 	if err != nil {
-		return content{}, err
+		return Content{}, err
 	}
 	f, info, err := OpenRegular(root, p, os.O_RDONLY)
 	if err != nil {
-		return content{}, err
+		return Content{}, err
 	}
 	defer func() { _ = f.Close() }()
 	if offset > info.Size() {
-		return content{}, fmt.Errorf("offset %d is beyond the end; the file has %d bytes", offset, info.Size())
+		return Content{}, fmt.Errorf("offset %d is beyond the end; the file has %d bytes", offset, info.Size())
 	}
 	if limit <= 0 {
 		limit = defaultRead
@@ -91,14 +111,14 @@ func read(root *os.Root, name string, offset int64, limit int) (content, error) 
 	// A few more bytes on both sides show whether a character is cut.
 	buf, err := io.ReadAll(io.NewSectionReader(f, offset, int64(min(limit, maxRead))+utf8.UTFMax))
 	if err != nil {
-		return content{}, err
+		return Content{}, err
 	}
 	start, end := runes.Whole(buf, min(limit, maxRead), offset > 0)
 	text := buf[start:end]
 	if kind := binaryKind(text); kind != "" {
-		return content{}, fmt.Errorf("it is a binary file (%s, %d bytes); only text can be read", kind, info.Size())
+		return Content{}, fmt.Errorf("it is a binary file (%s, %d bytes); only text can be read", kind, info.Size())
 	}
-	out := content{Path: name, Size: info.Size(), Offset: offset + int64(start), Content: string(text)}
+	out := Content{Path: name, Size: info.Size(), Offset: offset + int64(start), Content: string(text)}
 	if next := offset + int64(end); end < len(buf) {
 		out.NextOffset = next
 	}

@@ -8,6 +8,7 @@ import { oneLine, reveal } from './reveal.js';
 import { toolError } from './words.js';
 import { Decision, colour } from './confirm.js';
 import { isPicture, picture } from './files.js';
+import { why } from './why.js';
 import * as fmt from './fmt.js';
 
 const STATUS = {
@@ -38,6 +39,7 @@ export class Call {
   #result;
   #below;
   #argsRaw = '';
+  #why = null;
 
   constructor(context, { call, tool, argsText = '{}', parent = '' }) {
     this.#context = context;
@@ -107,6 +109,13 @@ export class Call {
     if (audit.effect === 'confirm') return; // the request shows it
     const words = audit.effect === 'deny' ? `Denied by ${audit.rule || 'policy'}: ${audit.reason || 'no reason given'}` : 'Approved by “always for this session”';
     this.#below.append(el('p', { class: 'call-note small muted' }, icon('lock'), el('span', null, words)));
+  }
+
+  // explain shows why the tool was called.
+  explain(considered) {
+    this.#why?.remove();
+    this.#why = why(this.tool, considered);
+    this.#args.after(this.#why);
   }
 
   // started shows that an executor runs it.

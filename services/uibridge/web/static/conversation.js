@@ -268,6 +268,7 @@ export class Conversation {
     handle('onAttached', (p) => this.#attached(p));
     handle('onInput', (p) => { this.#turn(p, p.sequence)?.perceived(p); this.#entitle(p); this.#queue(); });
     handle('onAgentStateChange', (p) => this.#changed(p.state, p.time));
+    handle('onPlanConsidered', (p) => this.#turn(p)?.considered(p));
     handle('onPlanRequested', (p) => this.#turn(p)?.asked(p));
     handle('onDelta', (p) => this.#turn(p)?.delta(p));
     handle('onPlanCompleted', (p, raw) => this.#turn(p)?.planned(p, (i) => field(raw, ['params', 'steps', i, 'args'])));

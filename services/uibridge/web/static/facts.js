@@ -71,6 +71,11 @@ export function failure(error, again) {
     el('p', null, el('button', { type: 'button', class: 'btn', on: { click: again } }, 'Try again')));
 }
 
+// old shows that loading failed, above what was loaded before.
+export function old(error) {
+  return el('p', { class: 'note note-warn', role: 'status' }, icon('warn'), el('span', null, reveal(`This may be outdated: ${error.message}`)));
+}
+
 // every calls fn while the view is shown: at once when it appears, and then every ms
 // milliseconds, one call at a time. It returns a function that calls it now.
 export function every(root, ms, fn) {

@@ -3,7 +3,7 @@
 
 import { el, fill, icon } from './dom.js';
 import { ago, count, duration, exact } from './fmt.js';
-import { every, facts, failure, field, mono } from './facts.js';
+import { every, facts, failure, field, mono, old } from './facts.js';
 import { PluginCard } from './plugin.js';
 import { recall, remember } from './store.js';
 import { reveal } from './reveal.js';
@@ -163,10 +163,6 @@ export function mountPlugins(root, app) {
 
 function hooksOf(hooks, plugin) {
   return (hooks.points ?? []).flatMap((at) => (at.plugins ?? []).filter((h) => h.plugin === plugin).map((h) => ({ ...h, point: at.point })));
-}
-
-function old(e) {
-  return el('p', { class: 'note note-warn', role: 'status' }, icon('warn'), el('span', null, reveal(`This may be outdated: ${e.message}`)));
 }
 
 // keepFocus draws, and restores the focus to the element with the same data-keep.

@@ -19,7 +19,7 @@ const LIST = [
     [['Alt', 'N'], 'New session'],
     [['Alt', '↑'], 'Previous session'],
     [['Alt', '↓'], 'Next session'],
-    [['Alt', '1…4'], 'Events, Timeline, Tools, Plugins'],
+    [['Alt', '1…5'], 'Events, Timeline, Tools, Plugins, Memory'],
     [['Alt', '0'], 'Open or close the panel'],
     [['?'], 'This list'],
   ]],
@@ -68,6 +68,7 @@ function find(event, app) {
       case 'Digit2': return () => app.panel.show('timeline');
       case 'Digit3': return () => app.panel.show('tools');
       case 'Digit4': return () => app.panel.show('plugins');
+      case 'Digit5': return () => app.panel.show('memory');
     }
     return null;
   }

@@ -26,6 +26,7 @@ export class Models {
     const { rpc } = this.#app;
     const [reports, session] = await Promise.allSettled([rpc.call('listProviders', {}), rpc.call('getSession', this.#app.session())]);
     if (asked !== this.#asked || reports.status !== 'fulfilled') return; // without a list there is nothing to choose
+    this.#select.title = `Language model of this session. ${search(reports.value)}`;
     const there = new Map(reports.value.flatMap((r) => r.providers).map((p) => [p.name, p]));
     const chosen = session.value?.state?.provider || DEFAULT; // a new session has no state
     const options = [[DEFAULT, 'Agent’s own choice'], ...[...there.values()].map((p) => [p.name, `${p.name}: ${p.model}${p.reachable === false ? ' (not reachable)' : ''}`])];
@@ -34,4 +35,11 @@ export class Models {
     this.#select.value = chosen;
     this.#select.hidden = there.size < 2 && chosen === DEFAULT;
   }
+}
+
+// search says how memories and tools are searched.
+function search(reports) {
+  const embedder = reports.map((r) => r.embedder).find(Boolean);
+  if (!embedder) return 'Searches are lexical: no embedder is configured.';
+  return `Embedder: ${embedder.model}${embedder.reachable === false ? ` (not reachable: ${embedder.error})` : ''}.`;
 }

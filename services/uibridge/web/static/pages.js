@@ -2,16 +2,17 @@
 
 // pages returns the newest `many` entries of a list, or fewer if there are no more. It
 // requests at most `most` at a time. `cursor` is the name of the parameter for the next
-// page.
+// page. The answer has the other fields of the last page, too.
 async function pages(rpc, method, params, { list, cursor, many, most }) {
   const rows = [];
   let next = '';
+  let page;
   do {
-    const page = await rpc.call(method, { ...params, limit: Math.min(many - rows.length, most), ...(next && { [cursor]: next }) });
+    page = await rpc.call(method, { ...params, limit: Math.min(many - rows.length, most), ...(next && { [cursor]: next }) });
     rows.push(...(page[list] ?? []));
     next = page.next ?? '';
   } while (next && rows.length < many);
-  return { rows, next };
+  return { ...page, rows, next };
 }
 
 // turns returns the newest turns of a session.
@@ -25,3 +26,6 @@ export async function sessions(rpc, many) {
   for (const r of rows) if (!once.has(`${r.agent}/${r.session}`)) once.set(`${r.agent}/${r.session}`, r);
   return { rows: [...once.values()], next };
 }
+
+// memories returns the newest memories of an agent.
+export const memories = (rpc, about, many) => pages(rpc, 'listMemories', about, { list: 'memories', cursor: 'after', many, most: 100 });

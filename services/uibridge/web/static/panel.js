@@ -9,6 +9,7 @@ const TABS = [
   ['timeline', 'Timeline', async () => (await import('./timeline.js')).mount],
   ['tools', 'Tools', async () => (await import('./insight.js')).mountTools],
   ['plugins', 'Plugins', async () => (await import('./insight.js')).mountPlugins],
+  ['memory', 'Memory', async () => (await import('./memory.js')).mount],
 ];
 
 export class Panel {
@@ -39,7 +40,7 @@ export class Panel {
   // isOpen reports whether the panel is open.
   get isOpen() { return this.#open !== ''; }
 
-  // show opens a tab: events, timeline, tools or plugins.
+  // show opens a tab: events, timeline, tools, plugins or memory.
   show(name) {
     const next = this.#tabs.get(name);
     if (!next) throw new Error(`panel: unknown tab ${name}`);

@@ -6,6 +6,7 @@ import { renderHTML } from './html.js';
 import { highlight, languageOf } from './code.js';
 import { Call } from './call.js';
 import { failure } from './words.js';
+import { explains } from './why.js';
 import * as fmt from './fmt.js';
 
 // Turn is the view of one input. context is shared by the conversation.
@@ -21,6 +22,7 @@ export class Turn {
   #last = null; // the segment that was added last
   #completed = null; // the segment that was committed last
   #calls = new Map();
+  #considered = []; // why tools were offered or called
   #name = '';
   #thinking = null;
   #queued = false;
@@ -134,8 +136,15 @@ export class Turn {
     }
     s.completed(p);
     this.#completed = s;
-    (p.steps ?? []).forEach((step, i) => this.#call(step.call, step.tool, argsText(i), s, step.parent));
+    (p.steps ?? []).forEach((step, i) => {
+      const call = this.#call(step.call, step.tool, argsText(i), s, step.parent);
+      const reason = this.#considered.findLast((c) => explains(c, step.tool));
+      if (reason) call.explain(reason);
+    });
   }
+
+  // considered keeps why the next plan offers or calls its tools.
+  considered(p) { this.#considered.push(p); }
 
   message(m) {
     this.#thinks('');

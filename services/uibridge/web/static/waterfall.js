@@ -204,7 +204,7 @@ export class Waterfall {
       el('p', { class: 'muted small' }, describe(span, parent?.span)),
       facts([
         ['Provider', mono(d.provider)], ['Model', mono(d.model)], ['Tokens', d.usage && `${d.usage.input_tokens ?? 0} in, ${d.usage.output_tokens ?? 0} out${d.usage.cost_micro_usd ? `, ${(d.usage.cost_micro_usd / 1e6).toFixed(4)} USD` : ''}`],
-        ['Tools it could call', d.offered], ['Calls', d.calls], ['Rounds', d.rounds],
+        ['Tools it could call', d.offered], ['Tools considered', d.considered?.candidates.length && `${d.considered.candidates.map((c) => c.tool).join(', ')} (of ${d.considered.of})`], ['Because', d.considered?.reasoning], ['Calls', d.calls], ['Rounds', d.rounds],
         ['Plugin', mono(d.plugin)], ['Point', mono(d.point)], ['Answer', d.verb && verb(d)],
         ['Effect', d.effect], ['Decided', d.rule && [ruleText(d.rule), ' ', el('span', { class: 'mono faint' }, d.rule)]], ['For', mono(d.principal)],
         ['Answered by', d.by && [mono(d.by), d.source ? ` (${d.source})` : '']], ['Outcome', d.outcome], ['Approved for the session', grantText(d.grant)],

@@ -32,7 +32,7 @@ const FAILURES = {
   poison: 'Handling this failed repeatedly, so it was abandoned.',
   provider_failed: 'The language model gave no answer.',
   no_provider: 'No language model is available. Is a provider running?',
-  no_guide: 'A guide that this agent requires is missing. Is its plugin running?',
+  no_guide: 'A guide that this agent requires is missing or wrong. Is its file right, or its plugin running?',
   limit_rounds: 'The turn reached its limit of rounds.',
   limit_tokens: 'The turn reached its limit of tokens.',
   limit_cost: 'The turn reached its limit of cost.',

@@ -1,0 +1,108 @@
+package decide
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/memory"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/text"
+)
+
+// Bounds of what a turn leaves for the memory.
+const (
+	maxAsked      = 2 << 10 // bytes of the input
+	maxLessons    = 3
+	maxLessonText = 400 // bytes of each of its texts
+)
+
+// learned returns what the turn leaves for the agent's memory, nil if the agent has none.
+func (b *builder) learned() *event.Learned {
+	t := b.s.Turn
+	if b.env.Memory == nil || b.agent().Guide.MemoryPolicy != guide.VectorDB {
+		return nil
+	}
+	return &event.Learned{
+		Asked: text.Cut(t.Text, maxAsked), Writer: t.Writer, Origin: Origin(b.s, b.env.Tools.Lookup), Lessons: b.s.lessons(),
+	}
+}
+
+// Origin returns the least trusted origin of what the model sees in the open turn: other
+// people's texts, if it has read the result of a tool that reaches the network, or a memory of
+// them; a tool's, if it has read any result; otherwise its own words. A summary and an
+// answer of a plugin count as a tool's.
+func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
+	worst := memory.FromAgent
+	see := func(o memory.Origin) {
+		if slices.Index(memory.Origins(), o) > slices.Index(memory.Origins(), worst) {
+			worst = o
+		}
+	}
+	if s.Summary != nil {
+		see(memory.FromTool)
+	}
+	if s.Turn != nil && s.Turn.Recalled != nil {
+		for _, m := range s.Turn.Recalled.Memories {
+			see(m.Source.Origin)
+		}
+	}
+	for _, m := range s.messages("") {
+		if m.Role == provider.RoleTool {
+			see(originOf(m.Tool, lookup))
+		}
+	}
+	return worst
+}
+
+// originOf returns the origin of a tool's results. Of a tool that nobody offers any more, the
+// worst is assumed.
+func originOf(name string, lookup func(name string) (tool.Spec, bool)) memory.Origin {
+	spec, known := lookup(name)
+	if !known || slices.ContainsFunc(spec.Permissions, func(p string) bool { return strings.HasPrefix(p, "network.") }) {
+		return memory.FromWeb
+	}
+	return memory.FromTool
+}
+
+// messages returns the messages of a turn, or of the whole window if turn is "".
+func (s *State) messages(turn string) []provider.Message {
+	var out []provider.Message
+	for _, e := range s.Window {
+		var m provider.Message
+		if turn != "" && e.Turn != turn || json.Unmarshal(e.Msg, &m) != nil {
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// lessons returns how calls of the open turn were corrected: for each tool, its first call
+// that failed, and the next one of it that succeeded.
+func (s *State) lessons() (out []event.Lesson) {
+	args := map[string]string{}
+	open := map[string]event.Lesson{} // by tool
+	for _, m := range s.messages(s.Turn.ID) {
+		for _, c := range m.ToolCalls {
+			args[c.ID] = text.Cut(string(c.Args), maxLessonText)
+		}
+		if m.Role != provider.RoleTool {
+			continue
+		}
+		l, failed := open[m.Tool]
+		switch {
+		case m.Failed && !failed:
+			open[m.Tool] = event.Lesson{
+				Tool: m.Tool, Failed: args[m.CallID] + " → " + text.Cut(m.Text, maxLessonText),
+			}
+		case !m.Failed && failed && len(out) < maxLessons && l.Worked == "":
+			l.Worked = args[m.CallID]
+			out, open[m.Tool] = append(out, l), l
+		}
+	}
+	return out
+}

@@ -1,0 +1,254 @@
+package memories
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/memory"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/embed"
+	"skandha.dev/services/internal/journal"
+	index "skandha.dev/services/internal/memory"
+)
+
+const (
+	lookEvery  = 2 * time.Second  // for changes by other cores
+	applyEvery = 256              // changes in one write to the index
+	stepWait   = 30 * time.Second // for one write to the index, or one batch of embeddings
+	embedBatch = 64               // texts
+	embedPause = 30 * time.Second // after the embedder failed
+)
+
+// follower applies the bucket to the index.
+type follower struct {
+	*Memories
+	at     uint64 // the last revision that was read
+	next   time.Time
+	failed string // the last failure, so that it is logged once
+}
+
+// Start keeps the index up to date until ctx ends; stop waits for the end. Only then may
+// memories be searched.
+func (m *Memories) Start(ctx context.Context, model Embedder) (stop func()) {
+	m.model = model
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f := &follower{Memories: m}
+		for f.step(ctx); f.sleep(ctx); f.step(ctx) {
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// sleep waits for the next look at the bucket.
+func (f *follower) sleep(ctx context.Context) bool {
+	t := time.NewTimer(lookEvery)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-f.poke:
+	case <-t.C:
+	}
+	return true
+}
+
+// step applies what has changed, and embeds what has no vector.
+func (f *follower) step(ctx context.Context) {
+	err := f.apply(ctx)
+	f.report(ctx, err)
+	if err != nil || !f.cfg.Leads() || time.Now().Before(f.next) {
+		return
+	}
+	if err := f.embedMissing(ctx); err != nil && !errors.Is(err, embed.ErrNone) && ctx.Err() == nil {
+		f.next = time.Now().Add(embedPause)
+		f.cfg.Log.Warn("cannot embed memories; they are found by words until then", "again_in", embedPause, "error", err)
+	}
+}
+
+func (f *follower) report(ctx context.Context, err error) {
+	if err == nil {
+		f.behind.Store(nil)
+		if f.failed != "" {
+			f.cfg.Log.Info("the index of memories is complete again")
+		}
+		f.failed = ""
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	why := err.Error()
+	f.behind.Store(&why)
+	if f.failed == "" {
+		f.cfg.Log.Warn("the index of memories is behind; turns find fewer memories", "error", err)
+	}
+	f.failed = why
+}
+
+// apply reads the bucket after the revision that the index has, and writes the changes to it.
+func (f *follower) apply(ctx context.Context) error {
+	position, err := f.position(ctx)
+	if err != nil {
+		return err
+	}
+	if position < f.at && f.at > 0 { // the index has lost something
+		f.cfg.Log.Info("the index of memories is filled again from the bucket", "revision", f.at)
+	}
+	from := min(f.at, position)
+	var batch []journal.Entry
+	for e, err := range f.bucket.After(ctx, from) {
+		if err != nil {
+			return err
+		}
+		if batch = append(batch, e); len(batch) == applyEvery {
+			if err := f.write(ctx, batch, position); err != nil {
+				return err
+			}
+			batch = batch[:0]
+		}
+	}
+	return f.write(ctx, batch, position)
+}
+
+// position returns the revision that the index has. An index of another bucket, which has
+// more than this one, is wiped.
+func (f *follower) position(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepWait)
+	defer cancel()
+	high := f.high.Load()
+	position, err := f.cfg.Index.Position(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading the index: %w", err)
+	}
+	last, err := f.bucket.Revision(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if max(position, f.at, high) <= last {
+		return position, nil
+	}
+	f.cfg.Log.Warn("the index of memories is newer than the bucket, which was replaced; it is made again",
+		"index", position, "bucket", last)
+	f.at = 0
+	f.high.CompareAndSwap(high, 0)
+	f.mu.Lock()
+	clear(f.pinned)
+	f.mu.Unlock()
+	if err := f.cfg.Index.Wipe(ctx); err != nil {
+		return 0, fmt.Errorf("wiping the index: %w", err)
+	}
+	return 0, nil
+}
+
+// write applies changes. Those up to the index's position are read for the pinned memories
+// alone.
+func (f *follower) write(ctx context.Context, changes []journal.Entry, position uint64) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepWait)
+	defer cancel()
+	var puts []index.Entry
+	for _, e := range changes {
+		x, err := f.read(e)
+		switch {
+		case err != nil:
+			f.cfg.Log.Warn("a memory cannot be read and is left out", "key", e.Key, "revision", e.Revision, "error", err)
+		case e.Deleted:
+			f.unpin(x.Agent, x.ID)
+			if e.Revision > position {
+				if err := f.cfg.Index.Remove(ctx, index.Key{Agent: x.Agent, ID: x.ID}, e.Revision); err != nil {
+					return fmt.Errorf("removing from the index: %w", err)
+				}
+			}
+		default:
+			f.pin(x)
+			if e.Revision > position {
+				puts = append(puts, index.Entry{Memory: x, Revision: e.Revision})
+			}
+		}
+	}
+	if len(puts) > 0 {
+		if err := f.cfg.Index.Put(ctx, puts); err != nil {
+			return fmt.Errorf("writing the index: %w", err)
+		}
+	}
+	last := changes[len(changes)-1].Revision
+	if last > position {
+		if err := f.cfg.Index.SetPosition(ctx, last); err != nil {
+			return fmt.Errorf("writing the index: %w", err)
+		}
+	}
+	f.at = max(f.at, last)
+	return nil
+}
+
+// read decodes a change. Anybody who may write to the bucket could have written it.
+func (f *follower) read(e journal.Entry) (x memory.Memory, err error) {
+	agent, token, ok := strings.Cut(e.Key, ".")
+	id, err := subject.Decode(token)
+	if !ok || err != nil {
+		return x, bus.Errorf(bus.CodeInvalidArgument, "the key is not <agent>.<id>")
+	}
+	if e.Deleted {
+		return memory.Memory{Agent: subject.Agent(agent), ID: id}, nil
+	}
+	if err := json.Unmarshal(e.Value, &x); err != nil {
+		return x, err
+	}
+	if string(x.Agent) != agent || x.ID != id {
+		return x, bus.Errorf(bus.CodeInvalidArgument, "it says agent %q and id %q", x.Agent, x.ID)
+	}
+	return x, x.Check()
+}
+
+// embedMissing computes the vectors that the index lacks, of the model that is configured now.
+func (f *follower) embedMissing(ctx context.Context) error {
+	model, err := f.model.Model(ctx)
+	if err != nil {
+		return err
+	}
+	began, n := time.Now(), 0
+	for after := uint64(0); ; {
+		entries, err := f.cfg.Index.Unembedded(ctx, model, after, embedBatch)
+		if err != nil || len(entries) == 0 {
+			if n >= embedBatch {
+				f.cfg.Log.Info("memories were embedded", "memories", n, "model", model, "took", time.Since(began))
+			}
+			return err
+		}
+		if n == 0 && len(entries) == embedBatch {
+			f.cfg.Log.Info("memories have no vector of the embedder; computing them", "model", model)
+		}
+		if err := f.embedAll(ctx, entries); err != nil {
+			return err
+		}
+		n += len(entries)
+		after = entries[len(entries)-1].Revision
+	}
+}
+
+func (f *follower) embedAll(ctx context.Context, entries []index.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, stepWait)
+	defer cancel()
+	texts := make([]string, len(entries))
+	for i, e := range entries {
+		texts[i] = e.Text
+	}
+	v, err := f.model.Embed(ctx, texts)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		entries[i].Vector, entries[i].Model = v.Values[i], v.Model
+	}
+	return f.cfg.Index.Put(ctx, entries)
+}

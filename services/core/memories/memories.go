@@ -1,0 +1,177 @@
+package memories
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/memory"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/embed"
+	"skandha.dev/services/internal/journal"
+	index "skandha.dev/services/internal/memory"
+)
+
+// Config is what Memories needs.
+type Config struct {
+	Bus   *journal.Journal
+	Index index.Store
+	Log   *slog.Logger
+	// Leads reports whether this core computes the embeddings that the index lacks, for all
+	// cores that share it.
+	Leads func() bool
+	// Origin returns the least trusted origin of what a session's model sees now. A memory
+	// that a tool call stores is worth no more.
+	Origin func(ctx context.Context, ref subject.Ref) (memory.Origin, error)
+}
+
+// Embedder computes embeddings of texts, by the model that is configured now.
+type Embedder interface {
+	embed.Embedder
+	// Model returns the model, or [embed.ErrNone].
+	Model(ctx context.Context) (string, error)
+}
+
+// Memories is one core's access to what agents remember.
+type Memories struct {
+	cfg    Config
+	bucket *journal.Bucket
+	model  Embedder      // set by Start
+	high   atomic.Uint64 // the latest revision that this core has written
+	poke   chan struct{}
+	behind atomic.Pointer[string] // why the index is not complete; nil: it is
+
+	mu     sync.Mutex
+	pinned map[subject.Agent]map[string]memory.Memory
+}
+
+// New returns the memories; Start keeps the index up to date.
+func New(cfg Config) *Memories {
+	return &Memories{
+		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketMemories), poke: make(chan struct{}, 1),
+		pinned: map[subject.Agent]map[string]memory.Memory{},
+	}
+}
+
+// key returns the bucket's key of a memory: ids may contain any character.
+func key(agent subject.Agent, id string) string { return string(agent) + "." + subject.Encode(id) }
+
+// create stores a new memory. If the key was used before, it changes nothing and returns
+// false, even if that memory is deleted.
+func (m *Memories) create(ctx context.Context, x memory.Memory) (created bool, err error) {
+	err = m.put(ctx, x, 0)
+	if errors.Is(err, bus.ErrFenceLost) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// put stores a memory whose last change has a revision, and indexes it.
+func (m *Memories) put(ctx context.Context, x memory.Memory, revision uint64) error {
+	if err := x.Check(); err != nil {
+		return &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
+	}
+	value, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	rev, err := m.bucket.Put(ctx, key(x.Agent, x.ID), value, journal.Fence{Revision: revision})
+	if err != nil {
+		return fmt.Errorf("storing memory %q: %w", x.ID, err)
+	}
+	m.wrote(rev)
+	m.pin(x)
+	if err := m.cfg.Index.Put(ctx, []index.Entry{{Memory: x, Revision: rev}}); err != nil {
+		m.cfg.Log.Debug("indexing a memory; it follows from the bucket", "agent", x.Agent, "memory", x.ID, "error", err)
+	}
+	m.wake()
+	return nil
+}
+
+// get returns a memory and its revision.
+func (m *Memories) get(ctx context.Context, agent subject.Agent, id string) (x memory.Memory, revision uint64, err error) {
+	e, err := m.bucket.Get(ctx, key(agent, id))
+	if errors.Is(err, bus.ErrNotFound) {
+		return x, 0, bus.Errorf(bus.CodeNotFound, "agent %s has no memory %q", agent, id)
+	}
+	if err == nil {
+		err = json.Unmarshal(e.Value, &x)
+	}
+	return x, e.Revision, err
+}
+
+// forget deletes a memory. Its key stays used.
+func (m *Memories) forget(ctx context.Context, agent subject.Agent, id string) error {
+	_, rev, err := m.get(ctx, agent, id)
+	if err != nil {
+		return err
+	}
+	gone, err := m.bucket.Delete(ctx, key(agent, id), journal.Fence{Revision: rev})
+	if err != nil {
+		return fmt.Errorf("deleting memory %q: %w", id, err)
+	}
+	m.wrote(gone)
+	m.unpin(agent, id)
+	if err := m.cfg.Index.Remove(ctx, index.Key{Agent: agent, ID: id}, gone); err != nil {
+		m.cfg.Log.Debug("removing a memory from the index; it follows", "agent", agent, "memory", id, "error", err)
+	}
+	m.wake()
+	return nil
+}
+
+// wrote notes a revision.
+func (m *Memories) wrote(revision uint64) {
+	for {
+		high := m.high.Load()
+		if revision <= high || m.high.CompareAndSwap(high, revision) {
+			return
+		}
+	}
+}
+
+func (m *Memories) wake() {
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Memories) pin(x memory.Memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !x.Pinned {
+		delete(m.pinned[x.Agent], x.ID)
+		return
+	}
+	if m.pinned[x.Agent] == nil {
+		m.pinned[x.Agent] = map[string]memory.Memory{}
+	}
+	m.pinned[x.Agent][x.ID] = x
+}
+
+func (m *Memories) unpin(agent subject.Agent, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pinned[agent], id)
+}
+
+// embed returns the vector of a text, and the model; "" without an embedder.
+func (m *Memories) embed(ctx context.Context, text string) (vector []float32, model string, err error) {
+	v, err := m.model.Embed(ctx, []string{text})
+	switch {
+	case errors.Is(err, embed.ErrNone):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", err
+	}
+	return v.Values[0], v.Model, nil
+}
+
+// now is the time of a new memory: to the millisecond, as in the log.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

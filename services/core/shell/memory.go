@@ -1,0 +1,103 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/memory"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/memories"
+	"skandha.dev/services/core/planner/engine"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/embed"
+)
+
+func (c *Core) newMemories() *memories.Memories {
+	if c.cfg.Index == nil {
+		return nil
+	}
+	return memories.New(memories.Config{
+		Bus: c.bus, Index: c.cfg.Index, Log: c.log, Leads: c.refill.Leads, Origin: c.originOf,
+	})
+}
+
+// originOf returns the least trusted origin of what a session's model sees now.
+func (c *Core) originOf(ctx context.Context, ref subject.Ref) (memory.Origin, error) {
+	s, err := c.loader.Load(ctx, ref, nil)
+	if err != nil {
+		return "", err
+	}
+	return decide.Origin(s, c.dir.Lookup), nil
+}
+
+// memory returns the memories as decisions see them.
+func (c *Core) memory() decide.Memory {
+	if c.memories == nil {
+		return nil
+	}
+	return c.memories
+}
+
+func (c *Core) startMemories() (stop func()) {
+	if c.memories == nil {
+		return func() {}
+	}
+	return c.memories.Start(c.ctx, &c.model)
+}
+
+// matcher returns what matches the tools of an agent with requests.
+func (c *Core) matcher(agent subject.Agent) engine.Matcher {
+	if c.memories == nil {
+		return c.ranker.For(nil)
+	}
+	return c.ranker.For(func(request string) map[string]float64 { return c.memories.Proven(agent, request) })
+}
+
+// embedder is the client of the provider service's embedder, once this core runs.
+type embedder struct{ client atomic.Pointer[embed.Client] }
+
+// Embed implements embed.Embedder.
+func (e *embedder) Embed(ctx context.Context, texts []string) (embed.Vectors, error) {
+	if c := e.client.Load(); c != nil {
+		return c.Embed(ctx, texts)
+	}
+	return embed.Vectors{}, embed.ErrNone
+}
+
+// Model implements memories.Embedder.
+func (e *embedder) Model(ctx context.Context) (string, error) {
+	if c := e.client.Load(); c != nil {
+		return c.Model(ctx)
+	}
+	return "", embed.ErrNone
+}
+
+// learn writes what a commit leaves for the agent's memory. What the bucket refuses for good
+// is lost, and does not keep the view from being written.
+func (c *Core) learn(ctx context.Context, ref subject.Ref, commit event.Commit) error {
+	if c.memories == nil {
+		return nil
+	}
+	err := c.memories.Learn(ctx, ref, commit)
+	if errors.Is(err, bus.ErrInvalidArgument) || errors.Is(err, bus.ErrRefused) {
+		c.log.Warn("a turn is not remembered", "session", ref, "error", err)
+		return nil
+	}
+	return err
+}
+
+// serveMemory lists, finds and changes memories.
+func (c *Core) serveMemory(q *bus.Request) (any, error) {
+	var ask coreapi.MemoryQuery
+	if err := decodeQuery(q.Data, &ask); err != nil {
+		return nil, err
+	}
+	if c.memories == nil {
+		return nil, bus.Errorf(bus.CodeUnavailable, "this core keeps no memories: it was started without an index for them")
+	}
+	return c.memories.Do(q.Context(), ask)
+}

@@ -1,0 +1,104 @@
+package shell_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/memory"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/coreapi"
+	index "skandha.dev/services/internal/memory/sqlite"
+	"skandha.dev/services/test/natstest"
+)
+
+// remembers gives every core an index of memories.
+func remembers(t *testing.T) func(*system) {
+	st, err := index.Open(t.Context(), index.Config{Path: filepath.Join(t.TempDir(), "memory.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	return func(s *system) { s.index = st }
+}
+
+// prompts keeps the system prompts of the requests to the model.
+type prompts struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (p *prompts) see(r provider.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, r.System)
+}
+
+func (p *prompts) last() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[len(p.all)-1]
+}
+
+// What was said in one session is remembered in another, after the core has restarted.
+func TestAnotherSessionRemembers(t *testing.T) {
+	var p prompts
+	s := start(t, core.Config{}, remembers(t), func(s *system) { s.asked = p.see })
+	first := subject.Ref{Agent: "main", Session: "monday"}
+	events := s.follow(first)
+	s.say(first, event.Input{Text: "my cat is called Tom"})
+	s.turn(events)
+	s.stopCore()
+	s.core = s.startCore(core.Config{})
+	if err := s.core.AwaitExecutors(natstest.Context(t), s.executors...); err != nil {
+		t.Fatal(err)
+	}
+	second := subject.Ref{Agent: "main", Session: "friday"}
+	events = s.follow(second)
+	s.say(second, event.Input{Text: "what is my cat called?"})
+	s.turn(events)
+	if got := p.last(); !strings.Contains(got, "What you remember from before") ||
+		!strings.Contains(got, `Asked: my cat is called Tom\nAnswered: echo: my cat is called Tom`) {
+		t.Fatalf("the model sees\n%s", got)
+	}
+}
+
+// Services and plugins use the memory by internal calls, and what they store is data.
+func TestInternalToolsOfTheMemory(t *testing.T) {
+	s := start(t, core.Config{}, remembers(t))
+	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
+	call := func(name, args string) json.RawMessage {
+		t.Helper()
+		r, err := internally(t, p.caller,
+			`{"agent":"main","session":"s1","caller":"caller","tool":"`+name+`","args":`+args+`}`)
+		if err != nil || !r.Success {
+			t.Fatalf("%s %s: %v, %+v", name, args, err, r.Error)
+		}
+		return r.Data
+	}
+	var stored memory.Memory
+	if err := json.Unmarshal(call("memory:store", `{"text":"The door code is 1234.","url":"https://example.com/x"}`), &stored); err != nil {
+		t.Fatal(err)
+	}
+	if stored.Source.Origin != memory.FromWeb || stored.Source.Principal != "caller" || stored.Kind != memory.Fact {
+		t.Fatalf("%+v", stored)
+	}
+	if found := call("memory:retrieve", `{"query":"door code"}`); !strings.Contains(string(found), stored.ID) {
+		t.Fatalf("%s", found)
+	}
+	call("memory:forget", `{"id":"`+stored.ID+`"}`)
+	if found := call("memory:retrieve", `{"query":"door code"}`); strings.Contains(string(found), stored.ID) {
+		t.Fatalf("%s", found)
+	}
+	r, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
+		[]byte(`{"op":"list","agent":"main","caller":"caller"}`))
+	if err != nil || string(r) != `{}` {
+		t.Fatalf("%s, %v", r, err)
+	}
+}

@@ -1,0 +1,54 @@
+package chroma_test
+
+import (
+	"fmt"
+	"testing"
+
+	index "skandha.dev/services/internal/memory"
+	"skandha.dev/services/internal/memory/chroma"
+	"skandha.dev/services/test/chromatest"
+	"skandha.dev/services/test/memorytest"
+)
+
+func TestStore(t *testing.T) {
+	server := chromatest.Start(t)
+	prefix := prefixes()
+	memorytest.Run(t, func(t *testing.T) index.Store { return open(t, server, prefix()) })
+}
+
+func TestReopen(t *testing.T) {
+	server := chromatest.Start(t)
+	prefix := prefixes()
+	memorytest.RunReopen(t, func(t *testing.T) func() index.Store {
+		place := prefix()
+		return func() index.Store { return open(t, server, place) }
+	})
+}
+
+func TestOutage(t *testing.T) {
+	server := chromatest.Start(t)
+	memorytest.RunOutage(t, open(t, server, "outage."), server.Kill, server.Run)
+}
+
+// prefixes gives each store its own.
+func prefixes() func() string {
+	n := 0
+	return func() string {
+		n++
+		return fmt.Sprintf("test%d.", n)
+	}
+}
+
+func open(t *testing.T, server *chromatest.Server, prefix string) *chroma.Store {
+	t.Helper()
+	s, err := chroma.Open(chroma.Config{URL: "chroma+" + server.URL + "?prefix=" + prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

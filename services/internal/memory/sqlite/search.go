@@ -1,0 +1,272 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"skandha.dev/pkg/memory"
+	"skandha.dev/pkg/subject"
+	index "skandha.dev/services/internal/memory"
+	"skandha.dev/services/internal/store/sqlitefile"
+)
+
+// Get implements memory.Store.
+func (s *Store) Get(ctx context.Context, key index.Key) (e index.Entry, err error) {
+	if err := key.Check(); err != nil {
+		return e, err
+	}
+	err = s.file.Do(ctx, "get", func(db *database) error {
+		var data string
+		var vector []byte
+		e = index.Entry{}
+		err := db.get.QueryRowContext(ctx, key.Agent, key.ID).Scan(&data, &e.Revision, &e.Model, &vector)
+		if errors.Is(err, sql.ErrNoRows) {
+			return index.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if vector != nil {
+			if e.Vector, err = decodeVector(vector); err != nil {
+				return err
+			}
+		}
+		e.Memory, err = decode(data)
+		return err
+	})
+	if err != nil {
+		return index.Entry{}, err
+	}
+	return e, nil
+}
+
+func decodeVector(b []byte) ([]float32, error) {
+	v, err := index.DecodeVector(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sqlitefile.ErrDamaged, err)
+	}
+	return v, nil
+}
+
+// List implements memory.Store.
+func (s *Store) List(ctx context.Context, agent subject.Agent, kinds []memory.Kind, limit int, after string) (
+	page []memory.Memory, next string, err error,
+) {
+	from, err := index.Page(agent, kinds, after)
+	if err != nil {
+		return nil, "", err
+	}
+	limit = index.PageSize(limit)
+	err = s.file.Do(ctx, "list", func(db *database) error {
+		page, err = memories(db.list.QueryContext(ctx, agent, from.Micros, from.ID, joined(kinds), limit+1))
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(page) > limit {
+		page = page[:limit]
+		next = index.CursorOf(page[limit-1]).String()
+	}
+	return page, next, nil
+}
+
+// joined returns the kinds as the statements look for them.
+func joined(kinds []memory.Kind) string {
+	var b strings.Builder
+	for _, k := range kinds {
+		b.WriteString("/" + string(k) + "/")
+	}
+	return b.String()
+}
+
+func memories(rows *sql.Rows, err error) (page []memory.Memory, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var data string
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		m, err := decode(data)
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, m)
+	}
+	return page, rows.Err()
+}
+
+// Unembedded implements memory.Store.
+func (s *Store) Unembedded(ctx context.Context, model string, after uint64, limit int) (out []index.Entry, err error) {
+	if err := index.CheckModel(model); err != nil {
+		return nil, err
+	}
+	err = s.file.Do(ctx, "unembedded", func(db *database) error {
+		no, _, err := db.find(ctx, model)
+		if err != nil {
+			return err
+		}
+		if no == 0 {
+			no = -1 // no entry's
+		}
+		out, err = unembedded(db.unembedded.QueryContext(ctx, no, int64(min(after, index.MaxRevision)),
+			index.PageSize(limit)))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func unembedded(rows *sql.Rows, err error) (out []index.Entry, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e index.Entry
+		var data string
+		if err := rows.Scan(&data, &e.Revision); err != nil {
+			return nil, err
+		}
+		if e.Memory, err = decode(data); err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, rows.Err()
+}
+
+// find returns the number of a model, 0 if no vector of it was ever stored.
+func (db *database) find(ctx context.Context, name string) (no int64, dimension int, err error) {
+	err = db.modelOf.QueryRowContext(ctx, name).Scan(&no, &dimension)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, 0, nil
+	}
+	return no, dimension, err
+}
+
+// Search implements memory.Store.
+func (s *Store) Search(ctx context.Context, q index.Query) (hits []memory.Hit, err error) {
+	if q, err = q.Prepare(); err != nil {
+		return nil, err
+	}
+	err = s.file.Do(ctx, "search", func(db *database) error {
+		var model int64
+		var near []memory.Hit
+		if q.Vector != nil {
+			if model, near, err = db.near(ctx, q); err != nil {
+				return err
+			}
+		}
+		shared, err := db.sharing(ctx, q, model)
+		hits = index.Merge(near, shared, q.Limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hits, nil
+}
+
+// near ranks the memories that have a vector of the query's model.
+func (db *database) near(ctx context.Context, q index.Query) (model int64, hits []memory.Hit, err error) {
+	model, dimension, err := db.find(ctx, q.Model)
+	switch {
+	case err != nil || model == 0:
+		return 0, nil, err
+	case dimension != len(q.Vector):
+		return 0, nil, index.WrongDimension(q.Model, len(q.Vector), dimension)
+	}
+	nos, err := db.candidates(ctx, q, model)
+	if err != nil {
+		return 0, nil, err
+	}
+	list, err := json.Marshal(nos)
+	if err != nil {
+		return 0, nil, err
+	}
+	rows, err := db.exact.QueryContext(ctx, string(list))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		hit, err := exact(rows, q.Vector)
+		if err != nil {
+			return 0, nil, err
+		}
+		hits = append(hits, hit)
+	}
+	return model, index.Rank(hits, q.Limit), rows.Err()
+}
+
+// candidates returns the numbers of the entries that are nearest by the quantised vectors.
+func (db *database) candidates(ctx context.Context, q index.Query, model int64) (nos []int64, err error) {
+	k := 2*q.Limit + 16 // sqlite-vec takes longer for more
+	query := fmt.Sprintf(nearSQL, model)
+	args := []any{quantise(q.Vector), k, q.Agent}
+	if len(q.Kinds) == 0 {
+		return numbers(db.conns.Read.QueryContext(ctx, query, args...))
+	}
+	for _, kind := range q.Kinds {
+		found, err := numbers(db.conns.Read.QueryContext(ctx, query+" AND kind = ?", append(args[:3:3], kind)...))
+		if err != nil {
+			return nil, err
+		}
+		nos = append(nos, found...)
+	}
+	return nos, nil
+}
+
+func exact(rows *sql.Rows, query []float32) (hit memory.Hit, err error) {
+	var data string
+	var raw sql.RawBytes
+	if err := rows.Scan(&data, &raw); err != nil {
+		return hit, err
+	}
+	v, err := decodeVector(raw)
+	if err == nil && len(v) != len(query) {
+		err = fmt.Errorf("%w: a vector has %d dimensions, not %d", sqlitefile.ErrDamaged, len(v), len(query))
+	}
+	if err != nil {
+		return hit, err
+	}
+	hit = memory.Hit{Score: index.Dot(v, query), Match: memory.Semantic}
+	hit.Memory, err = decode(data)
+	return hit, err
+}
+
+// sharing ranks the memories without a vector of the model (0: all) by words.
+func (db *database) sharing(ctx context.Context, q index.Query, model int64) (hits []memory.Hit, err error) {
+	terms := index.Terms(q.Text)
+	if len(terms) == 0 {
+		return nil, nil
+	}
+	rows, err := db.shared.QueryContext(ctx, `"`+strings.Join(terms, `" OR "`)+`"`, q.Agent, model, joined(q.Kinds),
+		q.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var data string
+		hit := memory.Hit{Match: memory.Lexical}
+		if err := rows.Scan(&data, &hit.Score); err != nil {
+			return nil, err
+		}
+		if hit.Memory, err = decode(data); err != nil {
+			return nil, err
+		}
+		hits = append(hits, hit)
+	}
+	return hits, rows.Err()
+}

@@ -1,0 +1,105 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"skandha.dev/pkg/memory"
+	index "skandha.dev/services/internal/memory"
+	"skandha.dev/services/internal/memory/sqlite"
+	"skandha.dev/services/test/memorytest"
+)
+
+func TestStore(t *testing.T) {
+	memorytest.Run(t, func(t *testing.T) index.Store { return open(t, newPath(t)) })
+}
+
+func TestReopen(t *testing.T) {
+	memorytest.RunReopen(t, func(t *testing.T) func() index.Store {
+		path := newPath(t)
+		return func() index.Store { return open(t, path) }
+	})
+}
+
+func newPath(tb testing.TB) string { return filepath.Join(tb.TempDir(), "made", "memory.db") }
+
+func open(tb testing.TB, path string) *sqlite.Store {
+	tb.Helper()
+	s, err := sqlite.Open(tb.Context(), sqlite.Config{Path: path})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+var tea = index.Entry{Revision: 7, Memory: memory.Memory{
+	ID: "m1", Agent: "main", Kind: memory.Fact, Text: "Ann likes tea", Source: memory.Source{Origin: memory.FromPerson},
+}, Model: "m", Vector: []float32{1, 0}}
+
+// What cannot be read is filled again: the position says so, and the file works.
+func TestDamageMovesTheFileAside(t *testing.T) {
+	for name, statement := range map[string]string{
+		"a table is gone":      "DROP TABLE position",
+		"vectors are gone":     "DROP TABLE vectors_1",
+		"words are gone":       "DROP TABLE words",
+		"a memory is garbage":  "UPDATE entry SET data = 'garbage'",
+		"a vector is garbage":  "UPDATE entry SET vector = x'010203'",
+		"a vector is too long": "UPDATE entry SET vector = zeroblob(12)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			s := open(t, path)
+			if err := errors.Join(s.Put(t.Context(), []index.Entry{tea}), s.SetPosition(t.Context(), 7)); err != nil {
+				t.Fatal(err)
+			}
+			execute(t, path, statement)
+			_, readErr := s.Position(t.Context())
+			hits, err := s.Search(t.Context(), index.Query{Agent: "main", Text: "tea", Vector: tea.Vector, Model: "m"})
+			at, positionErr := s.Position(t.Context())
+			if err := errors.Join(readErr, err, positionErr); err != nil || len(hits) != 0 || at != 0 {
+				t.Errorf("hits %v, position %d, %v", hits, at, err)
+			}
+			if err := s.Put(t.Context(), []index.Entry{tea}); err != nil {
+				t.Error(err)
+			}
+			if e, err := s.Get(t.Context(), tea.Key()); err != nil || e.Text != tea.Text {
+				t.Errorf("got %+v, %v", e, err)
+			}
+			if aside, err := filepath.Glob(path + ".aside-*Z"); err != nil || len(aside) != 1 {
+				t.Errorf("moved aside: %q, %v", aside, err)
+			}
+		})
+	}
+}
+
+// A view and an index do not take each other's file.
+func TestFilesOfOthersAreRefused(t *testing.T) {
+	path := newPath(t)
+	if err := open(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, "PRAGMA application_id = 1936417896")
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if s != nil || !errors.Is(err, index.ErrUnavailable) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func execute(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}

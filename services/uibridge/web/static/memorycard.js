@@ -1,0 +1,158 @@
+// One memory: what it says, where it came from and, with the right "talk", its operations.
+// Forgetting needs a second click.
+
+import { el, fill, icon } from './dom.js';
+import { ago, duration, exact } from './fmt.js';
+import { mono } from './facts.js';
+import { reveal } from './reveal.js';
+import { refusal } from './words.js';
+
+const KINDS = {
+  fact: 'Somebody said it, or the agent found it out', note: 'A note', experience: 'A turn: what was asked and done, and how it ended',
+  lesson: 'How a call that failed was corrected', capability: 'A tool that has served a kind of request',
+};
+const LONG = 480; // characters after which a text is folded
+
+// MemoryCard shows one memory. It calls changed after an operation, with its node if the memory
+// is gone.
+export class MemoryCard {
+  #app; #changed;
+  #head; #text; #from; #actions; #ask;
+  #memory = null;
+  #drawn = '';
+  #open = false;
+
+  constructor(app, changed) {
+    this.#app = app;
+    this.#changed = changed;
+    this.#head = el('div', { class: 'row' });
+    this.#text = el('div', { class: 'memory-text', dir: 'auto' });
+    this.#from = el('div', { class: 'muted small memory-from' });
+    this.#actions = el('div', { class: 'row' });
+    this.#ask = el('div', { class: 'plugin-ask', role: 'group', hidden: true });
+    this.node = el('li', { class: 'card memory-card' }, this.#head, this.#text, this.#from, app.can('talk') && this.#actions, this.#ask);
+  }
+
+  // show draws the memory, or the hit of a search. It does not change an operation in progress.
+  show(m) {
+    const now = JSON.stringify(m);
+    if (now === this.#drawn) return;
+    this.#drawn = now;
+    this.#memory = m;
+    this.node.dataset.kind = m.kind;
+    const stranger = m.source.origin === 'tool' || m.source.origin === 'web';
+    fill(this.#head,
+      el('span', { class: 'chip', title: KINDS[m.kind] }, m.kind), m.pinned && el('span', { class: 'chip chip-accent', title: 'The model sees it in every turn' }, 'pinned'),
+      stranger && el('span', { class: 'chip chip-warn', title: 'Strangers may have written it: the model is instructed not to follow instructions in it' }, 'from outside'),
+      m.match && el('span', { class: 'chip', title: `Score ${m.score.toFixed(2)}` }, m.match === 'semantic' ? 'by meaning' : 'by words'),
+      el('span', { class: 'grow' }), el('time', { class: 'faint tiny num', datetime: m.created, title: exact(m.created) }, ago(m.created)));
+    this.#say();
+    fill(this.#from, source(m, this.#app), outcome(m.outcome), m.updated && el('p', null, 'Changed ', el('time', { datetime: m.updated }, exact(m.updated))));
+    this.#offer();
+  }
+
+  #say() {
+    const { text } = this.#memory;
+    const long = text.length > LONG;
+    fill(this.#text, el('p', null, reveal(long && !this.#open ? `${text.slice(0, LONG)}…` : text)),
+      long && el('button', { type: 'button', class: 'link-btn', 'aria-expanded': String(this.#open), on: { click: () => { this.#open = !this.#open; this.#say(); this.#text.querySelector('button').focus(); } } }, this.#open ? 'Show less' : 'Show all'));
+  }
+
+  #offer() {
+    const m = this.#memory;
+    const focused = this.#actions.contains(document.activeElement) ? document.activeElement.dataset.op : '';
+    const of = m.text.slice(0, 60);
+    const button = (op, label, click) => el('button', { type: 'button', class: 'btn btn-small btn-quiet', dataset: { op }, 'aria-label': `${label}: ${of}`, on: { click } }, label);
+    fill(this.#actions,
+      button('pin', m.pinned ? 'Unpin' : 'Pin', () => this.#pin()), button('correct', 'Correct…', () => this.#correct()), button('forget', 'Forget…', () => this.#forget()));
+    if (focused) this.#back(focused);
+  }
+
+  #back(op) { this.#actions.querySelector(`[data-op="${op}"]`)?.focus(); }
+
+  async #pin() {
+    const pinned = !this.#memory.pinned;
+    if (await this.#do('pin', 'correctMemory', { pinned }, pinned ? 'Pinned' : 'No longer pinned')) this.#back('pin');
+  }
+
+  #correct() {
+    const text = el('textarea', { class: 'input', rows: 4, 'aria-label': 'What it is to say' });
+    text.value = this.#memory.text;
+    const save = () => {
+      const say = text.value.trim();
+      if (say) this.#do('correct', 'correctMemory', { text: say }, 'Corrected');
+      else text.focus();
+    };
+    this.#second('correct', 'Correct a memory', [text], 'btn-primary', 'Save', save);
+    text.focus();
+    text.addEventListener('keydown', (e) => { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) save(); });
+  }
+
+  #forget() {
+    const go = this.#second('forget', 'Forget a memory', [el('p', { class: 'small' }, 'Forget this? The agent no longer knows it, and it cannot be restored.')], 'btn-danger', 'Forget it',
+      () => this.#do('forget', 'forgetMemory', {}, 'Forgotten'));
+    go.focus();
+  }
+
+  // #second shows the second step of an operation, and returns its button.
+  #second(op, label, body, tone, name, click) {
+    const go = el('button', { type: 'button', class: `btn btn-small ${tone}`, on: { click } }, name);
+    this.#ask.setAttribute('aria-label', label);
+    fill(this.#ask, body, el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => this.#close(op) } }, 'Cancel')));
+    this.#ask.hidden = false;
+    this.#ask.onkeydown = (e) => {
+      if (e.key === 'Escape') { e.stopPropagation(); this.#close(op); }
+    };
+    return go;
+  }
+
+  #close(op) {
+    this.#ask.hidden = true;
+    this.#ask.replaceChildren();
+    this.#back(op);
+  }
+
+  // #do carries out an operation and reports whether it succeeded. After a failure, what was
+  // typed stays.
+  async #do(op, method, params, done) {
+    const controls = this.#ask.querySelectorAll('button, textarea');
+    for (const c of controls) c.disabled = true;
+    try {
+      await this.#app.rpc.call(method, { agent: this.#memory.agent, id: this.#memory.id, ...params });
+    } catch (e) {
+      for (const c of controls) c.disabled = false;
+      this.#ask.hidden = false;
+      this.#ask.querySelector('.note')?.remove();
+      this.#ask.prepend(el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(refusal(e)))));
+      return false;
+    }
+    this.#close(op);
+    this.#app.announce(done);
+    await this.#changed(op === 'forget' ? this.node : null);
+    return true;
+  }
+}
+
+// source says who or what a memory is from. An address is text, not a link.
+function source(m, app) {
+  const { origin, principal, session, turn, tool, url } = m.source;
+  const who = principal === app.principal.writer ? 'you' : principal ? reveal(principal) : 'a person';
+  const from = {
+    person: () => ['Said by ', who],
+    agent: () => ['Worked out by the agent', principal && [', asked by ', who]],
+    tool: () => ['From ', tool ? ['tool ', mono(tool)] : 'a tool', principal && [', asked by ', who]],
+    web: () => ['From ', url ? mono(url) : 'the web', tool && [', by tool ', mono(tool)], principal && [', asked by ', who]],
+  }[origin] ?? (() => [reveal(origin)]);
+  return el('p', null, from(), session && [' in session ', el('a', { href: `#/${m.agent}/${session}` }, session), turn && ` (${turn})`]);
+}
+
+// outcome shows how the turn of an experience ended.
+function outcome(o) {
+  if (!o) return null;
+  const failed = new Set(o.failed ?? []);
+  return el('p', { class: 'memory-outcome' },
+    el('span', { class: `chip ${o.status === 'answered' ? 'chip-ok' : 'chip-warn'}` }, o.status.replaceAll('_', ' ')),
+    (o.tools ?? []).map((t) => el('span', { class: `chip mono ${failed.has(t) ? 'chip-danger' : ''}`, title: failed.has(t) ? 'It failed at least once' : null }, reveal(t), failed.has(t) && ' failed')),
+    o.duration_ms > 0 && el('span', { class: 'num' }, duration(o.duration_ms)),
+    o.cost_micro_usd > 0 && el('span', { class: 'num' }, `$${(o.cost_micro_usd / 1e6).toFixed(4)}`));
+}
