@@ -185,11 +185,11 @@ func ReadConfig(path string) (Config, error) {
 
 // guides returns the guides in order. Without its own system prompt, the agent begins
 // with the default one.
-func (a AgentConfig) guides() []string {
+func (a AgentConfig) guides() (all []string, basis string) {
 	if a.Guide.SystemPrompt != "" || slices.Contains(a.Guides, guidefile.Default) {
-		return a.Guides
+		return a.Guides, ""
 	}
-	return append([]string{guidefile.Default}, a.Guides...)
+	return append([]string{guidefile.Default}, a.Guides...), guidefile.Default
 }
 
 // Build checks the configuration and returns the agents and the policy.
@@ -314,8 +314,9 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	if !(confidence > 0 && confidence <= 1) { // false for NaN
 		bad(".confidence is %g, want more than 0 and at most 1", confidence)
 	}
+	guides, basis := a.guides()
 	return &decide.Agent{
-		Name: id, Guide: g, Guides: a.guides(), Required: a.Required, Providers: providers,
+		Name: id, Guide: g, Guides: guides, Basis: basis, Required: a.Required, Providers: providers,
 		Tools: a.Tools, Granted: [][]string{granted}, Limits: limits, Confirm: a.Confirm,
 		Shortlist: shortlist, Confidence: confidence,
 	}, errors.Join(errs...)

@@ -72,7 +72,7 @@ func TestTheDecisionOfAnAgent(t *testing.T) {
 	}
 	negative, none, much, nan := -1, 0.0, 1.5, math.NaN()
 	for want, bad := range map[string]core.AgentConfig{
-		`unknown decision "guess"`: {Decision: "guess"}, "agents.main.shortlist is -1": {Shortlist: &negative},
+		`decision is "guess"`: {Decision: "guess"}, "agents.main.shortlist is -1": {Shortlist: &negative},
 		"agents.main.confidence is 0": {Confidence: &none}, "agents.main.confidence is 1.5": {Confidence: &much},
 		"agents.main.confidence is NaN": {Confidence: &nan},
 	} {

@@ -43,6 +43,7 @@ type Agent struct {
 	Name     subject.Agent
 	Guide    guide.Guide
 	Guides   []string // of files and plugins, by name: the shell appends them to Guide
+	Basis    string   // of Guides: the one that the agent's own guide overrides; empty: none
 	Required []string // of Guides: without them the agent does not answer
 	Unguided string   // why it does not answer now: a required guide is missing; set by the shell
 	// Providers may answer, in order of preference: when one fails, the next is asked.

@@ -26,11 +26,13 @@ func (a *Agent) Accepts(g guide.Guide) error {
 	return nil
 }
 
-// Guided returns the agent with a guide that it accepts, appended to its own. The result may do
-// nothing that the agent may not do.
-func (a *Agent) Guided(g guide.Guide) *Agent {
+// Guided returns the agent with guides that it accepts: its own guide overrides the settings of
+// basis, and g overrides both. The result may do nothing that the agent may not do.
+func (a *Agent) Guided(basis, g guide.Guide) *Agent {
 	out := *a
-	out.Guide = a.Guide.And(g)
+	out.Guide = basis.And(a.Guide).And(g)
+	out.Guide.Name = a.Guide.Name
+	g = basis.And(g)
 	if g.Permissions != nil {
 		out.Granted = append(slices.Clip(a.Granted), g.Permissions)
 	}

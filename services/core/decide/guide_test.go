@@ -17,7 +17,7 @@ func TestAGuideNarrowsItsAgent(t *testing.T) {
 		Providers: []decide.Choice{{Provider: "one", Model: "m"}, {Provider: "two"}},
 		Limits:    decide.Limits{Rounds: 5, Tokens: 100, Wall: time.Minute},
 	}
-	got := a.Guided(guide.Guide{
+	got := a.Guided(guide.Guide{}, guide.Guide{
 		Tools: []string{"c:d", "e:f"}, Permissions: []string{"*"}, Providers: []string{"two/n"},
 		Limits: guide.Limits{
 			Rounds: 9, Tokens: 50, WallMS: 3_600_000, CostUSD: 0.25, ModelCallMS: 3_600_000, WindowTurns: 100,
@@ -35,19 +35,19 @@ func TestAGuideNarrowsItsAgent(t *testing.T) {
 	if a.Limits.Tokens != 100 || len(a.Granted) != 1 || len(a.Tools) != 2 || a.Providers[0].Model != "m" {
 		t.Errorf("the agent has changed: %+v", a)
 	}
-	got = a.Guided(guide.Guide{Model: "n", Tools: []string{}})
+	got = a.Guided(guide.Guide{}, guide.Guide{Model: "n", Tools: []string{}})
 	if got.Tools == nil || len(got.Tools) != 0 || got.Providers[0] != (decide.Choice{Provider: "one", Model: "n"}) {
 		t.Errorf("%+v", got)
 	}
 	all := decide.Agent{}
-	if got = all.Guided(guide.Guide{Tools: []string{"a:b"}}); !slices.Equal(got.Tools, []string{"a:b"}) {
+	if got = all.Guided(guide.Guide{}, guide.Guide{Tools: []string{"a:b"}}); !slices.Equal(got.Tools, []string{"a:b"}) {
 		t.Errorf("of all tools: %q", got.Tools)
 	}
-	if got = all.Guided(guide.Guide{}); got.Tools != nil || got.Granted != nil {
+	if got = all.Guided(guide.Guide{}, guide.Guide{}); got.Tools != nil || got.Granted != nil {
 		t.Errorf("an empty guide: %+v", got)
 	}
 	huge := guide.Limits{CostUSD: 1e300, SessionCostUSD: 1e-9, WallMS: 1 << 62}
-	if l := all.Guided(guide.Guide{Limits: huge}).Limits; l.CostMicroUSD <= 0 || l.SessionCostMicroUSD != 1 || l.Wall != 0 {
+	if l := all.Guided(guide.Guide{}, guide.Guide{Limits: huge}).Limits; l.CostMicroUSD <= 0 || l.SessionCostMicroUSD != 1 || l.Wall != 0 {
 		t.Errorf("amounts that do not fit: %+v", l)
 	}
 }
@@ -72,5 +72,16 @@ func TestAnAgentRefusesAnotherProvider(t *testing.T) {
 			err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%+v: %v, want %q", c.guide, err, c.wrong)
 		}
+	}
+}
+
+func TestTheAgentsOwnGuideOverridesItsBasis(t *testing.T) {
+	a := &decide.Agent{Name: "a", Guide: guide.Guide{Name: "a", MemoryPolicy: guide.None}}
+	basis := guide.Guide{Name: "default", SystemPrompt: "Be kind.", MemoryPolicy: guide.VectorDB}
+	if g := a.Guided(basis, guide.Guide{}).Guide; g.MemoryPolicy != guide.None || g.SystemPrompt != "Be kind." || g.Name != "a" {
+		t.Errorf("%+v", g)
+	}
+	if g := a.Guided(basis, guide.Guide{MemoryPolicy: guide.Summary}).Guide; g.MemoryPolicy != guide.Summary {
+		t.Errorf("%+v", g)
 	}
 }

@@ -157,7 +157,7 @@ func (g *guides) refresh(ctx context.Context) (all bool) {
 func (g *guides) compose(ctx context.Context, at *registry.Snapshot, a *decide.Agent) (
 	whole *decide.Agent, failed []coreapi.GuideTrouble, complete bool,
 ) {
-	var sum guide.Guide
+	var basis, sum guide.Guide
 	unguided := ""
 	complete = true
 	for _, n := range a.Guides {
@@ -167,7 +167,10 @@ func (g *guides) compose(ctx context.Context, at *registry.Snapshot, a *decide.A
 			got = g.ofPlugin(ctx, at, a, n)
 			complete = complete && (got.Err == nil || errors.Is(got.Err, errNoGuide))
 		}
-		if got.Have {
+		switch {
+		case got.Have && n == a.Basis:
+			basis = got.Guide
+		case got.Have:
 			sum = sum.And(got.Guide)
 		}
 		if got.Err == nil {
@@ -180,7 +183,7 @@ func (g *guides) compose(ctx context.Context, at *registry.Snapshot, a *decide.A
 			unguided = fmt.Sprintf("guide %q is required but missing: %v", n, got.Err)
 		}
 	}
-	whole = a.Guided(sum)
+	whole = a.Guided(basis, sum)
 	whole.Unguided = unguided
 	return whole, failed, complete
 }

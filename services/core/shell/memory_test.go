@@ -83,17 +83,17 @@ func TestInternalToolsOfTheMemory(t *testing.T) {
 		return r.Data
 	}
 	var stored memory.Memory
-	if err := json.Unmarshal(call("memory:store", `{"text":"The door code is 1234.","url":"https://example.com/x"}`), &stored); err != nil {
+	if err := json.Unmarshal(call("memory:store", `{"text":"The alarm code is 1234.","url":"https://example.com/x"}`), &stored); err != nil {
 		t.Fatal(err)
 	}
 	if stored.Source.Origin != memory.FromWeb || stored.Source.Principal != "caller" || stored.Kind != memory.Fact {
 		t.Fatalf("%+v", stored)
 	}
-	if found := call("memory:retrieve", `{"query":"door code"}`); !strings.Contains(string(found), stored.ID) {
+	if found := call("memory:retrieve", `{"query":"alarm code"}`); !strings.Contains(string(found), stored.ID) {
 		t.Fatalf("%s", found)
 	}
 	call("memory:forget", `{"id":"`+stored.ID+`"}`)
-	if found := call("memory:retrieve", `{"query":"door code"}`); strings.Contains(string(found), stored.ID) {
+	if found := call("memory:retrieve", `{"query":"alarm code"}`); strings.Contains(string(found), stored.ID) {
 		t.Fatalf("%s", found)
 	}
 	r, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
