@@ -19,12 +19,16 @@ import (
 // EngineInstance is the provider of plans that the decision engine made: no process has it.
 const EngineInstance subject.Instance = "engine"
 
+// maxEngaged is the longest input that the decision engine reads, in bytes: its rules look for
+// values everywhere in the text. A longer one is the model's.
+const maxEngaged = 4 << 10
+
 // engaged reports whether the decision engine decides about the turn's next step: it does so
 // once, before anything else has happened in the turn.
 func (b *builder) engaged() bool {
 	t := b.s.Turn
 	return b.agent().Guide.Decision == guide.Engine && b.env.Matcher != nil && !t.considered() &&
-		len(t.Actions) == 0 && len(t.Files) == 0
+		len(t.Actions) == 0 && len(t.Files) == 0 && len(t.Text) <= maxEngaged
 }
 
 // decision returns what the rules of the decision engine decide about the turn's next step, nil
@@ -90,7 +94,7 @@ func (b *builder) askAgain(again *engine.Question) bool {
 // request returns what the engine decides about, among these tools.
 func (b *builder) request(tools []tool.Spec) engine.Request {
 	return engine.Request{
-		Text: b.s.Turn.Text, Before: b.s.before(), Tools: tools, Confidence: b.agent().Confidence,
+		Text: b.s.Turn.Text, Before: b.before(), Tools: tools, Confidence: b.agent().Confidence,
 		Matcher: b.env.Matcher, Validate: b.env.Tools.Validate,
 	}
 }
@@ -101,9 +105,14 @@ const (
 	maxBeforeBytes = 1 << 10
 )
 
-// before returns the latest texts of earlier turns, oldest first.
-func (s *State) before() []string {
+// before returns the latest texts of earlier turns, oldest first; none if the agent's policy
+// is to show the model the current turn alone.
+func (b *builder) before() []string {
+	s := b.s
 	var out []string
+	if b.agent().Guide.MemoryPolicy == guide.None {
+		return nil
+	}
 	for _, e := range slices.Backward(s.Window) {
 		var m provider.Message
 		if len(out) == maxBefore {

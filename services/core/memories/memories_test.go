@@ -260,6 +260,14 @@ func TestAWipedIndexIsFilledAgain(t *testing.T) {
 	if len(before) == 0 || !strings.Contains(before[0], "semantic Mia") {
 		t.Fatalf("found %q", before)
 	}
+	last, err := r.bus.Bucket(journal.BucketMemories).Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the index has everything", func() bool {
+		position, err := r.index.Position(t.Context())
+		return err == nil && position == last
+	})
 	if err := r.index.Wipe(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (m *Memories) Proven(agent subject.Agent, input string) map[string]float64 
 	hits, _, err := m.search(ctx, index.Query{
 		Agent: agent, Text: input, Kinds: []memory.Kind{memory.Capability}, Limit: recalled,
 	})
-	if err != nil || len(hits) == 0 {
+	if err != nil || len(hits) == 0 || !(hits[0].Score > 0) {
 		return nil
 	}
 	out := map[string]float64{}

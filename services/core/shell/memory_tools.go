@@ -77,13 +77,15 @@ func (c *Core) retrieveMemories(ctx context.Context, n *internalCall) tool.Resul
 		found = append(found, h)
 	}
 	if len(ask.Kinds) == 0 {
-		found = append(found, c.notes(ctx, n, ask.Query, ask.Limit)...)
+		for _, note := range c.notes(ctx, n, ask.Query, ask.Limit) {
+			found = append(found, note)
+		}
 	}
 	return tool.OK(map[string]any{"memories": found[:min(len(found), ask.Limit)], "trouble": a.Trouble})
 }
 
 // notes returns the notes that a runner's tool of the same name finds, none if there is none.
-func (c *Core) notes(ctx context.Context, n *internalCall, query string, limit int) []any {
+func (c *Core) notes(ctx context.Context, n *internalCall, query string, limit int) (found []json.RawMessage) {
 	spec, known := c.dir.Lookup(n.Tool)
 	if !known {
 		return nil
@@ -96,7 +98,7 @@ func (c *Core) notes(ctx context.Context, n *internalCall, query string, limit i
 	call.id, call.spec, call.Args = "internal-"+attempt.Nonce(), spec, args
 	r := c.runInternal(ctx, &call)
 	var out struct {
-		Memories []any `json:"memories"`
+		Memories []json.RawMessage `json:"memories"`
 	}
 	if !r.Success || json.Unmarshal(r.Data, &out) != nil {
 		c.log.Warn("the notes cannot be searched", "session", n.ref, "error", r.Error)

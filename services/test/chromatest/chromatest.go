@@ -3,10 +3,11 @@
 package chromatest
 
 import (
+	"embed"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"skandha.dev/services/test/foreigntest"
@@ -23,17 +24,25 @@ type Server struct {
 	process *foreigntest.Process
 }
 
+// node names the packages of the server, and their versions.
+//
+//go:embed node/package.json node/package-lock.json
+var node embed.FS
+
 // Start runs a server on a free loopback port until the test ends, with its data in a
 // directory of the test. Without Node and npm, the test is skipped, or fails if the
 // environment says SKANDHA_REQUIRE=all.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	node := foreigntest.Need(tb, "node")
-	_, file, _, _ := runtime.Caller(0)
-	modules := foreigntest.Modules(tb, filepath.Join(filepath.Dir(file), "node"), "install")
+	program := foreigntest.Need(tb, "node")
+	dir := tb.TempDir()
+	if err := os.CopyFS(dir, node); err != nil {
+		tb.Fatal(err)
+	}
+	modules := foreigntest.Modules(tb, filepath.Join(dir, "node"), "install")
 	port := natstest.FreePort(tb)
 	s := &Server{
-		URL: fmt.Sprintf("http://127.0.0.1:%d", port), tb: tb, program: node,
+		URL: fmt.Sprintf("http://127.0.0.1:%d", port), tb: tb, program: program,
 		args: []string{
 			filepath.Join(modules, "chromadb", "dist", "cli.mjs"), "run", "--path", tb.TempDir(),
 			"--host", "127.0.0.1", "--port", fmt.Sprint(port),

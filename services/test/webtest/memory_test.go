@@ -32,7 +32,8 @@ const rows = `all("#panel-memory .memory-card")`
 // A person looks at what the agent remembers, finds something in it, corrects, pins, adds and
 // forgets, by keyboard where a mouse is not needed.
 func TestWhatAnAgentRemembersIsCorrected(t *testing.T) {
-	r := webtest.Start(t, webtest.Options{})
+	r := webtest.Start(t, // turns leave nothing, so that the memories are those of the test
+		webtest.Options{Config: "agents: {main: {guide: {memory_policy: sliding-window}}}\n"})
 	p := r.SignedIn(t, "kitchen")
 	p.Size(1500, 1000)
 	p.Wait(`one(".welcome")`)

@@ -159,7 +159,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"runCommand", `{"name":"replay","args":["1","a b"]}`, "args[1]", "one word"},
 		{"runCommand", `{"name":"replay","args":"1"}`, "args", "array"},
 		{"attach", `{"after":7}`, "after", "string"},
-		{"foo", `{}`, "method", "attach, cancelTurn, detach, getHooks"},
+		{"foo", `{}`, "method", "attach, cancelTurn, correctMemory, detach, forgetMemory, getHooks"},
 	} {
 		m := c.ask("1", k.method, k.params)
 		if m.Error == nil || m.Error.Data.Field != k.field || !strings.Contains(m.Error.Data.Message, k.says) {
