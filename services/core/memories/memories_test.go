@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,24 +31,38 @@ var ref = subject.Ref{Agent: agent, Session: "chat"}
 
 // words embeds texts by what they are about: food, music, or neither.
 type words struct {
+	mu    sync.Mutex
 	model string
 	err   error
-	asked int
+}
+
+// set changes the model, and the error of Embed.
+func (w *words) set(model string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.model, w.err = model, err
 }
 
 func (w *words) Model(context.Context) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.model == "" {
 		return "", embed.ErrNone
 	}
 	return w.model, nil
 }
 
+func (w *words) fault() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
 func (w *words) Embed(ctx context.Context, texts []string) (embed.Vectors, error) {
 	model, err := w.Model(ctx)
-	if err = errors.Join(err, w.err); err != nil {
+	if err = errors.Join(err, w.fault()); err != nil {
 		return embed.Vectors{}, err
 	}
-	w.asked += len(texts)
 	v := embed.Vectors{Model: model}
 	for _, t := range texts {
 		at := []float32{0, 0, 1}
@@ -282,7 +297,8 @@ func TestAWipedIndexIsFilledAgain(t *testing.T) {
 func (r *rig) settled() {
 	r.t.Helper()
 	natstest.Eventually(r.t, "everything is embedded", func() bool {
-		missing, err := r.index.Unembedded(r.t.Context(), r.model.model, 0, 1)
+		model, _ := r.model.Model(r.t.Context())
+		missing, err := r.index.Unembedded(r.t.Context(), model, 0, 1)
 		return err == nil && len(missing) == 0
 	})
 }
@@ -310,7 +326,7 @@ func TestAnotherModelEmbedsAgain(t *testing.T) {
 	r := newRig(t)
 	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: "Mia is allergic to nuts."})
 	r.settled()
-	r.model.model = "test/other"
+	r.model.set("test/other", nil)
 	if got := r.found("nuts"); len(got) != 1 || !strings.HasPrefix(got[0], "lexical") {
 		t.Fatalf("found %q", got)
 	}
@@ -323,7 +339,7 @@ func TestAnotherModelEmbedsAgain(t *testing.T) {
 func TestAnEmbedderThatFailsIsSaid(t *testing.T) {
 	r := newRig(t)
 	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: "Mia is allergic to nuts."})
-	r.model.err = errors.New("out of order")
+	r.model.set("test/words", errors.New("out of order"))
 	got := r.Recall(ref, "nuts")
 	if len(got.Memories) != 1 || !strings.Contains(got.Trouble, "by words alone: out of order") {
 		t.Fatalf("%+v", got)
