@@ -98,6 +98,7 @@ const (
 const (
 	MaxText = 16 << 10 // bytes
 	maxID   = 128
+	maxURL  = 2 << 10
 )
 
 // Check validates m; the error begins with the name of the field.
@@ -113,6 +114,8 @@ func (m Memory) Check() error {
 		return fmt.Errorf("text has %d bytes, want 1 to %d", len(m.Text), MaxText)
 	case !utf8.ValidString(m.Text):
 		return errors.New("text is not UTF-8")
+	case len(m.Source.URL) > maxURL || len(m.Source.Tool)+len(m.Source.Turn)+len(m.Source.Call) > 3*maxID:
+		return fmt.Errorf("source is too long: url may have %d bytes, tool, turn and call %d together", maxURL, 3*maxID)
 	case !slices.Contains(Origins(), m.Source.Origin):
 		return fmt.Errorf("source.origin is %.40q, want one of %v", m.Source.Origin, Origins())
 	}

@@ -118,7 +118,7 @@ func (m *Memories) store(ctx context.Context, q coreapi.MemoryQuery) (*memory.Me
 // source sets the source that the caller names. What a tool call stores is worth no more than
 // what the model of its session has seen.
 func (m *Memories) source(ctx context.Context, x *memory.Memory, s memory.Source) error {
-	if s.Call != "" {
+	if s.Session != "" {
 		ref, err := subject.ParseRef(string(x.Agent), string(s.Session))
 		if err != nil {
 			return bus.Errorf(bus.CodeInvalidArgument, "query: source: %v", err)

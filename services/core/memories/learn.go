@@ -135,7 +135,7 @@ func (m *Memories) serve(ctx context.Context, x memory.Memory, tool, request str
 			return err
 		}
 		known := requests(c.Text)
-		if slices.Contains(known, request) {
+		if len(known) == 0 || slices.Contains(known, request) { // without any, a person has rewritten it
 			return nil
 		}
 		known = append(known, request)

@@ -101,6 +101,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
 	c.refill = view.NewRefill(view.RefillConfig{
 		Bus: b, Store: v, Loader: c.loader, Log: log, Every: cfg.Compare, Busy: func() bool { return c.sessions.Len() > 0 },
+		Learn: c.learn,
 	})
 	c.memories = c.newMemories()
 	c.views = view.NewWriter(view.WriterConfig{

@@ -87,7 +87,7 @@ func (c *Core) retrieveMemories(ctx context.Context, n *internalCall) tool.Resul
 // notes returns the notes that a runner's tool of the same name finds, none if there is none.
 func (c *Core) notes(ctx context.Context, n *internalCall, query string, limit int) (found []json.RawMessage) {
 	spec, known := c.dir.Lookup(n.Tool)
-	if !known {
+	if !known || !spec.Internal || spec.Sticky || !c.allowed(n)(spec) {
 		return nil
 	}
 	args, err := json.Marshal(map[string]any{"query": query, "limit": limit})

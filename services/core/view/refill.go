@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
@@ -24,8 +25,10 @@ type RefillConfig struct {
 	Store  store.Store
 	Loader *loader.Loader // saves snapshots, and confirms them
 	Log    *slog.Logger
-	Every  time.Duration // between two comparisons; default 30 s
-	Busy   func() bool   // whether sessions are open, to which folding gives way
+	// Learn writes what a commit leaves for the agent's memory; see [WriterConfig].
+	Learn func(ctx context.Context, ref subject.Ref, c event.Commit) error
+	Every time.Duration // between two comparisons; default 30 s
+	Busy  func() bool   // whether sessions are open, to which folding gives way
 }
 
 // Refill compares the view with the log and folds what is missing: sessions that are

@@ -233,13 +233,22 @@ func (w *sweep) hopeless(ref subject.Ref, err error) bool {
 // removes the old snapshot.
 func (r *Refill) Refold(ctx context.Context, ref subject.Ref, replace bool) (*decide.State, error) {
 	var records []store.ToolRecord
+	var ends []ended
 	last := uint64(0)
 	s, err := (&loader.Loader{Bus: r.cfg.Bus, Log: r.cfg.Log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
 		records = record(records, ref, c, last, seq)
 		last = seq
+		if leaves(c) {
+			ends = append(ends, ended{ref, c})
+		}
 	}}).Rebuild(ctx, ref)
 	if err != nil || s.Rev == 0 {
 		return s, err
+	}
+	for _, e := range ends {
+		if err := r.cfg.Learn(ctx, e.ref, e.commit); err != nil {
+			return nil, fmt.Errorf("remembering a turn of %s: %w", ref, err)
+		}
 	}
 	gaps, err := r.cfg.Store.RecordTools(ctx, records)
 	switch {

@@ -132,11 +132,16 @@ func (w *Writer) Folded(ref subject.Ref, c event.Commit, seq uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats[ref] = record(w.stats[ref], ref, c, c.Header.Prev, seq)
-	if slices.ContainsFunc(c.Events, func(e event.Event) bool {
-		return e.Type.Terminal() && bytes.Contains(e.Data, learned)
-	}) {
+	if leaves(c) {
 		w.ends = append(w.ends, ended{ref, c})
 	}
+}
+
+// leaves reports whether a commit leaves something for the agent's memory.
+func leaves(c event.Commit) bool {
+	return slices.ContainsFunc(c.Events, func(e event.Event) bool {
+		return e.Type.Terminal() && bytes.Contains(e.Data, learned)
+	})
 }
 
 // learned is in the terminal events of turns that leave something for the memory.
