@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/memory"
@@ -18,6 +20,7 @@ import (
 const (
 	defaultLimit = 20
 	maxLimit     = 100
+	modelWait    = 500 * time.Millisecond
 )
 
 // Do answers a request of service.core.memory. Errors are *[bus.Error].
@@ -38,13 +41,24 @@ func (m *Memories) Do(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.Mem
 	case coreapi.MemoryForget:
 		err = m.forget(ctx, q.Agent, q.ID)
 	}
-	if model, err := m.model.Model(ctx); err == nil {
+	looks := q.Op == coreapi.MemoryList || q.Op == coreapi.MemorySearch
+	if model, wrong := m.modelNow(ctx, looks); wrong == nil {
 		a.Embedder = model
 	}
-	if behind := m.behind.Load(); behind != nil && a.Trouble == "" {
+	if behind := m.behind.Load(); behind != nil && looks && a.Trouble == "" {
 		a.Trouble = "the index of memories is not complete: " + *behind
 	}
 	return a, outward(err)
+}
+
+// modelNow returns the embedder's model, if the answer needs it.
+func (m *Memories) modelNow(ctx context.Context, needed bool) (string, error) {
+	if !needed {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, modelWait)
+	defer cancel()
+	return m.model.Model(ctx)
 }
 
 // outward gives the errors of an index the codes of the bus.
@@ -54,6 +68,8 @@ func outward(err error) error {
 		return &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	case errors.Is(err, index.ErrUnavailable), errors.Is(err, index.ErrClosed):
 		return &bus.Error{Code: bus.CodeUnavailable, Message: err.Error()}
+	case errors.Is(err, ErrFull):
+		return &bus.Error{Code: bus.CodeOverloaded, Message: err.Error()}
 	case errors.Is(err, bus.ErrFenceLost):
 		return &bus.Error{Code: bus.CodeConflict, Message: "the memory was changed at the same time; read it again"}
 	}
@@ -77,6 +93,8 @@ func check(q coreapi.MemoryQuery) error {
 		return bad("caller: %v", who)
 	case q.Limit < 0:
 		return bad("limit is %d, want 1 to %d", q.Limit, maxLimit)
+	case q.Op == coreapi.MemoryStore && strings.HasPrefix(q.ID, toolPrefix):
+		return bad("id is %.80q, but ids that begin with %q are those of capabilities", q.ID, toolPrefix)
 	case q.ID == "" && (q.Op == coreapi.MemoryCorrect || q.Op == coreapi.MemoryForget):
 		return bad("id is missing: %s needs one", q.Op)
 	case q.Text == "" && (q.Op == coreapi.MemorySearch || q.Op == coreapi.MemoryStore):
@@ -108,11 +126,14 @@ func (m *Memories) store(ctx context.Context, q coreapi.MemoryQuery) (*memory.Me
 	if err != nil || created {
 		return &x, err
 	}
-	x, _, err = m.get(ctx, q.Agent, x.ID)
-	if errors.Is(err, bus.ErrNotFound) {
-		err = bus.Errorf(bus.CodeConflict, "memory %q was deleted, and its id cannot be used again", q.ID)
+	old, _, err := m.get(ctx, q.Agent, x.ID)
+	switch {
+	case errors.Is(err, bus.ErrNotFound):
+		return nil, bus.Errorf(bus.CodeConflict, "memory %q was deleted, and its id cannot be used again", q.ID)
+	case err == nil && (old.Text != x.Text || old.Kind != x.Kind):
+		return nil, bus.Errorf(bus.CodeConflict, "id %q is that of another memory; leave it out, or correct that one", q.ID)
 	}
-	return &x, err
+	return &old, err
 }
 
 // source sets the source that the caller names. What a tool call stores is worth no more than

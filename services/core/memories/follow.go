@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,10 @@ const (
 // follower applies the bucket to the index.
 type follower struct {
 	*Memories
-	at     uint64 // the last revision that was read
+	at     uint64          // the last revision that was read
+	after  uint64          // where the search for memories without a vector continues
+	of     string          // the model that this is about
+	bad    map[uint64]bool // revisions that the embedder refuses
 	next   time.Time
 	failed string // the last failure, so that it is logged once
 }
@@ -40,7 +44,7 @@ func (m *Memories) Start(ctx context.Context, model Embedder) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f := &follower{Memories: m}
+		f := &follower{Memories: m, bad: map[uint64]bool{}}
 		for f.step(ctx); f.sleep(ctx); f.step(ctx) {
 		}
 	}()
@@ -100,6 +104,8 @@ func (f *follower) apply(ctx context.Context) error {
 		return err
 	}
 	if position < f.at && f.at > 0 { // the index has lost something
+		f.filling()
+		f.after = 0
 		f.cfg.Log.Info("the index of memories is filled again from the bucket", "revision", f.at)
 	}
 	from := min(f.at, position)
@@ -176,10 +182,8 @@ func (f *follower) write(ctx context.Context, changes []journal.Entry, position 
 			}
 		}
 	}
-	if len(puts) > 0 {
-		if err := f.cfg.Index.Put(ctx, puts); err != nil {
-			return fmt.Errorf("writing the index: %w", err)
-		}
+	if err := f.put(ctx, puts); err != nil {
+		return fmt.Errorf("writing the index: %w", err)
 	}
 	last := changes[len(changes)-1].Revision
 	if last > position {
@@ -188,6 +192,28 @@ func (f *follower) write(ctx context.Context, changes []journal.Entry, position 
 		}
 	}
 	f.at = max(f.at, last)
+	return nil
+}
+
+// put writes entries to the index. One that it refuses does not keep the others out.
+func (f *follower) put(ctx context.Context, entries []index.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	err := f.cfg.Index.Put(ctx, entries)
+	if !errors.Is(err, index.ErrInvalid) {
+		return err
+	}
+	if len(entries) == 1 {
+		f.cfg.Log.Warn("the index refuses a memory, which is left out", "agent", entries[0].Agent,
+			"memory", entries[0].ID, "error", err)
+		return nil
+	}
+	for _, e := range entries {
+		if err := f.put(ctx, []index.Entry{e}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -216,27 +242,53 @@ func (f *follower) embedMissing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	began, n := time.Now(), 0
-	for after := uint64(0); ; {
-		entries, err := f.cfg.Index.Unembedded(ctx, model, after, embedBatch)
-		if err != nil || len(entries) == 0 {
-			if n >= embedBatch {
-				f.cfg.Log.Info("memories were embedded", "memories", n, "model", model, "took", time.Since(began))
-			}
-			return err
-		}
-		if n == 0 && len(entries) == embedBatch {
-			f.cfg.Log.Info("memories have no vector of the embedder; computing them", "model", model)
-		}
-		if err := f.embedAll(ctx, entries); err != nil {
-			return err
-		}
-		n += len(entries)
-		after = entries[len(entries)-1].Revision
+	if f.of != model {
+		f.of, f.after = model, 0
 	}
+	entries, err := f.cfg.Index.Unembedded(ctx, model, f.after, embedBatch)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		f.after = 0
+		return nil
+	}
+	if f.after == 0 && len(entries) == embedBatch {
+		f.cfg.Log.Info("memories have no vector of the embedder; computing them", "model", model)
+	}
+	if err := f.embedAll(ctx, slices.DeleteFunc(entries, func(e index.Entry) bool { return f.bad[e.Revision] })); err != nil {
+		return err
+	}
+	if f.after = entries[len(entries)-1].Revision; len(entries) == embedBatch {
+		f.wake() // there is more; changes of the bucket come between
+	}
+	return nil
 }
 
+// embedAll computes the vectors of entries. One text that the embedder refuses does not keep
+// the others from being embedded.
 func (f *follower) embedAll(ctx context.Context, entries []index.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	err := f.embedThese(ctx, entries)
+	if !errors.Is(err, bus.ErrInvalidArgument) && !errors.Is(err, bus.ErrTooLarge) {
+		return err
+	}
+	if len(entries) == 1 {
+		f.cfg.Log.Warn("the embedder refuses a memory, which is found by words", "agent", entries[0].Agent,
+			"memory", entries[0].ID, "error", err)
+		f.bad[entries[0].Revision] = true
+		return nil
+	}
+	half := len(entries) / 2
+	if err := f.embedAll(ctx, entries[:half]); err != nil {
+		return err
+	}
+	return f.embedAll(ctx, entries[half:])
+}
+
+func (f *follower) embedThese(ctx context.Context, entries []index.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, stepWait)
 	defer cancel()
 	texts := make([]string, len(entries))

@@ -22,6 +22,9 @@ const (
 	keptRequests = 5
 )
 
+// toolPrefix begins the ids of capabilities.
+const toolPrefix = "tool-"
+
 // Learn writes what a commit leaves for the agent's memory: experiences, lessons and
 // capabilities. Repeating it changes nothing.
 func (m *Memories) Learn(ctx context.Context, ref subject.Ref, c event.Commit) error {
@@ -119,7 +122,7 @@ func (m *Memories) proved(ctx context.Context, x memory.Memory) error {
 // serve adds a request to the capability of a tool. Another core may do so at the same time.
 func (m *Memories) serve(ctx context.Context, x memory.Memory, tool, request string) error {
 	for range 5 {
-		c, rev, err := m.get(ctx, x.Agent, "tool-"+tool)
+		c, rev, err := m.get(ctx, x.Agent, toolPrefix+tool)
 		switch {
 		case errors.Is(err, bus.ErrNotFound):
 			c = memory.Memory{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory"
 )
+
+// ErrFull means that the bucket has no room for another memory.
+var ErrFull = errors.New("the bucket of memories is full: delete some, or raise streams.max_memory_bytes")
 
 // Config is what Memories needs.
 type Config struct {
@@ -53,10 +57,18 @@ type Memories struct {
 
 // New returns the memories; Start keeps the index up to date.
 func New(cfg Config) *Memories {
-	return &Memories{
+	m := &Memories{
 		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketMemories), poke: make(chan struct{}, 1),
 		pinned: map[subject.Agent]map[string]memory.Memory{},
 	}
+	m.filling()
+	return m
+}
+
+// filling notes that the index, or this core's list of pinned memories, is not complete yet.
+func (m *Memories) filling() {
+	why := "it is still being filled"
+	m.behind.Store(&why)
 }
 
 // key returns the bucket's key of a memory: ids may contain any character.
@@ -82,6 +94,9 @@ func (m *Memories) put(ctx context.Context, x memory.Memory, revision uint64) er
 		return err
 	}
 	rev, err := m.bucket.Put(ctx, key(x.Agent, x.ID), value, journal.Fence{Revision: revision})
+	if errors.Is(err, bus.ErrRefused) && strings.Contains(err.Error(), "maximum bytes exceeded") {
+		return fmt.Errorf("storing memory %q: %w", x.ID, ErrFull) // the server's words; the bus takes it for the log
+	}
 	if err != nil {
 		return fmt.Errorf("storing memory %q: %w", x.ID, err)
 	}

@@ -34,6 +34,13 @@ type words struct {
 	mu    sync.Mutex
 	model string
 	err   error
+	bad   string // a word of texts that are refused
+}
+
+func (w *words) refuse(word string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bad = word
 }
 
 // set changes the model, and the error of Embed.
@@ -52,15 +59,18 @@ func (w *words) Model(context.Context) (string, error) {
 	return w.model, nil
 }
 
-func (w *words) fault() error {
+func (w *words) fault(texts []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.bad != "" && strings.Contains(strings.Join(texts, " "), w.bad) {
+		return bus.Errorf(bus.CodeInvalidArgument, "a text is refused")
+	}
 	return w.err
 }
 
 func (w *words) Embed(ctx context.Context, texts []string) (embed.Vectors, error) {
 	model, err := w.Model(ctx)
-	if err = errors.Join(err, w.fault()); err != nil {
+	if err = errors.Join(err, w.fault(texts)); err != nil {
 		return embed.Vectors{}, err
 	}
 	v := embed.Vectors{Model: model}
@@ -360,5 +370,55 @@ func TestAReplacedBucketReplacesTheIndex(t *testing.T) {
 	natstest.Eventually(t, "the index is that of the new bucket", func() bool {
 		got := r.texts()
 		return len(got) == 1 && got[0] == "new"
+	})
+}
+
+// An id is that of one memory, and those of capabilities belong to core.
+func TestAnIDIsOneMemory(t *testing.T) {
+	r := newRig(t)
+	q := coreapi.MemoryQuery{Op: coreapi.MemoryStore, ID: "tea", Text: "Ann likes tea."}
+	if a, b := r.do(q).Memory, r.do(q).Memory; *a != *b {
+		t.Errorf("repeated: %+v, %+v", a, b)
+	}
+	q.Agent, q.Caller, q.Text = agent, "ann", "Ann hates tea."
+	if _, err := r.Do(t.Context(), q); !errors.Is(err, bus.ErrConflict) {
+		t.Errorf("another text: %v", err)
+	}
+	q.ID = "tool-calc"
+	if _, err := r.Do(t.Context(), q); !errors.Is(err, bus.ErrInvalidArgument) || !strings.Contains(err.Error(), "id is") {
+		t.Errorf("a capability's id: %v", err)
+	}
+}
+
+// What a person says about a tool is not replaced by what core has seen of it.
+func TestAPersonsWordsAboutAToolStay(t *testing.T) {
+	r := newRig(t)
+	turn := func(n uint64) {
+		t.Helper()
+		c := recorded(n, epoch.Add(time.Duration(n)*time.Second), fmt.Sprintf("task %d", n), "ok",
+			event.Learned{Origin: memory.FromAgent}, event.Action{Tool: "do:it", Success: true})
+		if err := r.Learn(t.Context(), ref, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn(1)
+	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryCorrect, ID: "tool-do:it", Text: "Never for invoices."})
+	turn(2)
+	found := r.do(coreapi.MemoryQuery{Op: coreapi.MemoryList, Kinds: []memory.Kind{memory.Capability}}).Memories
+	if len(found) != 1 || found[0].Text != "Never for invoices." || found[0].Source.Origin != memory.FromPerson {
+		t.Fatalf("%+v", found)
+	}
+}
+
+// A text that the embedder refuses does not keep the others from being embedded.
+func TestARefusedTextIsLeftOut(t *testing.T) {
+	r := newRig(t)
+	r.model.refuse("secret")
+	for _, text := range []string{"Bo plays the piano.", "the secret", "Mia is allergic to nuts."} {
+		r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: text})
+	}
+	natstest.Eventually(t, "the others are embedded", func() bool {
+		missing, err := r.index.Unembedded(t.Context(), "test/words", 0, 10)
+		return err == nil && len(missing) == 1 && missing[0].Text == "the secret"
 	})
 }

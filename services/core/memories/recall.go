@@ -2,9 +2,11 @@ package memories
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -41,7 +43,9 @@ func (m *Memories) Recall(ref subject.Ref, input string) event.Recalled {
 // search completes the query with the vector of its text, and searches. Trouble is why less
 // may have been found.
 func (m *Memories) search(ctx context.Context, q index.Query) (hits []memory.Hit, trouble string, err error) {
-	q.Text = text.Cut(q.Text, maxQuery)
+	if q.Text = text.Cut(strings.TrimSpace(q.Text), maxQuery); q.Text == "" {
+		return nil, "", nil // an input of files alone
+	}
 	within, cancel := context.WithTimeout(ctx, embedWait)
 	q.Vector, q.Model, err = m.embed(within, q.Text)
 	cancel()
@@ -49,7 +53,12 @@ func (m *Memories) search(ctx context.Context, q index.Query) (hits []memory.Hit
 		trouble = fmt.Sprintf("searched by words alone: %v", err)
 	}
 	hits, err = m.cfg.Index.Search(ctx, q)
-	if behind := m.behind.Load(); behind != nil && err == nil {
+	if errors.Is(err, index.ErrInvalid) && q.Vector != nil { // such as another dimension than the stored vectors have
+		trouble = fmt.Sprintf("searched by words alone: %v", err)
+		q.Vector, q.Model = nil, ""
+		hits, err = m.cfg.Index.Search(ctx, q)
+	}
+	if behind := m.behind.Load(); behind != nil && err == nil && trouble == "" {
 		trouble = "the index of memories is not complete: " + *behind
 	}
 	return hits, trouble, err

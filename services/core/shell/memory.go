@@ -83,7 +83,7 @@ func (c *Core) learn(ctx context.Context, ref subject.Ref, commit event.Commit) 
 		return nil
 	}
 	err := c.memories.Learn(ctx, ref, commit)
-	if errors.Is(err, bus.ErrInvalidArgument) || errors.Is(err, bus.ErrRefused) {
+	if errors.Is(err, bus.ErrInvalidArgument) || errors.Is(err, memories.ErrFull) {
 		c.log.Warn("a turn is not remembered", "session", ref, "error", err)
 		return nil
 	}

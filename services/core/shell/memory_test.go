@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/plugin"
@@ -14,6 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory/sqlite"
 	"skandha.dev/services/test/natstest"
 )
@@ -98,7 +100,64 @@ func TestInternalToolsOfTheMemory(t *testing.T) {
 	}
 	r, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
 		[]byte(`{"op":"list","agent":"main","caller":"caller"}`))
-	if err != nil || string(r) != `{}` {
+	var left coreapi.MemoryAnswer
+	if err != nil || json.Unmarshal(r, &left) != nil || len(left.Memories) > 0 {
 		t.Fatalf("%s, %v", r, err)
 	}
+}
+
+// remembered returns what the agent remembers of a kind.
+func (s *system) remembered(caller *bus.Caller, kind memory.Kind) []memory.Memory {
+	s.t.Helper()
+	r, err := caller.Request(natstest.Context(s.t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory),
+		coreapi.ServiceName, []byte(`{"op":"list","agent":"main","caller":"test","kinds":["`+string(kind)+`"]}`))
+	var a coreapi.MemoryAnswer
+	if err != nil || json.Unmarshal(r, &a) != nil {
+		s.t.Fatalf("%s, %v", r, err)
+	}
+	return a.Memories
+}
+
+// loseMemories deletes the bucket.
+func (s *system) loseMemories() {
+	s.t.Helper()
+	if err := s.bus.JetStream().DeleteStream(s.t.Context(), "KV_"+journal.BucketMemories); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// While the bucket is away, turns and the view go on, and what they leave is stored afterwards.
+func TestTurnsAreRememberedWhenTheBucketIsBack(t *testing.T) {
+	s := start(t, core.Config{}, remembers(t))
+	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
+	s.loseMemories()
+	at := subject.Ref{Agent: "main", Session: "s"}
+	events := s.follow(at)
+	s.say(at, event.Input{Text: "my cat is called Tom"})
+	s.turn(events)
+	natstest.EnsureStreams(t, s.bus)
+	natstest.Eventually(t, "the turn is remembered", func() bool {
+		return len(s.remembered(p.caller, memory.Experience)) == 1
+	})
+}
+
+// What a crash has kept from the memory comes back when the view is made again.
+func TestARefilledViewRemembers(t *testing.T) {
+	s := start(t, core.Config{}, remembers(t))
+	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
+	at := subject.Ref{Agent: "main", Session: "s"}
+	events := s.follow(at)
+	s.say(at, event.Input{Text: "my cat is called Tom"})
+	s.turn(events)
+	one := func() bool { return len(s.remembered(p.caller, memory.Experience)) == 1 }
+	natstest.Eventually(t, "the turn is remembered", one)
+	s.loseMemories()
+	natstest.EnsureStreams(t, s.bus)
+	natstest.Eventually(t, "it is forgotten", func() bool { return len(s.remembered(p.caller, memory.Experience)) == 0 })
+	_, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbRefill),
+		coreapi.ServiceName, []byte(`{"agent":"main","session":"s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "it is remembered again", one)
 }

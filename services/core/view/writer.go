@@ -80,6 +80,11 @@ const (
 	stale  = 10 * time.Second
 )
 
+const (
+	learnWait = 5 * time.Second // for the memories of one write
+	maxEnds   = 10_000          // turns that wait to be remembered
+)
+
 // A reader of the view waits up to patience for pending writes. Snapshots of at most
 // readerSnaps busy sessions are written for it.
 const (
@@ -254,21 +259,76 @@ func (w *Writer) flush(pick func(*dirty) bool) {
 		}
 	}
 	w.mu.Unlock()
+	ends, stats, snaps = w.learn(ends, stats, snaps)
 	if len(stats)+len(snaps) > 0 {
-		w.wrote(w.write(ends, stats, snaps))
+		w.wrote(w.write(stats, snaps))
+	}
+	w.retry(ends)
+}
+
+// learn writes memories, and returns those that it could not write with what else may be
+// written. The statistics and snapshots of their sessions must wait: a session whose snapshot
+// is up to date counts as recorded, and one whose statistics are as remembered.
+func (w *Writer) learn(ends []ended, stats []store.ToolRecord, snaps []*decide.State) (
+	[]ended, []store.ToolRecord, []*decide.State,
+) {
+	ctx, cancel := context.WithTimeout(context.Background(), learnWait)
+	defer cancel()
+	left := map[subject.Ref]bool{}
+	ends = slices.DeleteFunc(ends, func(e ended) bool {
+		if ctx.Err() != nil || left[e.ref] {
+			left[e.ref] = true
+			return false
+		}
+		err := w.cfg.Learn(ctx, e.ref, e.commit)
+		if err != nil {
+			w.cfg.Log.Debug("a turn will be remembered later", "session", e.ref, "error", err)
+			left[e.ref] = true
+		}
+		return err == nil
+	})
+	if len(left) == 0 {
+		return nil, stats, snaps
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stats = slices.DeleteFunc(stats, func(r store.ToolRecord) bool {
+		ref := subject.Ref{Agent: subject.Agent(r.Key.Agent), Session: subject.Session(r.Key.Session)}
+		if left[ref] {
+			w.stats[ref] = append(w.stats[ref], r)
+		}
+		return left[ref]
+	})
+	snaps = slices.DeleteFunc(snaps, func(s *decide.State) bool {
+		if now := time.Now(); left[s.Ref] && w.snaps[s.Ref] == nil {
+			w.snaps[s.Ref] = &dirty{s, now, now}
+		}
+		return left[s.Ref]
+	})
+	return ends, stats, snaps
+}
+
+// retry keeps what could not be remembered for the next write. If there is too much, a refill
+// folds the sessions again instead.
+func (w *Writer) retry(ends []ended) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(ends)+len(w.ends) <= maxEnds {
+		w.ends = append(ends, w.ends...)
+		return
+	}
+	for _, e := range ends {
+		delete(w.stats, e.ref)
+		delete(w.snaps, e.ref)
+		w.cfg.Incomplete.Want(e.ref, false)
 	}
 }
 
-// write writes memories before statistics, and those before snapshots: a session whose
-// snapshot is up to date counts as recorded, and one whose statistics are as remembered.
-func (w *Writer) write(ends []ended, stats []store.ToolRecord, snaps []*decide.State) error {
+// write writes statistics before snapshots: a session whose snapshot is up to
+// date counts as recorded.
+func (w *Writer) write(stats []store.ToolRecord, snaps []*decide.State) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for _, e := range ends {
-		if err := w.cfg.Learn(ctx, e.ref, e.commit); err != nil {
-			return fmt.Errorf("remembering a turn of %s: %w", e.ref, err)
-		}
-	}
 	gaps, err := w.cfg.Store.RecordTools(ctx, stats)
 	if err != nil {
 		return fmt.Errorf("recording tool statistics: %w", err)
