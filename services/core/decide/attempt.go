@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
+	"skandha.dev/services/core/planner"
 	"skandha.dev/services/internal/executor"
 )
 
@@ -239,8 +240,11 @@ func (b *builder) abandoned(st *Step) bool {
 	return !b.offers(st.Tool) && b.givenUp(st.Tool, b.s.Turn.Idle)
 }
 
-// offers reports whether a live executor offers the tool.
+// offers reports whether a live executor offers the tool, or core itself.
 func (b *builder) offers(tool string) bool {
+	if tool == planner.FindName {
+		return true
+	}
 	_, known := b.env.Tools.Lookup(tool)
 	return known
 }

@@ -194,6 +194,9 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 		return fmt.Errorf("plan %s was requested out of order", p.Plan)
 	}
 	t.Round = p.Round
+	if p.Question != nil && p.Attempts == 1 {
+		t.Questions++
+	}
 	s.spend(p.Spent)
 	if q := p.Question; q != nil && q.Purpose == event.PurposeDecision && p.Attempts == 1 {
 		t.asked()
@@ -423,6 +426,7 @@ func (s *State) onReset(event.SessionReset) error {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
 	}
 	s.Window, s.Locked, s.Damage, s.Breaker, s.Leases, s.Summary = nil, "", nil, Breaker{}, nil, nil
+	s.Recalled = ""
 	s.Grants, s.GrantChain = nil, ""
 	s.Chain = chain(s.Chain, []byte("reset"))
 	s.WindowBase = s.Chain

@@ -33,29 +33,30 @@ func (b *builder) learned() *event.Learned {
 
 // Origin returns the least trusted origin of what the model sees in the open turn: other
 // people's texts, if it has read the result of a tool that reaches the network, or a memory of
-// them; a tool's, if it has read any result; otherwise its own words. A summary and an
-// answer of a plugin count as a tool's.
+// them since the last /reset, or a file; a tool's, if it has read any result; otherwise its own
+// words. A summary and an answer of a plugin count as a tool's.
 func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
-	worst := memory.FromAgent
-	see := func(o memory.Origin) {
-		if slices.Index(memory.Origins(), o) > slices.Index(memory.Origins(), worst) {
-			worst = o
-		}
-	}
+	worst := worse(memory.FromAgent, s.Recalled)
 	if s.Summary != nil {
-		see(memory.FromTool)
-	}
-	if s.Turn != nil && s.Turn.Recalled != nil {
-		for _, m := range s.Turn.Recalled.Memories {
-			see(m.Source.Origin)
-		}
+		worst = worse(worst, memory.FromTool)
 	}
 	for _, m := range s.messages("") {
-		if m.Role == provider.RoleTool {
-			see(originOf(m.Tool, lookup))
+		switch {
+		case m.Role == provider.RoleTool:
+			worst = worse(worst, originOf(m.Tool, lookup))
+		case len(m.Files) > 0:
+			worst = memory.FromWeb
 		}
 	}
 	return worst
+}
+
+// worse returns the less trusted of two origins; "" is none.
+func worse(a, b memory.Origin) memory.Origin {
+	if slices.Index(memory.Origins(), b) > slices.Index(memory.Origins(), a) {
+		return b
+	}
+	return a
 }
 
 // originOf returns the origin of a tool's results. Of a tool that nobody offers any more, the

@@ -125,8 +125,8 @@ func (b *builder) mustEnd() bool {
 	switch {
 	case tripped:
 		b.lock(why)
-	case l.Rounds > 0 && t.Round >= l.Rounds:
-		b.failTurn(event.FailLimitRounds, fmt.Sprintf("the turn reached its limit of %d model calls", t.Round))
+	case l.Rounds > 0 && t.Round-t.Questions >= l.Rounds:
+		b.failTurn(event.FailLimitRounds, fmt.Sprintf("the turn reached its limit of %d model calls", l.Rounds))
 	case l.Tokens > 0 && used >= l.Tokens:
 		b.failTurn(event.FailLimitTokens, fmt.Sprintf("the turn used %d tokens, its limit is %d", used, l.Tokens))
 	case l.CostMicroUSD > 0 && t.Usage.CostMicroUSD >= l.CostMicroUSD:

@@ -23,17 +23,29 @@ func (b *builder) recall(plan string) *event.Recalled {
 	}
 	r := b.env.Memory.Recall(b.s.Ref, t.Text)
 	r.Plan = plan
-	r.Memories = slices.DeleteFunc(r.Memories, b.s.shows)
+	shown := b.s.shownTurns(b.agent().Limits.WindowTurns)
+	r.Memories = slices.DeleteFunc(r.Memories, func(m memory.Hit) bool {
+		return m.Kind == memory.Experience && !m.Pinned && m.Source.Session == b.s.Ref.Session && shown[m.Source.Turn]
+	})
 	for i := range r.Memories {
 		r.Memories[i].Text = text.Cut(r.Memories[i].Text, maxRecalled)
 	}
 	return &r
 }
 
-// shows reports whether the model sees the turn that a memory is about anyway.
-func (s *State) shows(m memory.Hit) bool {
-	return m.Source.Session == s.Ref.Session && m.Source.Turn != "" &&
-		slices.ContainsFunc(s.Window, func(e Entry) bool { return e.Turn == m.Source.Turn })
+// shownTurns returns the turns of which the model sees the messages.
+func (s *State) shownTurns(limit int) map[string]bool {
+	if limit <= 0 {
+		limit = DefaultLimits().WindowTurns
+	}
+	turns := map[string]bool{}
+	for _, e := range slices.Backward(s.Window) {
+		if len(turns) == limit && !turns[e.Turn] {
+			break
+		}
+		turns[e.Turn] = true
+	}
+	return turns
 }
 
 // kept returns the memories that a plugin has left.
@@ -49,6 +61,9 @@ func (s *State) onRecalled(p event.Recalled) error {
 		return fmt.Errorf("plan %s belongs to no turn", p.Plan)
 	}
 	s.Turn.Recalled = &Recollection{p.Memories}
+	for _, m := range p.Memories {
+		s.Recalled = worse(s.Recalled, m.Source.Origin)
+	}
 	return nil
 }
 

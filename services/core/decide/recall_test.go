@@ -2,6 +2,8 @@ package decide_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,4 +143,60 @@ func (empty) Recall(subject.Ref, string) event.Recalled { return event.Recalled{
 func failed(why string) executor.Answer {
 	r := tool.Failure(tool.CodeFailed, why)
 	return executor.Answer{State: executor.Finished, Result: &r}
+}
+
+// A turn of this session that the model no longer sees is recalled; one that it sees is not,
+// unless a person has pinned it.
+func TestTurnsThatTheModelSeesAreNotRecalled(t *testing.T) {
+	w, _ := remembering(t)
+	w.agent.Limits.WindowTurns = 2
+	var turns []memory.Hit
+	for i, pinned := range []bool{false, true, false} {
+		in := w.say("hello")
+		w.final("hi")
+		turns = append(turns, memory.Hit{Memory: memory.Memory{
+			ID: fmt.Sprintf("m%d", i), Kind: memory.Experience, Text: "x", Created: epoch, Pinned: pinned,
+			Source: memory.Source{Origin: memory.FromAgent, Session: ref.Session, Turn: decide.TurnID(in.Sequence)},
+		}})
+	}
+	w.memory = hits(turns)
+	w.say("and?")
+	r := events[event.Recalled](w)
+	var ids []string
+	for _, m := range r[len(r)-1].Memories {
+		ids = append(ids, m.ID)
+	}
+	if got := strings.Join(ids, " "); got != "m0 m1" {
+		t.Errorf("recalled %s", got)
+	}
+}
+
+// hits remembers these memories.
+type hits []memory.Hit
+
+// Recall implements decide.Memory.
+func (h hits) Recall(subject.Ref, string) event.Recalled {
+	return event.Recalled{Memories: slices.Clone(h)}
+}
+
+// What a turn has recalled may be repeated by later answers, until /reset.
+func TestAnOriginLastsAsLongAsTheConversation(t *testing.T) {
+	w, _ := remembering(t)
+	origin := func() memory.Origin {
+		w.say("hello")
+		w.final("hi")
+		r := events[event.Recorded](w)
+		return r[len(r)-1].Learned.Origin
+	}
+	if got := origin(); got != memory.FromWeb {
+		t.Errorf("with a stranger's memory: %s", got)
+	}
+	w.memory = &empty{}
+	if got := origin(); got != memory.FromWeb {
+		t.Errorf("in the turn after: %s", got)
+	}
+	w.process(w.cause(subject.Command, "web", `{"name":"reset"}`), nil)
+	if got := origin(); got != memory.FromAgent {
+		t.Errorf("after /reset: %s", got)
+	}
 }

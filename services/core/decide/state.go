@@ -84,6 +84,9 @@ type core struct {
 	Begun      *Begun           `json:"begun,omitempty"`
 	// Summary replaces the turns before the window, if the agent's policy is to summarise.
 	Summary *Summary `json:"summary,omitempty"`
+	// Recalled is the least trusted origin of the memories that the model has been shown since
+	// the last /reset: later answers may repeat them.
+	Recalled memory.Origin `json:"recalled,omitempty"`
 }
 
 // Summary is a model's summary of the oldest turns of a conversation.
@@ -153,6 +156,7 @@ type Turn struct {
 	Recalled *Recollection `json:"recalled,omitempty"`
 	// Unanswered lists the questions that no model has answered; they are not asked again.
 	Unanswered []event.Purpose `json:"unanswered,omitempty"`
+	Questions  int             `json:"questions,omitempty"` // of the rounds, those that core asked for itself
 }
 
 // Recollection holds the memories that the model sees during a turn.
