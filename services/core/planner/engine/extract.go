@@ -189,10 +189,14 @@ func (x *extraction) enums() {
 // assign gives the values of a kind to the one parameter that can take them: the only required
 // one that is open, or else the only open one.
 func (x *extraction) assign(k kind) {
-	var vs []value
+	var vs, from []value
 	for _, v := range x.values {
-		if v.kind == k || v.kind == quoted && k == kindOf(v.text) {
-			vs = append(vs, v)
+		whole := v
+		if v.kind == quoted {
+			whole = wholeOf(v.text)
+		}
+		if whole.kind == k {
+			vs, from = append(vs, whole), append(from, v)
 		}
 	}
 	p, ok := x.only(func(p property) bool { return p.kind == k && len(p.enum) == 0 })
@@ -201,16 +205,16 @@ func (x *extraction) assign(k kind) {
 	}
 	if arg, fits := p.of(vs); fits {
 		x.args[p.name] = arg
-		x.values = slices.DeleteFunc(x.values, func(v value) bool { return slices.Contains(vs, v) })
+		x.values = slices.DeleteFunc(x.values, func(v value) bool { return slices.Contains(from, v) })
 	}
 }
 
-// kindOf returns what a text in quotes is as a whole.
-func kindOf(text string) kind {
+// wholeOf returns the value that a text in quotes is as a whole, or one that is free.
+func wholeOf(text string) value {
 	if vs := find(text); len(vs) == 1 && vs[0].at == 0 && vs[0].end == len(text) {
-		return vs[0].kind
+		return vs[0]
 	}
-	return free
+	return value{kind: free, text: text}
 }
 
 // only returns the only required parameter that is open and may take the value, or, without a

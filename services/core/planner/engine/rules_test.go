@@ -115,6 +115,11 @@ func TestParameters(t *testing.T) {
 		{schema(``, `"limit":`+num), "limit 7", `{"limit":7}`, "", ""},
 		{schema(`"query"`, `"query":`+text), `search for "black cats"`, `{"query":"black cats"}`, "", ""},
 		{schema(`"query"`, `"query":`+text), "搜索「黑猫」", `{"query":"黑猫"}`, "", ""},
+		{schema(`"query"`, `"query":`+text), "搜索「你好，世界！」", `{"query":"你好，世界！"}`, "", ""},
+		{
+			schema(`"wait"`, `"wait":{"type":"string","format":"duration"}`), `wait "5 minutes"`,
+			`{"wait":"PT300S"}`, "", "",
+		},
 		{schema(`"query"`, `"query":`+text), "search for black cats", `{}`, "query", ""},
 		{schema(`"query"`, `"query":`+text), "don't search for Ann's cats", `{}`, "query", ""},
 		{schema(`"text"`, `"text":`+text), "text: hello world", `{}`, "text", ""},

@@ -49,8 +49,21 @@ var patterns = []pattern{
 	{number, regexp.MustCompile(`[-+]?\d+(?:,\d{3})+(?:\.\d+)?|[-+]?\d+(?:\.\d+)?`)},
 }
 
-// narrow turns the digits, letters and signs of full width into those of ASCII.
+// narrow turns the digits, letters and signs of full width into those of ASCII, except in
+// quotes: what a user quotes is meant as it is.
 func narrow(text string) string {
+	var b strings.Builder
+	from := 0
+	for _, at := range patterns[0].re.FindAllStringIndex(text, -1) {
+		b.WriteString(narrowed(text[from:at[0]]))
+		b.WriteString(text[at[0]:at[1]])
+		from = at[1]
+	}
+	b.WriteString(narrowed(text[from:]))
+	return b.String()
+}
+
+func narrowed(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '！' && r <= '～' {
 			return r - '！' + '!'
