@@ -126,7 +126,7 @@ func (q *newMemory) params() []request.Param {
 
 // addMemory stores a memory in the principal's own words.
 func (i *inspector) addMemory(ctx context.Context, p contract.Principal, q newMemory) (memory.Memory, error) {
-	ask, err := aboutMemory(p, contract.Talk, q.Agent)
+	ask, err := changes(p, q.Agent)
 	if err != nil {
 		return memory.Memory{}, err
 	}
@@ -163,7 +163,7 @@ func (q *memoryCorrection) params() []request.Param {
 func (i *inspector) correctMemory(
 	ctx context.Context, p contract.Principal, q memoryCorrection,
 ) (memory.Memory, error) {
-	ask, err := aboutMemory(p, contract.Talk, q.Agent)
+	ask, err := changes(p, q.Agent)
 	if err != nil {
 		return memory.Memory{}, err
 	}
@@ -192,7 +192,7 @@ func (q *memoryQuery) params() []request.Param {
 
 // forgetMemory deletes a memory for good.
 func (i *inspector) forgetMemory(ctx context.Context, p contract.Principal, q memoryQuery) (Forgotten, error) {
-	ask, err := aboutMemory(p, contract.Talk, q.Agent)
+	ask, err := changes(p, q.Agent)
 	if err != nil {
 		return Forgotten{}, err
 	}
@@ -217,6 +217,16 @@ func aboutMemory(p contract.Principal, r contract.Right, agent string) (coreapi.
 		return q, contract.Invalid("agent", notAnID)
 	}
 	return q, p.Require(r, q.Agent)
+}
+
+// changes returns a query that changes a memory. The answer is the memory as it is then, so the
+// right to look is needed, too.
+func changes(p contract.Principal, agent string) (coreapi.MemoryQuery, error) {
+	q, err := aboutMemory(p, contract.See, agent)
+	if err != nil {
+		return q, err
+	}
+	return q, p.Require(contract.Talk, q.Agent)
 }
 
 // selection returns a query that lists or searches.

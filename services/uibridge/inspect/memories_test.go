@@ -42,29 +42,32 @@ func TestMemoriesAreChangedByPeople(t *testing.T) {
 	}
 }
 
-// To see what an agent remembers needs the right to see, to change it the right to talk; both
-// with that agent.
+// To see what an agent remembers needs the right to see; to change it, which answers with the
+// memory, the right to talk, too; all with that agent.
 func TestWhoMaySeeAndChangeMemories(t *testing.T) {
 	w := newWorld(t)
 	methods := map[string]map[string]any{
 		"listMemories": {}, "searchMemories": {"text": "tea"}, "addMemory": {"text": "tea"},
 		"correctMemory": {"id": "m-1", "text": "tea"}, "forgetMemory": {"id": "m-1"},
 	}
-	for right, may := range map[contract.Right][]string{
-		contract.See: {"listMemories", "searchMemories"}, contract.Talk: {"addMemory", "correctMemory", "forgetMemory"},
-		contract.Approve: nil, contract.Administer: nil,
+	looks := []string{"listMemories", "searchMemories"}
+	for _, c := range []struct {
+		rights []contract.Right
+		may    []string
+	}{
+		{[]contract.Right{contract.See}, looks},
+		{[]contract.Right{contract.See, contract.Talk}, append(looks, "addMemory", "correctMemory", "forgetMemory")},
+		{[]contract.Right{contract.Talk, contract.Approve, contract.Administer}, nil},
 	} {
-		bob := contract.Principal{
-			Name: "bob", Writer: "ui-bob", Rights: []contract.Right{right}, Agents: []subject.Agent{"main"},
-		}
+		bob := contract.Principal{Name: "bob", Writer: "ui-bob", Rights: c.rights, Agents: []subject.Agent{"main"}}
 		for method, params := range methods {
 			params["agent"] = "main"
-			if got := w.refused(bob, method, params); (got != "forbidden") != slices.Contains(may, method) {
-				t.Errorf("%s with the right to %s: %s", method, right, got)
+			if got := w.refused(bob, method, params); (got != "forbidden") != slices.Contains(c.may, method) {
+				t.Errorf("%s with the rights %s: %s", method, c.rights, got)
 			}
 			params["agent"] = "secret"
 			if got := w.refused(bob, method, params); got != "forbidden" {
-				t.Errorf("%s of a hidden agent with the right to %s: %s", method, right, got)
+				t.Errorf("%s of a hidden agent with the rights %s: %s", method, c.rights, got)
 			}
 		}
 	}

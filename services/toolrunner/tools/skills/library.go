@@ -17,6 +17,7 @@ import (
 const (
 	file         = "SKILL.md"
 	maxSkills    = 100     // of one directory
+	maxEntries   = 2000    // of a directory that are looked at
 	maxListed    = 8 << 10 // bytes of the list for the model
 	maxFolder    = 200     // files that are listed of one folder
 	workspaceDir = "skills"
@@ -96,11 +97,15 @@ func (p Place) list() (found []Skill, wrong []error) {
 	if err != nil {
 		return nil, []error{fmt.Errorf("listing %s: %w", p.label, err)}
 	}
+	if len(entries) > maxEntries {
+		wrong = append(wrong, fmt.Errorf("%s has %d entries; only the first %d are read", p.label, len(entries), maxEntries))
+		entries = entries[:maxEntries]
+	}
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		if len(found)+len(wrong) == maxSkills {
+		if len(found)+len(wrong) >= maxSkills {
 			return found, append(wrong, fmt.Errorf("%s has more than %d skills; the others are left out", p.label, maxSkills))
 		}
 		s, err := p.read(root, e.Name())
@@ -153,11 +158,13 @@ func (s Skill) files() (names []string, err error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
+	seen := 0
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		seen++
 		switch {
 		case err != nil:
 			return err
-		case len(names) == maxFolder:
+		case len(names) == maxFolder || seen > maxEntries:
 			return fs.SkipAll
 		case d.Type().IsRegular() && name != file:
 			names = append(names, name)
