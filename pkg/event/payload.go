@@ -227,7 +227,7 @@ type Audited struct {
 	Effect Effect `json:"effect"`
 	Reason string `json:"reason,omitempty"`
 	// what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act",
-	// "breaker"
+	// "breaker", "skill"
 	Rule        string       `json:"rule,omitempty"`
 	Grant       *Grant       `json:"grant,omitempty"`       // with the rule "grant"
 	Obligations *Obligations `json:"obligations,omitempty"` // unless it is denied

@@ -56,19 +56,22 @@ func (guidesListCmd) Run(g *globals) error {
 // cannot be used.
 func listProject(out io.Writer, workspace string) error {
 	root, err := os.OpenRoot(workspace)
-	if err != nil { // a system that never ran has none
-		return nil //nolint:nilerr // likewise
+	if errors.Is(err, os.ErrNotExist) { // the system never ran
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening the workspace: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	p, err := agentsmd.Read(root)
+	p, wrong := agentsmd.Read(root)
 	switch {
-	case err != nil:
-		_, err = fmt.Fprintf(out, "! %v\n", err)
+	case wrong != nil:
+		fmt.Fprintf(out, "! %v\n", wrong)
 	case p != nil:
-		_, err = fmt.Fprintf(out, "\nProject notes, for agents that may read them: %s, %s bytes\n",
+		fmt.Fprintf(out, "\nProject notes, for agents that may read them: %s, %s bytes\n",
 			filepath.Join(workspace, p.Path), grouped(int(p.Size)))
 	}
-	return err
+	return nil
 }
 
 // listGuides lists the guides that can be used, and then what is wrong with the others.

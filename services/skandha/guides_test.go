@@ -74,7 +74,8 @@ func TestProjectNotesAreListedWithTheGuides(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if err := listProject(&out, workspace); err != nil || !strings.Contains(out.String(), want) || want == "" && out.Len() > 0 {
+		if err := listProject(&out, workspace); err != nil || !strings.Contains(out.String(), want) ||
+			want == "" && out.Len() > 0 {
 			t.Errorf("%q: %q, %v", content, &out, err)
 		}
 	}

@@ -20,7 +20,8 @@ func TestSkillsAreListed(t *testing.T) {
 	}
 	var out strings.Builder
 	if err := listSkills(&out, workspace, dir); err != nil || !strings.Contains(out.String(), "Fills forms.") ||
-		!strings.Contains(out.String(), "pdf    skills/pdf/SKILL.md") || !strings.Contains(out.String(), "only math:evaluate, time:*  Fills") ||
+		!strings.Contains(out.String(), "pdf    skills/pdf/SKILL.md") ||
+		!strings.Contains(out.String(), "only math:evaluate, time:*  Fills") ||
 		!strings.Contains(out.String(), filepath.Join(dir, "word", "SKILL.md")) {
 		t.Errorf("%s%v", &out, err)
 	}

@@ -118,7 +118,9 @@ func TestProjectNotesAreAnnounced(t *testing.T) {
 // Without instructions of the workspace, neither its skills nor its notes are used.
 func TestInstructionsOfTheWorkspaceAreOff(t *testing.T) {
 	workspace := filepath.Join(t.TempDir(), "w")
-	for name, text := range map[string]string{"skills/report/SKILL.md": injected, "a/AGENTS.md": "Near.", "AGENTS.md": "Use tabs.", "a/x": "x"} {
+	for name, text := range map[string]string{
+		"skills/report/SKILL.md": injected, "a/AGENTS.md": "Near.", "AGENTS.md": "Use tabs.", "a/x": "x",
+	} {
 		at := filepath.Join(workspace, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)

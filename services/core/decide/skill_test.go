@@ -52,7 +52,8 @@ func TestASkillNarrowsTheTurn(t *testing.T) {
 	w.agent.Tools = []string{"read", "write", executor.LoadSkill, "plan:execute"}
 	w.say("do it")
 	w.load("pdf", []string{"read", "mail:*", "not-a-tool"})
-	if s := w.lastResult().Skill; s == nil || s.Name != "pdf" || !slices.Equal(s.AllowedTools, []string{"read", "mail:*", "not-a-tool"}) {
+	if s := w.lastResult().Skill; s == nil || s.Name != "pdf" ||
+		!slices.Equal(s.AllowedTools, []string{"read", "mail:*", "not-a-tool"}) {
 		t.Errorf("the log has %+v", s)
 	}
 	// mail:send is allowed by the skill, but the agent does not have it
@@ -98,7 +99,8 @@ func TestTheGateEnforcesASkill(t *testing.T) {
 		}
 		all := events[event.Audited](w)
 		a := all[len(all)-1]
-		if a.Effect != event.EffectDeny || a.Rule != "skill" || a.Resource != denied || !strings.Contains(a.Reason, "the skill pdf allows only") {
+		if a.Effect != event.EffectDeny || a.Rule != "skill" || a.Resource != denied ||
+			!strings.Contains(a.Reason, "the skill pdf allows only") {
 			t.Errorf("%s: audited is %+v", name, a)
 		}
 		for _, p := range events[event.ActRequested](w) {

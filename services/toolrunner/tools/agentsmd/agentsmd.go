@@ -44,7 +44,7 @@ func Read(root *os.Root, protect ...string) (*event.Project, error) {
 
 func read(root *os.Root, name string, limit int, protect []string) (*event.Project, error) {
 	if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // no file, no notes
+		return nil, nil
 	}
 	c, err := filesystem.ReadText(root, name, 0, limit, protect...)
 	if err != nil || strings.TrimSpace(c.Content) == "" {

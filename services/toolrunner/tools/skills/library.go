@@ -118,8 +118,8 @@ func (p Place) list() (found []Skill, wrong []error) {
 			continue // not a skill
 		}
 		if total += s.size; total > maxTotal {
-			return found, append(wrong, fmt.Errorf(
-				"the files SKILL.md in %s have more than %d bytes; %s and those after it are left out", p.label, maxTotal, e.Name()))
+			return found, append(wrong, fmt.Errorf("the files SKILL.md in %s have more than %d bytes; "+
+				"%s and those after it are left out", p.label, maxTotal, e.Name()))
 		}
 		if err != nil {
 			wrong = append(wrong, err)
@@ -142,7 +142,8 @@ func (p Place) entries(root *os.Root) ([]fs.DirEntry, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		err = fmt.Errorf("listing %s: %w", p.label, err)
 	case len(entries) > maxEntries:
-		entries, err = entries[:maxEntries], fmt.Errorf("%s has more than %d entries; the others are left out", p.label, maxEntries)
+		entries = entries[:maxEntries]
+		err = fmt.Errorf("%s has more than %d entries; the others are left out", p.label, maxEntries)
 	default:
 		err = nil
 	}

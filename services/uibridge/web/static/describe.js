@@ -144,7 +144,7 @@ export function grantText(g) {
 }
 
 const RULES = {
-  risk: 'by the tool’s risk', default: 'by default: no rule matches', before_act: 'because a plugin requires it', breaker: 'because too many calls failed', grant: 'by what was approved for the session',
+  risk: 'by the tool’s risk', default: 'by default: no rule matches', before_act: 'because a plugin requires it', skill: 'because a loaded skill allows only other tools', breaker: 'because too many calls failed', grant: 'by what was approved for the session',
 };
 
 // ruleText describes which rule decided: policy[2] is the third rule of the configuration.
