@@ -82,9 +82,9 @@ func TestProjectNotesAreListedWithTheGuides(t *testing.T) {
 	var out strings.Builder
 	printProject(&out, []executor.Announcement{
 		{Instance: "sandbox-1"},
-		{Instance: "toolrunner-1", Host: "box", Project: &event.Project{Path: "AGENTS.md", Size: 1234}},
+		{Instance: "toolrunner-1", Host: "node-1", Project: &event.Project{Path: "AGENTS.md", Size: 1234}},
 	})
-	if out.String() != "project notes AGENTS.md of toolrunner-1 on box, 1,234 bytes\n" {
+	if out.String() != "project notes AGENTS.md of toolrunner-1 on node-1, 1,234 bytes\n" {
 		t.Errorf("status says %q", &out)
 	}
 }
