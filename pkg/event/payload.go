@@ -56,6 +56,16 @@ type PlanRequested struct {
 	Spent    provider.Usage   `json:"spent,omitzero"`   // by the previous attempt, whose answer was not usable
 	// Question is what core itself asks; absent: the model decides about the turn's next step.
 	Question *Question `json:"question,omitempty"`
+	// Project is what the model sees of the project from this turn on; absent: what it saw before.
+	Project *Project `json:"project,omitempty"`
+}
+
+// Project is the notes of a project: the file AGENTS.md of the tool runner's workspace. The zero
+// value means that there are none.
+type Project struct {
+	Path string `json:"path,omitempty"` // relative to the workspace
+	Size int64  `json:"size,omitempty"` // of the whole file, in bytes
+	Text string `json:"text,omitempty"` // the file, or its beginning
 }
 
 // Question is something that core asks the model for its own purposes. The conversation is not
@@ -217,7 +227,7 @@ type Audited struct {
 	Effect Effect `json:"effect"`
 	Reason string `json:"reason,omitempty"`
 	// what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act",
-	// "breaker"
+	// "breaker", "skill"
 	Rule        string       `json:"rule,omitempty"`
 	Grant       *Grant       `json:"grant,omitempty"`       // with the rule "grant"
 	Obligations *Obligations `json:"obligations,omitempty"` // unless it is denied
@@ -236,6 +246,15 @@ type ActCompleted struct {
 	// Fault is the party that caused the failure. A failure without a fault never counts
 	// towards the circuit breaker.
 	Fault Fault `json:"fault,omitempty"`
+	// Skill is set if the call loaded a skill that limits the tools of the turn.
+	Skill *Skill `json:"skill,omitempty"`
+}
+
+// Skill is a loaded skill that limits the tools which the turn may call from now on.
+type Skill struct {
+	Name string `json:"name"`
+	// AllowedTools are names, or beginnings of names that end in "*".
+	AllowedTools []string `json:"allowed_tools"`
 }
 
 // Fault is the party that caused an unsuccessful call.

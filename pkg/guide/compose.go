@@ -8,7 +8,8 @@ import (
 
 // And returns g followed by other. The prompt and the memories of other are appended. Its
 // temperature, memory policy, decision, providers and model override those of g if it sets them.
-// A tool or permission must be in both, and of each limit the lower one applies.
+// A tool or permission must be in both, and of each limit the lower one applies. AGENTS.md is left
+// out if one of them says so.
 func (g Guide) And(other Guide) Guide {
 	switch {
 	case g.SystemPrompt == "":
@@ -29,6 +30,7 @@ func (g Guide) And(other Guide) Guide {
 	g.Tools = common(g.Tools, other.Tools, same)
 	g.Permissions = common(g.Permissions, other.Permissions, narrower)
 	g.Limits = g.Limits.lower(other.Limits)
+	g.IgnoreAgentsMD = g.IgnoreAgentsMD || other.IgnoreAgentsMD
 	return g
 }
 

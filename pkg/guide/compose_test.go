@@ -34,6 +34,13 @@ func TestALaterGuideOverridesSettings(t *testing.T) {
 	}
 }
 
+func TestOneGuideThatIgnoresAgentsMDIsEnough(t *testing.T) {
+	a, b := guide.Guide{IgnoreAgentsMD: true}, guide.Guide{}
+	if !a.And(b).IgnoreAgentsMD || !b.And(a).IgnoreAgentsMD || b.And(b).IgnoreAgentsMD {
+		t.Error("the guides are composed wrongly")
+	}
+}
+
 func TestGuidesNarrowEachOther(t *testing.T) {
 	for name, c := range map[string]struct{ a, b, want []string }{
 		"neither restricts": {nil, nil, nil},

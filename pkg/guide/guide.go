@@ -69,6 +69,8 @@ type Guide struct {
 	// "fs.*" means a whole group. If nil, the agent has all of its permissions.
 	Permissions []string `json:"permissions,omitzero"`
 	Limits      Limits   `json:"limits,omitzero"` // lower those of the agent
+	// IgnoreAgentsMD leaves out the project notes in the file AGENTS.md of the workspace.
+	IgnoreAgentsMD bool `json:"ignore_agents_md,omitempty"`
 }
 
 // Limits bound one turn. Zero leaves the agent's limit as it is.

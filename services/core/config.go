@@ -125,6 +125,7 @@ type GuideConfig struct {
 	MemoryPolicy    guide.MemoryPolicy `yaml:"memory_policy"`    // sliding-window (default), summary, vector-db or none
 	InitialMemories []string           `yaml:"initial_memories"` // always shown to the model
 	Decision        guide.Decision     `yaml:"decision"`         // native (the default) or engine
+	IgnoreAgentsMD  bool               `yaml:"ignore_agents_md"` // leave out the workspace's AGENTS.md
 }
 
 // SystemLimits bounds all sessions together.
@@ -276,6 +277,7 @@ func (a AgentConfig) build(name string) (*decide.Agent, error) {
 	g := guide.Guide{
 		Name: name, SystemPrompt: a.Guide.SystemPrompt, Temperature: a.Guide.Temperature,
 		MemoryPolicy: a.Guide.MemoryPolicy, InitialMemories: a.Guide.InitialMemories, Decision: cmp.Or(a.Guide.Decision, a.Decision),
+		IgnoreAgentsMD: a.Guide.IgnoreAgentsMD,
 	}
 	checked := g
 	checked.SystemPrompt = cmp.Or(g.SystemPrompt, guidefile.Default) // that guide has one

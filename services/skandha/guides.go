@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"skandha.dev/services/core/guidefile"
 	"skandha.dev/services/internal/nearest"
 	"skandha.dev/services/skandha/system"
+	"skandha.dev/services/toolrunner/tools/agentsmd"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 )
 
 // guidesCmd shows and checks guides, without a running system.
@@ -22,6 +25,9 @@ type guidesCmd struct {
 	Show  guidesShowCmd  `cmd:"" help:"Print a guide as a file. To change a built-in one: skandha guides show NAME > guides/NAME.md"`
 	Check guidesCheckCmd `cmd:"" help:"Print all errors in files of guides, with their lines. Exits 0 if there are none, else 1."`
 }
+
+// workspace returns the directory of the file tools of the system that the flags select.
+func (g *globals) workspace() string { return cmp.Or(g.Workspace, filepath.Join(g.Data, "workspace")) }
 
 // guidesDir returns the directory with guides of the system that the flags select.
 func (g *globals) guidesDir() (string, error) {
@@ -37,7 +43,35 @@ func (guidesListCmd) Run(g *globals) error {
 	if err != nil {
 		return err
 	}
-	return listGuides(os.Stdout, dir)
+	if err := listGuides(os.Stdout, dir); err != nil {
+		return err
+	}
+	if g.Files.Instructions == filesystem.InstructionsOff {
+		return nil
+	}
+	return listProject(os.Stdout, g.workspace())
+}
+
+// listProject names the file with project notes that agents see beside their guides, and those that
+// cannot be used.
+func listProject(out io.Writer, workspace string) error {
+	root, err := os.OpenRoot(workspace)
+	if errors.Is(err, os.ErrNotExist) { // the system never ran
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening the workspace: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	p, wrong := agentsmd.Read(root)
+	switch {
+	case wrong != nil:
+		fmt.Fprintf(out, "! %v\n", wrong)
+	case p != nil:
+		fmt.Fprintf(out, "\nProject notes, for agents that may read them: %s, %s bytes\n",
+			filepath.Join(workspace, p.Path), grouped(int(p.Size)))
+	}
+	return nil
 }
 
 // listGuides lists the guides that can be used, and then what is wrong with the others.

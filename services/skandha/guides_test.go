@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/executor"
 )
 
 func TestGuidesAreListedShownAndChecked(t *testing.T) {
@@ -57,5 +60,31 @@ func TestGuidesAreListedShownAndChecked(t *testing.T) {
 	if err := checkGuides(&out, &faults, []string{write("notes.txt", "")}); err == nil ||
 		!strings.Contains(faults.String(), "is not named NAME.md") {
 		t.Errorf("%v %s", err, &faults)
+	}
+}
+
+func TestProjectNotesAreListedWithTheGuides(t *testing.T) {
+	workspace := t.TempDir()
+	for content, want := range map[string]string{
+		"":          "",
+		"Use tabs.": "Project notes, for agents that may read them: " + filepath.Join(workspace, "AGENTS.md") + ", 9 bytes\n",
+		"\x00":      "! reading \"AGENTS.md\": it is a binary file",
+	} {
+		if err := os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := listProject(&out, workspace); err != nil || !strings.Contains(out.String(), want) ||
+			want == "" && out.Len() > 0 {
+			t.Errorf("%q: %q, %v", content, &out, err)
+		}
+	}
+	var out strings.Builder
+	printProject(&out, []executor.Announcement{
+		{Instance: "sandbox-1"},
+		{Instance: "toolrunner-1", Host: "node-1", Project: &event.Project{Path: "AGENTS.md", Size: 1234}},
+	})
+	if out.String() != "project notes AGENTS.md of toolrunner-1 on node-1, 1,234 bytes\n" {
+		t.Errorf("status says %q", &out)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
@@ -154,6 +155,7 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	}
 	printTroubles(os.Stdout, st.Troubles)
 	printGuides(os.Stdout, st.Guides)
+	printProject(os.Stdout, st.Executors)
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "EXECUTOR\tSERVICE\tHOST\tBUSY\tSLOTS\tOFFERS\tSINCE")
 	for _, e := range st.Executors {
@@ -173,6 +175,16 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 			line(offers, 40), ago(e.Started))
 	}
 	return w.Flush()
+}
+
+// printProject names the files with project notes that runners have announced.
+func printProject(out io.Writer, executors []executor.Announcement) {
+	for _, e := range executors {
+		if p := e.Project; p != nil {
+			_, _ = fmt.Fprintf(out, "project notes %s of %s on %s, %s bytes\n", clean(p.Path), e.Instance, line(e.Host, 30),
+				grouped(int(p.Size)))
+		}
+	}
 }
 
 // awaitingLimit is how many of the latest sessions are checked.

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 
+	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/skills"
 )
 
@@ -20,10 +21,15 @@ type skillsListCmd struct{}
 
 // Run implements the command.
 func (skillsListCmd) Run(g *globals) error {
-	return listSkills(os.Stdout, cmp.Or(g.Workspace, filepath.Join(g.Data, "workspace")), filepath.Join(g.Data, "skills"))
+	workspace := g.workspace()
+	if g.Files.Instructions == filesystem.InstructionsOff {
+		workspace = ""
+	}
+	return listSkills(os.Stdout, workspace, filepath.Join(g.Data, "skills"))
 }
 
-// listSkills lists the skills that are offered, and then the faults of the others.
+// listSkills lists the skills that are offered, and then the faults of the others. Those of the
+// workspace "" are not.
 func listSkills(out io.Writer, workspace, dir string) error {
 	places := []skills.Place{skills.InDirectory(dir)}
 	if root, err := os.OpenRoot(workspace); err == nil { // a system that never ran has none
@@ -32,9 +38,13 @@ func listSkills(out io.Writer, workspace, dir string) error {
 	}
 	list, wrong := skills.New(places...).List()
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "SKILL\tFROM\tDESCRIPTION")
+	fmt.Fprintln(w, "SKILL\tFROM\tTOOLS\tDESCRIPTION")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Source(), line(s.Description, 100))
+		allowed := "all"
+		if s.AllowedTools != nil {
+			allowed = "only " + line(strings.Join(*s.AllowedTools, ", "), 60)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, s.Source(), allowed, line(s.Description, 100))
 	}
 	if err := w.Flush(); err != nil {
 		return err

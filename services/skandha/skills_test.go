@@ -11,7 +11,7 @@ import (
 func TestSkillsAreListed(t *testing.T) {
 	workspace, dir := t.TempDir(), filepath.Join(t.TempDir(), "skills")
 	for name, text := range map[string]string{
-		filepath.Join(workspace, "skills", "pdf"): "---\nname: pdf\ndescription: Fills forms.\n---\nx",
+		filepath.Join(workspace, "skills", "pdf"): "---\nname: pdf\ndescription: Fills forms.\nallowed-tools: math:evaluate time:*\n---\nx",
 		filepath.Join(dir, "word"):                "---\nname: word\ndescription: Writes.\n---\nx",
 	} {
 		if err := errors.Join(os.MkdirAll(name, 0o700), os.WriteFile(filepath.Join(name, "SKILL.md"), []byte(text), 0o600)); err != nil {
@@ -21,6 +21,7 @@ func TestSkillsAreListed(t *testing.T) {
 	var out strings.Builder
 	if err := listSkills(&out, workspace, dir); err != nil || !strings.Contains(out.String(), "Fills forms.") ||
 		!strings.Contains(out.String(), "pdf    skills/pdf/SKILL.md") ||
+		!strings.Contains(out.String(), "only math:evaluate, time:*  Fills") ||
 		!strings.Contains(out.String(), filepath.Join(dir, "word", "SKILL.md")) {
 		t.Errorf("%s%v", &out, err)
 	}

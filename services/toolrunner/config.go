@@ -77,6 +77,9 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, err, c.Files.Validate())...)
 }
 
+// instructs reports whether files of the workspace instruct agents.
+func (c Config) instructs() bool { return c.Files.Instructions != filesystem.InstructionsOff }
+
 // wants reports whether Enable and Disable allow a tool.
 func (c Config) wants(name string) bool {
 	return (len(c.Enable) == 0 || matches(c.Enable, name)) && !matches(c.Disable, name)

@@ -19,7 +19,8 @@
 // named in the result's metadata.
 //
 // The tools for skills are announced while there is a skill, in the workspace or in SkillsDir; see
-// package skills. The folders are read again every two seconds.
+// package skills. The notes of the project, AGENTS.md in the workspace, are announced beside the
+// tools; see package agentsmd. Both are read again every two seconds.
 //
 // A plugin's tool is announced while the plugin is active, and called at most once
 // per attempt. The result of such a call is always true: it is refused if no plugin

@@ -5,22 +5,24 @@ import (
 	"slices"
 	"sync"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor/engine"
 )
 
 // offering is what the runner announces: its own tools, those for skills while there are any,
-// and those of plugins.
+// those of plugins, and the notes of the project.
 type offering struct {
 	out *engine.Offers
 
 	mu                   sync.Mutex
 	own, skills, plugins []tool.Spec
-	last                 []tool.Spec
+	project              *event.Project // of the workspace
+	last                 engine.Offer
 }
 
 func newOffering(own []tool.Spec) *offering {
-	return &offering{out: engine.NewOffers(), own: own, last: own}
+	return &offering{out: engine.NewOffers(), own: own, last: engine.Offer{Tools: own}}
 }
 
 // put changes the offering, and announces it if it has changed.
@@ -28,10 +30,10 @@ func (o *offering) put(change func(*offering)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(o)
-	specs := slices.Concat(o.own, o.skills, o.plugins)
-	if reflect.DeepEqual(specs, o.last) {
+	now := engine.Offer{Tools: slices.Concat(o.own, o.skills, o.plugins), Project: o.project}
+	if reflect.DeepEqual(now, o.last) {
 		return
 	}
-	o.last = specs
-	o.out.Put(engine.Offer{Tools: specs})
+	o.last = now
+	o.out.Put(now)
 }

@@ -20,6 +20,7 @@ import (
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner/tools"
+	"skandha.dev/services/toolrunner/tools/agentsmd"
 	"skandha.dev/services/toolrunner/tools/calc"
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
@@ -68,7 +69,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
 	r.offers = newOffering(r.specs())
-	stop := r.followSkills(ctx, deps.Logger)
+	stop := r.followWorkspace(ctx, root, deps.Logger)
 	defer stop()
 	ec := engine.Config{
 		Kind: subject.Runner, Service: service, Offer: engine.Offer{Tools: r.specs()}, Work: r.work,
@@ -131,7 +132,14 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 
 // builtin returns the built-in tools that Config enables.
 func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
-	list := slices.Concat(filesystem.Tools(root, r.cfg.Files, r.cfg.Protected...), notes.Tools(r.book(root)), []tools.Tool{
+	files := filesystem.Tools(root, r.cfg.Files, r.cfg.Protected...)
+	if r.cfg.instructs() {
+		near := agentsmd.NewGiver(root, r.cfg.Protected...)
+		for i := range files {
+			files[i] = near.With(files[i])
+		}
+	}
+	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
 	allow, err := web.ParseAllow(r.cfg.HTTPAllow)

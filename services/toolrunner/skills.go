@@ -9,14 +9,17 @@ import (
 	"sync"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/periodic"
 	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/toolrunner/tools/agentsmd"
 	"skandha.dev/services/toolrunner/tools/skills"
 )
 
-// skillsCheck is the interval at which the skills are read again.
-const skillsCheck = 2 * time.Second
+// workspaceCheck is the interval at which skills and project notes are read again.
+const workspaceCheck = 2 * time.Second
 
 // skillTools are the tools for skills. They are offered while there are skills, which are listed
 // in the description of skills:load.
@@ -27,10 +30,11 @@ type skillTools struct {
 }
 
 func newSkillTools(cfg Config, root *os.Root) (*skillTools, error) {
-	s := &skillTools{
-		library: skills.New(skills.InWorkspace(root, cfg.Protected...), skills.InDirectory(cfg.SkillsDir)),
-		tools:   map[string]offered{},
+	places := []skills.Place{skills.InDirectory(cfg.SkillsDir)}
+	if cfg.instructs() {
+		places = slices.Insert(places, 0, skills.InWorkspace(root, cfg.Protected...))
 	}
+	s := &skillTools{library: skills.New(places...), tools: map[string]offered{}}
 	var errs []error
 	for _, t := range s.library.Tools() {
 		if !cfg.wants(t.Spec.Name) {
@@ -52,7 +56,7 @@ func newSkillTools(cfg Config, root *os.Root) (*skillTools, error) {
 func (s *skillTools) specs(list string) (out []tool.Spec) {
 	for _, name := range s.names {
 		spec := s.tools[name].Spec
-		if name == skills.NameLoad {
+		if name == executor.LoadSkill {
 			spec.Description += list
 		}
 		out = append(out, spec)
@@ -60,23 +64,24 @@ func (s *skillTools) specs(list string) (out []tool.Spec) {
 	return out
 }
 
-// followSkills offers the tools for skills from now on, until the returned function is called.
-func (r *runner) followSkills(ctx context.Context, log *slog.Logger) (stop func()) {
-	if len(r.skills.names) == 0 {
-		return func() {}
-	}
+// followWorkspace offers the tools for skills and announces the project notes from now on, until
+// the returned function is called.
+func (r *runner) followWorkspace(ctx context.Context, root *os.Root, log *slog.Logger) (stop func()) {
 	var known []string // faults that are logged
 	refresh := func() {
-		list, wrong := r.skills.library.List()
-		var specs []tool.Spec
-		if len(list) > 0 {
-			specs = r.skills.specs(skills.Describe(list))
+		offered, wrong := r.skills.offered()
+		var project *event.Project
+		if r.cfg.instructs() {
+			var err error
+			if project, err = agentsmd.Read(root, r.cfg.Protected...); err != nil {
+				wrong = append(wrong, err)
+			}
 		}
-		r.offers.put(func(o *offering) { o.skills = specs })
+		r.offers.put(func(o *offering) { o.skills, o.project = offered, project })
 		var faults []string
 		for _, err := range wrong {
 			if faults = append(faults, err.Error()); !slices.Contains(known, err.Error()) {
-				log.Warn("a skill is not offered", "error", err)
+				log.Warn("a skill or AGENTS.md is not used", "error", err)
 			}
 		}
 		known = faults
@@ -84,6 +89,18 @@ func (r *runner) followSkills(ctx context.Context, log *slog.Logger) (stop func(
 	refresh()
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { periodic.Every(ctx, skillsCheck, refresh) })
+	done.Go(func() { periodic.Every(ctx, workspaceCheck, refresh) })
 	return func() { cancel(); done.Wait() }
+}
+
+// offered returns the tools for skills as they are offered now, and what is wrong with skills.
+func (s *skillTools) offered() (specs []tool.Spec, wrong []error) {
+	if len(s.names) == 0 {
+		return nil, nil
+	}
+	list, wrong := s.library.List()
+	if len(list) > 0 {
+		specs = s.specs(skills.Describe(list))
+	}
+	return specs, wrong
 }

@@ -2,6 +2,8 @@ package toolrunner_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner"
+	"skandha.dev/services/toolrunner/tools/filesystem"
 )
 
 // injected is what somebody may put into a skill.
@@ -65,8 +68,8 @@ func TestSkillsOverTheBus(t *testing.T) {
 	a := c.final(c.send(executor.OpRun, "c1", "skills:load", `{"name":"report"}`))
 	var got struct{ Instructions string }
 	if a.Result == nil || json.Unmarshal(a.Result.Data, &got) != nil || !strings.HasPrefix(got.Instructions, "Write a report.") ||
-		strings.Contains(string(a.Result.Data), "allowed_tools") {
-		t.Errorf("got %+v", a)
+		fmt.Sprint(a.Result.Metadata) != "map[skill:map[allowed_tools:[http:request] name:report]]" {
+		t.Errorf("got %+v", a.Result)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -81,3 +84,59 @@ func TestSkillsOverTheBus(t *testing.T) {
 }
 
 func isSkill(s tool.Spec) bool { return strings.HasPrefix(s.Name, "skills:") }
+
+// What the runner announces of the workspace's AGENTS.md follows the file.
+func TestProjectNotesAreAnnounced(t *testing.T) {
+	workspace := filepath.Join(t.TempDir(), "w")
+	at := filepath.Join(workspace, "AGENTS.md")
+	if err := errors.Join(os.MkdirAll(workspace, 0o700), os.WriteFile(at, []byte("Use tabs."), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, toolrunner.Config{NoPlugins: true, WorkspaceDir: workspace})
+	says := func(want string) {
+		t.Helper()
+		natstest.Eventually(t, "AGENTS.md is announced as "+want, func() bool {
+			select {
+			case a := <-c.announced:
+				return a.Project == nil && want == "" || a.Project != nil && a.Project.Text == want && a.Project.Path == "AGENTS.md"
+			default:
+				return false
+			}
+		})
+	}
+	says("Use tabs.")
+	if err := os.WriteFile(at, []byte("Use spaces."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	says("Use spaces.")
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	says("")
+}
+
+// Without instructions of the workspace, neither its skills nor its notes are used.
+func TestInstructionsOfTheWorkspaceAreOff(t *testing.T) {
+	workspace := filepath.Join(t.TempDir(), "w")
+	for name, text := range map[string]string{
+		"skills/report/SKILL.md": injected, "a/AGENTS.md": "Near.", "AGENTS.md": "Use tabs.", "a/x": "x",
+	} {
+		at := filepath.Join(workspace, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := start(t, toolrunner.Config{
+		NoPlugins: true, WorkspaceDir: workspace, Files: filesystem.Limits{Instructions: filesystem.InstructionsOff},
+	})
+	for range 3 {
+		a := <-c.announced
+		if a.Project != nil || slices.ContainsFunc(a.Tools, isSkill) {
+			t.Fatalf("announced are %+v and %d tools", a.Project, len(a.Tools))
+		}
+	}
+	a := c.final(c.send(executor.OpRun, "c1", "file_system:read_file", `{"path":"a/x"}`))
+	if a.Result == nil || strings.Contains(string(a.Result.Data), "Near.") {
+		t.Errorf("got %+v", a.Result)
+	}
+}

@@ -298,7 +298,7 @@ func (b *builder) complete(call string, r tool.Result) {
 
 // completeFrom gives a step its result, taken from an executor's answer.
 func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
-	fault, hash := faultOf(&st, a), st.Hash
+	fault, hash, skill := faultOf(&st, a), st.Hash, skillOf(st.Tool, r)
 	if hash == "" {
 		spec, known := b.env.Tools.Lookup(st.Tool)
 		if !known {
@@ -329,7 +329,7 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	}
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
-		Note: note, Fault: fault,
+		Note: note, Fault: fault, Skill: skill,
 	}
 	if br := b.s.Breaker; repeats(r, fault) && br.Hash == hash && br.Same+1 >= sameFailures {
 		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; try something else",

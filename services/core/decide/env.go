@@ -30,6 +30,7 @@ type Env struct {
 	Policy    Policy                    // the security layer
 	Matcher   engine.Matcher            // matches tools with requests; nil: all tools are offered
 	Memory    Memory                    // what agents remember; nil: nothing
+	Project   event.Project             // the notes of the workspace, as they are now
 	Version   func() string             // for /status
 	Stats     func() []commands.ToolUse // for /metrics
 

@@ -194,6 +194,9 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 		return fmt.Errorf("plan %s was requested out of order", p.Plan)
 	}
 	t.Round = p.Round
+	if p.Project != nil {
+		s.Project, s.ProjectSum = *p.Project, sumOf(*p.Project)
+	}
 	if p.Question != nil && p.Attempts == 1 {
 		t.Questions++
 	}
@@ -369,6 +372,7 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 	}
 	st.Status, st.Result, st.Note = Done, &p.Result, p.Note
 	s.ran(st, p)
+	s.Turn.limit(p.Skill)
 	a := event.Action{Call: p.Call, Tool: p.Tool, Success: p.Result.Success}
 	if p.Result.Error != nil {
 		a.Code = p.Result.Error.Code

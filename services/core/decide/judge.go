@@ -19,6 +19,7 @@ const (
 	ruleGrant   = "grant"      // a person approved the call for the session
 	ruleHook    = "before_act" // a hook requires a person's approval
 	ruleBreaker = "breaker"    // too many calls have failed in a row
+	ruleSkill   = "skill"      // a loaded skill allows only other tools
 )
 
 // verdict is the audited decision about a call, with the warning for a person.
@@ -33,7 +34,7 @@ type verdict struct {
 // a confirmation, and the breaker, always get one.
 func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.Decision) verdict {
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
-	r := b.env.Policy.Evaluate(b.access(&st, spec, args))
+	r := b.evaluate(&st, spec, args)
 	v := verdict{warning: r.Warning, Audited: event.Audited{
 		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
 		Effect: r.Effect, Reason: text.Cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
@@ -98,7 +99,7 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 // ruledOut returns why policy does not let the call run, and by which rule. An empty
 // reason means that the call may run.
 func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash string) (why, rule string) {
-	r := b.env.Policy.Evaluate(b.access(st, spec, args))
+	r := b.evaluate(st, spec, args)
 	switch r.Effect {
 	case Allow:
 		return "", ""
@@ -130,6 +131,15 @@ func (b *builder) judgedOut(st *Step, args json.RawMessage) string {
 		return cmp.Or(d.Reason, "a judge denies it")
 	}
 	return invalidHookAnswer
+}
+
+// evaluate returns the policy's ruling about a call. A loaded skill can only deny what policy might
+// allow.
+func (b *builder) evaluate(st *Step, spec tool.Spec, args json.RawMessage) Ruling {
+	if why := b.s.Turn.excludes(st.Tool); why != "" {
+		return Ruling{Effect: Deny, Rule: ruleSkill, Reason: why}
+	}
+	return b.env.Policy.Evaluate(b.access(st, spec, args))
 }
 
 // access asks the policy whether a call may run.

@@ -34,10 +34,10 @@ func (b *builder) learned() *event.Learned {
 // Origin returns the least trusted origin of what the model sees in the open turn: other
 // people's texts, if it has read the result of a tool that reaches the network, or a memory of
 // them since the last /reset, or a file; a tool's, if it has read any result; otherwise its own
-// words. A summary and an answer of a plugin count as a tool's.
+// words. A summary, the notes of a project and an answer of a plugin count as a tool's.
 func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
 	worst := worse(memory.FromAgent, s.Recalled)
-	if s.Summary != nil {
+	if s.Summary != nil || s.Project.Text != "" {
 		worst = worse(worst, memory.FromTool)
 	}
 	for _, m := range s.messages("") {

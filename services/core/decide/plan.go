@@ -68,7 +68,9 @@ func (b *builder) requestPlan() {
 func (b *builder) nextPlan() event.PlanRequested {
 	t := b.s.Turn
 	round := t.Round + 1
-	return event.PlanRequested{Plan: fmt.Sprintf("%s-p%d", t.ID, round), Round: round, Attempts: 1, Chain: b.s.Chain}
+	return event.PlanRequested{
+		Plan: fmt.Sprintf("%s-p%d", t.ID, round), Round: round, Attempts: 1, Chain: b.s.Chain, Project: b.project(),
+	}
 }
 
 func (b *builder) assignPlan(req event.PlanRequested, c Choice, p subject.Instance) {
@@ -149,7 +151,7 @@ func (b *builder) offered() []string {
 	public := b.env.Tools.Public()
 	names := make([]string, 0, len(public)+1)
 	for _, t := range public {
-		if agent.Offers(t.Name) {
+		if agent.Offers(t.Name) && b.s.Turn.excludes(t.Name) == "" {
 			names = append(names, t.Name)
 		}
 	}

@@ -64,7 +64,8 @@ func Salvage(b []byte, ref subject.Ref, rev uint64) (*State, error) {
 	return s, nil
 }
 
-// chained reports whether the window, the seen inputs and the grants match their chains.
+// chained reports whether the window, the seen inputs, the grants and the project's notes match
+// their chains.
 func (s *State) chained() bool {
 	said, seen, granted := s.WindowBase, s.SeenBase, ""
 	for _, e := range s.Window {
@@ -76,14 +77,14 @@ func (s *State) chained() bool {
 	for _, g := range s.Grants {
 		granted = chain(granted, encode(g))
 	}
-	return said == s.Chain && seen == s.SeenChain && granted == s.GrantChain
+	return said == s.Chain && seen == s.SeenChain && granted == s.GrantChain && sumOf(s.Project) == s.ProjectSum
 }
 
 // verify recomputes the chains and the digest of a loaded state. For the digest it
 // removes the stamps, which are unknown when a commit is written.
 func (s *State) verify(prev uint64) error {
 	if !s.chained() {
-		return errors.New("snapshot: window, seen inputs or grants do not match their chains")
+		return errors.New("snapshot: window, seen inputs, grants or project do not match their chains")
 	}
 	c := s.clone()
 	c.Rev = prev

@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 7
+const FoldVersion = 8
 
 // Bounds of what a state keeps.
 const (
@@ -53,6 +53,8 @@ type State struct {
 	// Grants lists what people have approved for the session, oldest first, until
 	// /reset. Chained they result in GrantChain.
 	Grants []event.Grant `json:"grants,omitempty"`
+	// Project holds the notes that the model sees of the project. Its sum is ProjectSum.
+	Project event.Project `json:"project,omitzero"`
 
 	windowTail, seenTail *tail
 	version              int // fold version of the commit that is being folded
@@ -80,6 +82,7 @@ type core struct {
 	Chain      string           `json:"chain"`
 	SeenChain  string           `json:"seen_chain"`
 	GrantChain string           `json:"grant_chain,omitempty"`
+	ProjectSum string           `json:"project_sum,omitempty"`
 	Damage     *Damage          `json:"damage,omitempty"` // why the session is locked, if its log is damaged
 	Begun      *Begun           `json:"begun,omitempty"`
 	// Summary replaces the turns before the window, if the agent's policy is to summarise.
@@ -157,6 +160,8 @@ type Turn struct {
 	// Unanswered lists the questions that no model has answered; they are not asked again.
 	Unanswered []event.Purpose `json:"unanswered,omitempty"`
 	Questions  int             `json:"questions,omitempty"` // of the rounds, those that core asked for itself
+	// Skills are the loaded skills that limit the turn's tools.
+	Skills []event.Skill `json:"skills,omitempty"`
 }
 
 // Recollection holds the memories that the model sees during a turn.
@@ -242,7 +247,7 @@ func (s *State) clone() *State {
 		t := *s.Turn
 		t.Steps = slices.Clone(t.Steps)
 		t.Actions = t.Actions[:len(t.Actions):len(t.Actions)]
-		t.Unanswered = slices.Clip(t.Unanswered)
+		t.Unanswered, t.Skills = slices.Clip(t.Unanswered), slices.Clip(t.Skills)
 		if t.Plan != nil {
 			p := *t.Plan
 			t.Plan = &p

@@ -87,6 +87,9 @@ func callIDs(calls []provider.ToolCall) []string {
 // cannot check yet is checked before the call runs.
 func (b *builder) checkCall(p Plan, st *event.Step) (tool.Result, bool) {
 	if !slices.Contains(p.Tools, st.Tool) {
+		if why := b.s.Turn.excludes(st.Tool); why != "" {
+			return tool.Failure(tool.CodeDenied, why), true
+		}
 		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("tool %q was not offered", st.Tool),
 			"offered: "+strings.Join(p.Tools, ", ")), true
 	}

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/planner/engine"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/toolschema"
 )
 
@@ -65,6 +66,7 @@ type world struct {
 	policy       func(decide.Access) decide.Ruling // about calls
 	matcher      engine.Matcher                    // nil: all tools are offered
 	memory       decide.Memory                     // nil: the agent remembers nothing
+	project      event.Project                     // the notes of the workspace
 	answers      func(decide.Access) decide.Ruling // about who may answer; nil: any writer
 	delivery     uint64
 	delay        time.Duration // between a commit's decision and its being stored, as the log's order sees it
@@ -99,6 +101,8 @@ var catalog = func() map[string]offered {
 			Name: "keep", Description: "keeps something", Sticky: true, Pool: "kept", Args: json.RawMessage(`{"type":"object"}`),
 		},
 		{Name: "forbidden", Description: "policy denies it", Args: json.RawMessage(`{"type":"object"}`)},
+		{Name: executor.ReadFile, Description: "reads the workspace", Args: json.RawMessage(`{"type":"object"}`)},
+		{Name: executor.LoadSkill, Description: "loads a skill", Args: json.RawMessage(`{"type":"object"}`)},
 		{
 			Name: "internal", Description: "of the agent's own services", Internal: true,
 			Args: json.RawMessage(`{"type":"object"}`),
@@ -121,8 +125,10 @@ func newWorld(t testing.TB) *world {
 		runners: []subject.Instance{"r1", "r2"}, providers: []subject.Instance{"p1", "p2"},
 		points: map[hook.Point]bool{}, delivery: 1,
 	}
-	for name, o := range catalog {
-		w.tools[name], w.seen.specs[name] = &o, map[string]tool.Spec{}
+	for name := range catalog {
+		if !slices.Contains(later, name) {
+			w.offer(name)
+		}
 	}
 	w.policy = func(a decide.Access) decide.Ruling {
 		switch a.Resource.Name {
@@ -136,11 +142,19 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+// later are the tools of the catalog that only [world.offer] offers.
+var later = []string{executor.ReadFile, executor.LoadSkill}
+
+func (w *world) offer(name string) {
+	o := catalog[name]
+	w.tools[name], w.seen.specs[name] = &o, map[string]tool.Spec{}
+}
+
 func (w *world) env() *decide.Env {
 	return &decide.Env{
 		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
-		Matcher: w.matcher,
-		Nonce:   func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
+		Matcher: w.matcher, Project: w.project,
+		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}
 }
 
@@ -161,7 +175,7 @@ func (w *world) Lookup(name string) (tool.Spec, bool) {
 
 func (w *world) Public() []tool.Spec {
 	var out []tool.Spec
-	for _, name := range []string{"forbidden", "keep", "mail:send", "read", "write"} {
+	for _, name := range []string{"file_system:read_file", "forbidden", "keep", "mail:send", "read", "skills:load", "write"} {
 		if spec, ok := w.Lookup(name); ok {
 			out = append(out, spec)
 		}

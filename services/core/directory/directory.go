@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -241,9 +242,7 @@ func (d *Directory) Lost(id subject.Instance) {
 // rebuild recomputes the catalog. Built-in tools take precedence over those of plugins.
 // If several instances offer a tool, the oldest determines its owner and its schema.
 func (d *Directory) rebuild() {
-	order := slices.SortedFunc(maps.Values(d.instances), func(a, b *instance) int {
-		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Instance, b.Instance))
-	})
+	order := slices.SortedFunc(maps.Values(d.instances), older)
 	tools, names := map[string]*toolEntry{}, map[string]*toolEntry{}
 	d.public, d.description = nil, nil
 	d.built++
@@ -417,6 +416,28 @@ func (d *Directory) PoolOf(name string) string {
 	return executor.DefaultPool
 }
 
+// Project returns the notes of the workspace: those of the runner that started first, of the
+// runners that have some.
+func (d *Directory) Project() event.Project {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var first *instance
+	for _, i := range d.instances {
+		if i.Project != nil && i.gone.IsZero() && (first == nil || older(i, first) < 0) {
+			first = i
+		}
+	}
+	if first == nil {
+		return event.Project{}
+	}
+	return *first.Project
+}
+
+// older orders instances by their start.
+func older(a, b *instance) int {
+	return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Instance, b.Instance))
+}
+
 // Executors lists the live instances, for status.
 func (d *Directory) Executors() []executor.Announcement {
 	d.mu.Lock()
@@ -425,6 +446,9 @@ func (d *Directory) Executors() []executor.Announcement {
 	for _, i := range d.instances {
 		a := i.Announcement
 		a.Tools = nil
+		if a.Project != nil {
+			a.Project = &event.Project{Path: a.Project.Path, Size: a.Project.Size}
+		}
 		out = append(out, a)
 	}
 	slices.SortFunc(out, func(a, b executor.Announcement) int { return cmp.Compare(a.Instance, b.Instance) })

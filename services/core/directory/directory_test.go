@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
@@ -121,4 +122,42 @@ func TestACallThatIsBoundHoldsUpNoOther(t *testing.T) {
 	}
 	pick(others[2], "", "")
 	pick(bound, "full", "full")
+}
+
+// Of several runners with notes, those of the one that started first are used while it is there.
+func TestProjectNotesOfSeveralRunners(t *testing.T) {
+	d := New(slog.New(slog.DiscardHandler))
+	offer := func(id subject.Instance, age time.Duration, text string, gone bool) {
+		a := executor.Announcement{
+			Instance: id, Kind: subject.Runner, Service: "toolrunner", Started: time.Unix(1e9, 0).Add(-age), Gone: gone,
+		}
+		if text != "" {
+			a.Project = &event.Project{Path: "AGENTS.md", Size: int64(len(text)), Text: text}
+		}
+		announce(t, d, a)
+	}
+	is := func(want string) {
+		t.Helper()
+		if got := d.Project().Text; got != want {
+			t.Errorf("the notes are %q, want %q", got, want)
+		}
+	}
+	is("")
+	offer("sandbox", 3*time.Hour, "", false)
+	offer("young", time.Hour, "Young.", false)
+	is("Young.")
+	offer("old", 2*time.Hour, "Old.", false)
+	is("Old.")
+	offer("old", 2*time.Hour, "Older.", false)
+	is("Older.")
+	for _, e := range d.Executors() {
+		if e.Project != nil && (e.Project.Text != "" || e.Project.Size == 0) {
+			t.Errorf("status has %+v", e.Project)
+		}
+	}
+	d.Lost("old")
+	is("Young.")
+	offer("old", 2*time.Hour, "", true)
+	offer("young", time.Hour, "", false)
+	is("")
 }

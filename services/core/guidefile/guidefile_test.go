@@ -26,6 +26,7 @@ decision: engine
 provider: [openai/gpt-5, local]
 tools: [calculator:evaluate]
 permissions: [fs.read, "mail.*"]
+ignore_agents_md: true
 limits: {rounds: 3, calls: 2, tokens: 1000, cost_usd: 0.5, session_cost_usd: 2, wall: 1m, model_call: 20s, window_turns: 4}
 ---
 
@@ -37,7 +38,7 @@ You are Ada.
 		Name: "ada", Description: "Counts.", SystemPrompt: "# Ada\n\nYou are Ada.", Temperature: &cold,
 		MemoryPolicy: guide.SlidingWindow, InitialMemories: []string{"It is Friday.", "Bo is six: yes"},
 		Decision: guide.Engine, Providers: []string{"openai/gpt-5", "local"}, Tools: []string{"calculator:evaluate"},
-		Permissions: []string{"fs.read", "mail.*"},
+		Permissions: []string{"fs.read", "mail.*"}, IgnoreAgentsMD: true,
 		Limits: guide.Limits{
 			Rounds: 3, Calls: 2, Tokens: 1000, CostUSD: 0.5, SessionCostUSD: 2, WallMS: 60_000, ModelCallMS: 20_000, WindowTurns: 4,
 		},
@@ -74,6 +75,7 @@ func TestMistakesInAGuide(t *testing.T) {
 		"limits:\n  rounds: 0":                      "a.md:3: limits.rounds is too low",
 		"limits:\n  wall: 3":                        "a.md:3: limits.wall is 3, want a duration",
 		"limits: {cost_usd: -1}":                    "a.md:2: limits.cost_usd is too low",
+		"ignore_agents_md: perhaps":                 "a.md:2: ignore_agents_md is",
 		"limits: {queue: 1}":                        "a.md:2: limits.queue: unknown key",
 		"name: a\nname: a":                          "a.md:3: name: duplicate key, first on line 2",
 		"description: " + strings.Repeat("x", 1025): "a.md:2: description has 1025 bytes",

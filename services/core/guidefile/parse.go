@@ -47,6 +47,7 @@ type settings struct {
 	Tools           []string           `yaml:"tools"`
 	Permissions     []string           `yaml:"permissions"`
 	Limits          limits             `yaml:"limits"`
+	IgnoreAgentsMD  bool               `yaml:"ignore_agents_md"`
 
 	body string
 }
@@ -111,6 +112,7 @@ func (s settings) guide(name string) guide.Guide {
 		Name: name, Description: s.Description, SystemPrompt: s.body, Temperature: s.Temperature,
 		MemoryPolicy: s.MemoryPolicy, InitialMemories: s.InitialMemories, Decision: s.Decision, Providers: s.Provider,
 		Model: s.Model, Tools: s.Tools, Permissions: s.Permissions, Limits: s.Limits.guide(),
+		IgnoreAgentsMD: s.IgnoreAgentsMD,
 	}
 }
 

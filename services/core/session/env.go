@@ -30,7 +30,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 		Matcher:   s.matcher(),
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
-		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(),
+		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(), Project: seen.Project(),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -142,6 +143,7 @@ type Announcement struct {
 	Pools     []Pool               `json:"pools"`
 	Tools     []tool.Spec          `json:"tools,omitempty"`
 	Providers []provider.Info      `json:"providers,omitempty"` // in order of preference
+	Project   *event.Project       `json:"project,omitempty"`   // of the workspace that the tools reach
 	Draining  bool                 `json:"draining,omitempty"`  // accepts no new work
 	Gone      bool                 `json:"gone,omitempty"`      // the instance has stopped; its last announcement
 }
@@ -152,6 +154,20 @@ type Pool struct {
 	Slots int    `json:"slots"` // calls that can run at once
 	Busy  int    `json:"busy"`  // calls that run or wait now
 }
+
+// MaxProject is the maximum length of the text of [Announcement.Project], in bytes.
+const MaxProject = 32 << 10
+
+// Built-in tools of which core knows what they do.
+const (
+	ReadFile  = "file_system:read_file"
+	LoadSkill = "skills:load"
+	ReadSkill = "skills:read"
+)
+
+// MetadataSkill is the key of the metadata of a result of skills:load that has an [event.Skill], if
+// the skill limits the tools that may be called.
+const MetadataSkill = "skill"
 
 // DefaultPool is the pool of model calls and of tools that name no pool.
 const DefaultPool = "default"

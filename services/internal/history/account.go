@@ -182,6 +182,13 @@ func (w *writer) considered(p event.PlanConsidered) {
 }
 
 func (w *writer) planRequested(p event.PlanRequested) {
+	switch {
+	case p.Project == nil:
+	case p.Project.Path == "":
+		w.line("the workspace has no project notes any more")
+	default:
+		w.line("project notes: %s, %d bytes", quote(p.Project.Path), p.Project.Size)
+	}
 	if p.Attempts > 1 {
 		failed := ""
 		if p.Failed != "" {

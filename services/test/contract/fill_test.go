@@ -345,7 +345,7 @@ func init() { // its functions fill values, which need it
 			if a.Kind == subject.Runner {
 				a.Providers = nil
 			} else {
-				a.Tools = nil
+				a.Tools, a.Project = nil, nil
 			}
 		},
 		reflect.TypeFor[coreapi.Fault](): func(_ *filler, p any) {

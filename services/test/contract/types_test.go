@@ -37,6 +37,8 @@ var goTypes = map[string]any{
 	"events/question":                event.Question{},
 	"events/learned":                 event.Learned{},
 	"events/lesson":                  event.Lesson{},
+	"events/project":                 event.Project{},
+	"events/skill":                   event.Skill{},
 	"events/act.requested.v1":        event.ActRequested{},
 	"events/act.confirmed.v1":        event.ActConfirmed{},
 	"events/act.completed.v1":        event.ActCompleted{},

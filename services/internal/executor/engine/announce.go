@@ -40,7 +40,7 @@ func (a *announcer) setOffer(o Offer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	base := a.base
-	base.Tools, base.Providers = o.Tools, o.Providers
+	base.Tools, base.Providers, base.Project = o.Tools, o.Providers, o.Project
 	b, err := json.Marshal(struct {
 		executor.Announcement
 		Pools    *struct{} `json:"pools,omitempty"`    // appended each time

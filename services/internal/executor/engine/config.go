@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -51,6 +52,7 @@ type Work func(ctx context.Context, req executor.Request, progress func(string))
 type Offer struct {
 	Tools     []tool.Spec     // of a runner; names are unique
 	Providers []provider.Info // of a provider, in order of preference
+	Project   *event.Project  // of a runner's workspace; nil: none
 }
 
 // Config configures an executor instance. Kind, Service, an offer and Work are required.

@@ -11,6 +11,8 @@
 // [Limits] bound how much a session writes, counted while the process runs; some space
 // always stays free on the disk, as the log may be on it, too.
 //
+// The files of the workspace that instruct agents can only be read, unless [Limits] say otherwise.
+//
 // write_file replaces a file in one step and is idempotent; append_file and
 // delete_file are not. A person is asked about what cannot be undone.
 package filesystem

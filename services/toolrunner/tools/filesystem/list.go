@@ -21,6 +21,18 @@ type lister struct {
 	out       listing
 }
 
+// Files lists the regular files below root, with slashes, at most 1000.
+func Files(ctx context.Context, root *os.Root) (names []string, err error) {
+	l := lister{ctx: ctx, root: root, recursive: true}
+	err = l.walk(".", 0)
+	for _, e := range l.out.Entries {
+		if e.Type == isFile {
+			names = append(names, e.Path)
+		}
+	}
+	return names, err
+}
+
 func (l *lister) walk(dir string, depth int) error {
 	entries, err := l.readDir(dir)
 	if err != nil {

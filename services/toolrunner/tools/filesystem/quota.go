@@ -17,12 +17,14 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 )
 
-// Limits bound what write_file and append_file may put on the disk, with the tags of
-// github.com/alecthomas/kong. 0 is the default, -1 no limit.
+// Limits bound what the file tools may write, with the tags of github.com/alecthomas/kong. 0 is the
+// default, -1 no limit.
 type Limits struct {
 	SessionBytes int64 `env:"SKANDHA_FILES_SESSION_BYTES" default:"0" placeholder:"BYTES" help:"Limit of bytes that file tools write for one session while the tool runner runs. 0: 268435456 (256 MiB), -1: no limit."`
 	SessionFiles int   `env:"SKANDHA_FILES_SESSION_FILES" default:"0" placeholder:"N" help:"Limit of files and directories that they create for one session while the tool runner runs. 0: 1000, -1: no limit."`
 	KeepFree     int64 `env:"SKANDHA_FILES_KEEP_FREE" default:"0" placeholder:"BYTES" help:"Space that they leave free on the disk of the workspace. 0: 67108864 (64 MiB), -1: none."`
+
+	Instructions Instructions `env:"SKANDHA_FILES_INSTRUCTIONS" enum:"read,write,off" default:"read" help:"Files AGENTS.md and the folder skills of the workspace, which instruct the agents of every session. read: they are read, and file tools cannot change them. write: they can. off: they are not read."`
 }
 
 // The defaults.
@@ -35,7 +37,7 @@ const (
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		cmp.Or(l.SessionBytes, defaultSessionBytes), cmp.Or(l.SessionFiles, defaultSessionFiles),
-		cmp.Or(l.KeepFree, defaultKeepFree),
+		cmp.Or(l.KeepFree, defaultKeepFree), cmp.Or(l.Instructions, InstructionsRead),
 	}
 }
 
@@ -50,6 +52,11 @@ func (l Limits) Validate() error {
 			errs = append(errs,
 				fmt.Errorf("--files-%s is %d, want a positive number, 0 for the default, or -1 for no limit", f.name, f.value))
 		}
+	}
+	switch l.Instructions {
+	case "", InstructionsRead, InstructionsWrite, InstructionsOff:
+	default:
+		errs = append(errs, fmt.Errorf("--files-instructions is %q, want read, write or off", l.Instructions))
 	}
 	return errors.Join(errs...)
 }

@@ -20,9 +20,13 @@ import (
 // protected paths.
 func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	q := newQuota(root, l)
-	all := []tools.Tool{
-		readTool(root), q.limited(writeTool(root)), q.limited(appendTool(root)), deleteTool(root), listTool(root),
+	writing := []tools.Tool{q.limited(writeTool(root)), q.limited(appendTool(root)), deleteTool(root)}
+	if q.Instructions == InstructionsRead {
+		for i := range writing {
+			writing[i] = kept(writing[i])
+		}
 	}
+	all := append([]tools.Tool{readTool(root), listTool(root)}, writing...)
 	for i := range all {
 		all[i] = guarded(all[i], root, protect)
 	}
@@ -185,10 +189,13 @@ type entry struct {
 	Modified string `json:"modified,omitempty"`
 }
 
+// isFile is the type of a regular file.
+const isFile = "file"
+
 func typeOf(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
-		return "file"
+		return isFile
 	case m.IsDir():
 		return "directory"
 	case m&fs.ModeSymlink != 0:

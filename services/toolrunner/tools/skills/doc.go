@@ -11,5 +11,5 @@
 //
 // Failure: a folder whose SKILL.md is wrong is left out, and [Library.List] says why, with the line.
 //
-// allowed-tools is checked for its form, and not enforced.
+// allowed-tools is in the metadata of a result of skills:load, and core enforces it.
 package skills

@@ -2,8 +2,10 @@ package skills
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -15,12 +17,12 @@ import (
 )
 
 const (
-	file         = "SKILL.md"
-	maxSkills    = 100     // of one directory
-	maxEntries   = 2000    // of a directory that are looked at
-	maxListed    = 8 << 10 // bytes of the list for the model
-	maxFolder    = 200     // files that are listed of one folder
-	workspaceDir = "skills"
+	file       = "SKILL.md"
+	maxSkills  = 100     // of one directory
+	maxEntries = 2000    // of a directory that are looked at
+	maxTotal   = 4 << 20 // bytes of all SKILL.md of a directory
+	maxListed  = 8 << 10 // bytes of the list for the model
+	maxFolder  = 200     // files that are listed of one folder
 )
 
 // Place is a directory whose folders are skills.
@@ -30,9 +32,15 @@ type Place struct {
 	open    func() (*os.Root, error)
 }
 
-// InWorkspace is the folder skills of a workspace. Protected paths are not read.
+// InWorkspace is the folder skills of a workspace; it is no symbolic link. Protected paths are not
+// read.
 func InWorkspace(root *os.Root, protect ...string) Place {
-	return Place{workspaceDir, protect, func() (*os.Root, error) { return root.OpenRoot(workspaceDir) }}
+	return Place{filesystem.SkillsDir, protect, func() (*os.Root, error) {
+		if info, err := root.Lstat(filesystem.SkillsDir); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return nil, errors.New("it is a symbolic link; make it a folder of the workspace")
+		}
+		return root.OpenRoot(filesystem.SkillsDir)
+	}}
 }
 
 // InDirectory is a directory on the disk; without a name it has no skills.
@@ -93,14 +101,11 @@ func (p Place) list() (found []Skill, wrong []error) {
 		return nil, []error{fmt.Errorf("opening %s: %w", p.label, err)}
 	}
 	defer func() { _ = root.Close() }()
-	entries, err := fs.ReadDir(root.FS(), ".")
+	entries, err := p.entries(root)
 	if err != nil {
-		return nil, []error{fmt.Errorf("listing %s: %w", p.label, err)}
+		wrong = append(wrong, err)
 	}
-	if len(entries) > maxEntries {
-		wrong = append(wrong, fmt.Errorf("%s has %d entries; only the first %d are read", p.label, len(entries), maxEntries))
-		entries = entries[:maxEntries]
-	}
+	total := 0
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
@@ -109,25 +114,51 @@ func (p Place) list() (found []Skill, wrong []error) {
 			return found, append(wrong, fmt.Errorf("%s has more than %d skills; the others are left out", p.label, maxSkills))
 		}
 		s, err := p.read(root, e.Name())
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // not a skill
-		case err != nil:
-			wrong = append(wrong, err)
-		default:
-			found = append(found, s)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // not a skill
 		}
+		if total += s.size; total > maxTotal {
+			return found, append(wrong, fmt.Errorf("the files SKILL.md in %s have more than %d bytes; "+
+				"%s and those after it are left out", p.label, maxTotal, e.Name()))
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		found = append(found, s)
 	}
 	return found, wrong
+}
+
+// entries reads a bounded part of the directory, sorted by name.
+func (p Place) entries(root *os.Root) ([]fs.DirEntry, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", p.label, err)
+	}
+	defer func() { _ = dir.Close() }()
+	entries, err := dir.ReadDir(maxEntries + 1)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		err = fmt.Errorf("listing %s: %w", p.label, err)
+	case len(entries) > maxEntries:
+		entries = entries[:maxEntries]
+		err = fmt.Errorf("%s has more than %d entries; the others are left out", p.label, maxEntries)
+	default:
+		err = nil
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	return entries, err
 }
 
 func (p Place) read(root *os.Root, name string) (Skill, error) {
 	at := path.Join(p.label, name, file)
 	b, err := frontmatter.Read(root, path.Join(name, file), maxBytes)
 	if err != nil {
-		return Skill{}, fmt.Errorf("reading %s: %w", at, err)
+		return Skill{size: maxBytes}, fmt.Errorf("reading %s: %w", at, err)
 	}
 	s, err := Parse(at, name, b)
-	s.folder = folder{p, name}
+	s.folder, s.size, s.revision = folder{p, name}, len(b), revisionOf(b)
 	return s, err
 }
 
@@ -152,26 +183,15 @@ func (l *Library) get(name string) (Skill, error) {
 func (s Skill) Source() string { return path.Join(s.folder.place.label, s.Name, file) }
 
 // files lists the files of the folder except SKILL.md, at most maxFolder.
-func (s Skill) files() (names []string, err error) {
+func (s Skill) files(ctx context.Context) ([]string, error) {
 	root, err := s.folder.open()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	seen := 0
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		seen++
-		switch {
-		case err != nil:
-			return err
-		case len(names) == maxFolder || seen > maxEntries:
-			return fs.SkipAll
-		case d.Type().IsRegular() && name != file:
-			names = append(names, name)
-		}
-		return nil
-	})
-	return names, err
+	names, err := filesystem.Files(ctx, root)
+	names = slices.DeleteFunc(names, func(n string) bool { return n == file })
+	return names[:min(len(names), maxFolder)], err
 }
 
 // text reads a part of a file of the folder.

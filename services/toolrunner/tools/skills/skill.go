@@ -1,10 +1,16 @@
 package skills
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
 
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/frontmatter"
@@ -17,10 +23,53 @@ type Skill struct {
 	License       string            `yaml:"license" json:"license,omitempty"`
 	Compatibility string            `yaml:"compatibility" json:"compatibility,omitempty"`
 	Metadata      map[string]string `yaml:"metadata" json:"metadata,omitempty"`
-	AllowedTools  string            `yaml:"allowed-tools" json:"-"` // separated by spaces; not enforced
+	// AllowedTools are the only tools that a turn may call after it has loaded the skill; absent:
+	// it may call all.
+	AllowedTools *Names `yaml:"allowed-tools" json:"allowed_tools,omitempty"`
 
-	body   string
-	folder folder
+	body     string
+	size     int    // of SKILL.md, in bytes
+	revision string // changes with SKILL.md
+	folder   folder
+}
+
+// Names are names of tools. In YAML they are text, separated by spaces or commas outside of
+// brackets.
+type Names []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (n *Names) UnmarshalYAML(y *yaml.Node) error {
+	if y.Kind != yaml.ScalarNode {
+		return errors.New("is not text; name tools, separated by spaces")
+	}
+	*n = names(y.Value)
+	return nil
+}
+
+// names splits a list of names. The brackets of a name, such as Bash(git add:*), stay part of it.
+func names(s string) []string {
+	var out strings.Builder // the names, each on a line
+	depth := 0
+	for _, r := range s {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth = max(depth-1, 0)
+		case unicode.IsSpace(r) && depth > 0:
+			r = ' '
+		case depth == 0 && (unicode.IsSpace(r) || r == ','):
+			r = '\n'
+		}
+		out.WriteRune(r)
+	}
+	return slices.DeleteFunc(strings.Split(out.String(), "\n"), func(n string) bool { return n == "" })
+}
+
+// revisionOf identifies the content of a SKILL.md.
+func revisionOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
 }
 
 // The bounds of the format, in characters.
@@ -28,6 +77,7 @@ const (
 	maxName          = 64
 	maxDescription   = 1024
 	maxCompatibility = 500
+	maxAllowed       = 2048
 )
 
 // maxBytes bounds SKILL.md.
@@ -68,6 +118,14 @@ func (s Skill) check(folder string) error {
 	}
 	if n := len([]rune(s.Compatibility)); n > maxCompatibility {
 		bad("compatibility has %d characters; the limit is %d", n, maxCompatibility)
+	}
+	if n := s.AllowedTools; n != nil {
+		switch size := len(strings.Join(*n, " ")); {
+		case len(*n) == 0:
+			bad("allowed-tools names no tool; remove it, or name some")
+		case size > maxAllowed:
+			bad("allowed-tools has %d characters; the limit is %d", size, maxAllowed)
+		}
 	}
 	return errors.Join(errs...)
 }

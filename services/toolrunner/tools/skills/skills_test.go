@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/pkg/event"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/skills"
 )
@@ -25,12 +27,14 @@ func TestMistakesInASkill(t *testing.T) {
 		"name: -pdf\ndescription: d":  `SKILL.md:2: name is "-pdf"`,
 		"name: p--df\ndescription: d": `SKILL.md:2: name is "p--df"`,
 		"name: word\ndescription: d":  `SKILL.md:2: name is "word", want "pdf" as the folder`,
-		"name: pdf\ndescription: " + strings.Repeat("\u00e9", 1025):             "SKILL.md:3: description has 1025 characters",
-		"name: pdf\ndescription: d\ncompatibility: " + strings.Repeat("x", 501): "SKILL.md:4: compatibility has 501",
-		"name: pdf\ndescription: d\nmetadata: {a: [b]}":                         "SKILL.md:4: metadata.a is a list, want text",
-		"name: pdf\ndescription: d\nallowed-tools: [a]":                         "SKILL.md:4: allowed-tools is a list, want text",
-		"name: pdf\ndescription: d\nallowed_tools: a":                           "SKILL.md:4: allowed_tools: unknown key",
-		"name: pdf\ndescription:":                                               "SKILL.md:3: description is empty",
+		"name: pdf\ndescription: " + strings.Repeat("\u00e9", 1025):              "SKILL.md:3: description has 1025 characters",
+		"name: pdf\ndescription: d\ncompatibility: " + strings.Repeat("x", 501):  "SKILL.md:4: compatibility has 501",
+		"name: pdf\ndescription: d\nmetadata: {a: [b]}":                          "SKILL.md:4: metadata.a is a list, want text",
+		"name: pdf\ndescription: d\nallowed-tools: [a]":                          "SKILL.md:4: allowed-tools is not text",
+		"name: pdf\ndescription: d\nallowed-tools: ' , '":                        "SKILL.md:4: allowed-tools names no tool",
+		"name: pdf\ndescription: d\nallowed-tools: " + strings.Repeat("x", 2049): "SKILL.md:4: allowed-tools has 2049",
+		"name: pdf\ndescription: d\nallowed_tools: a":                            "SKILL.md:4: allowed_tools: unknown key",
+		"name: pdf\ndescription:":                                                "SKILL.md:3: description is empty",
 	} {
 		_, err := skills.Parse("SKILL.md", "pdf", []byte("---\n"+settings+"\n---\nDo it."))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -155,16 +159,11 @@ func TestSkillsAreLoadedAndRead(t *testing.T) {
 	if err := errors.Join(os.Link(secret, filepath.Join(at, "hard")), os.Symlink(secret, filepath.Join(at, "soft"))); err != nil {
 		t.Fatal(err)
 	}
-	var got struct {
-		Name, Source, Instructions string
-		Truncated                  bool
-		Files                      []string
-	}
-	if err := json.Unmarshal([]byte(p.call("skills:load", map[string]string{"name": "pdf"})), &got); err != nil ||
-		got.Name != "pdf" || got.Source != "skills/pdf/SKILL.md" || !got.Truncated ||
+	got := p.loaded("pdf")
+	if got.Name != "pdf" || got.Source != "skills/pdf/SKILL.md" || !got.Truncated ||
 		!strings.HasPrefix(got.Instructions, "Fill in forms.") ||
 		!slices.Equal(got.Files, []string{"hard", "logo.png", "references/forms.md"}) {
-		t.Errorf("%.300v, %v", got, err)
+		t.Errorf("%.300v", got)
 	}
 	for _, c := range []struct{ name, path, want string }{
 		{"pdf", "references/forms.md", `"content":"Forms."`},
@@ -186,6 +185,91 @@ func TestSkillsAreLoadedAndRead(t *testing.T) {
 	p.write(filepath.Join(p.workspace, "skills", "bad", "SKILL.md"), "---\nx: 1\n---\n")
 	if out := p.call("skills:load", map[string]string{"name": "bad"}); !strings.Contains(out, "skills/bad/SKILL.md:2: x: unknown key") {
 		t.Error(out)
+	}
+}
+
+// loaded is what a test reads of a result of skills:load.
+type loaded struct {
+	Name, Source, Instructions, Revision string
+	Truncated                            bool
+	Files                                []string
+	AllowedTools                         []string `json:"allowed_tools"`
+}
+
+func (p *places) loaded(name string) (got loaded) {
+	p.Helper()
+	if err := json.Unmarshal([]byte(p.call("skills:load", map[string]string{"name": name})), &got); err != nil {
+		p.Fatal(err)
+	}
+	return got
+}
+
+// What a skill allows is beside the data, which may be cut, and as the file says it.
+func TestAllowedToolsAreInTheMetadata(t *testing.T) {
+	p := newPlaces(t)
+	for written, want := range map[string][]string{
+		"":                                     nil,
+		"allowed-tools: math:evaluate":         {"math:evaluate"},
+		"allowed-tools: Read, Grep  file:* ,x": {"Read", "Grep", "file:*", "x"},
+		"allowed-tools: Bash(git add:*, * ) Bash(* x": {"Bash(git add:*, * )", "Bash(* x"},
+		"allowed-tools: a) b":                         {"a)", "b"},
+	} {
+		p.write(filepath.Join(p.dir, "pdf", "SKILL.md"), "---\nname: pdf\ndescription: d\n"+written+"\n---\nx\n")
+		list := p.library.Tools()
+		i := slices.IndexFunc(list, func(t tools.Tool) bool { return t.Spec.Name == "skills:load" })
+		r := list[i].Run(context.Background(), tools.Call{Args: []byte(`{"name":"pdf"}`)})
+		s, limits := r.Metadata[executor.MetadataSkill].(event.Skill)
+		if limits != (want != nil) || !slices.Equal(s.AllowedTools, want) || limits && s.Name != "pdf" ||
+			!slices.Equal(p.loaded("pdf").AllowedTools, want) {
+			t.Errorf("%s: %+v", written, r)
+		}
+	}
+}
+
+func TestASkillThatChangesAfterItWasLoaded(t *testing.T) {
+	p := newPlaces(t)
+	p.skill(p.dir, "pdf", "d", "One.")
+	p.write(filepath.Join(p.dir, "pdf", "x.md"), "X.")
+	before := p.loaded("pdf").Revision
+	p.skill(p.dir, "pdf", "d", "Two.")
+	read := func(revision string) string {
+		return p.call("skills:read", map[string]string{"name": "pdf", "path": "x.md", "revision": revision})
+	}
+	if out := read(before); !strings.Contains(out, "the skill pdf has changed since it was loaded; load it again") {
+		t.Error(out)
+	}
+	if out := read(p.loaded("pdf").Revision); !strings.Contains(out, "X.") {
+		t.Error(out)
+	}
+}
+
+func TestScanningIsBounded(t *testing.T) {
+	p := newPlaces(t)
+	for i := range 20 {
+		p.skill(p.dir, fmt.Sprintf("skill-%02d", i), "d", strings.Repeat("x", 250<<10))
+	}
+	list, wrong := p.library.List()
+	if len(list) != 16 || len(wrong) != 1 || !strings.Contains(wrong[0].Error(), "more than 4194304 bytes; skill-16 and those after it") {
+		t.Errorf("%d skills, %v", len(list), wrong)
+	}
+	in := filepath.Join(p.workspace, "skills")
+	for i := range 2001 {
+		p.write(filepath.Join(in, fmt.Sprintf("f%d", i)), "")
+	}
+	if _, wrong = p.library.List(); len(wrong) != 2 || !strings.Contains(wrong[0].Error(), "skills has more than 2000 entries") {
+		t.Errorf("%v", wrong)
+	}
+}
+
+// A folder skills that is a link inside of the workspace could be written to under its own name.
+func TestALinkInsideOfTheWorkspace(t *testing.T) {
+	p := newPlaces(t)
+	p.skill(filepath.Join(p.workspace, "docs"), "pdf", "d", "x")
+	if err := os.Symlink("docs", filepath.Join(p.workspace, "skills")); err != nil {
+		t.Fatal(err)
+	}
+	if names, wrong := p.names(); len(names) != 0 || len(wrong) != 1 || !strings.Contains(wrong[0], "symbolic link") {
+		t.Errorf("%q, %q", names, wrong)
 	}
 }
 

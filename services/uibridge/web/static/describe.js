@@ -144,7 +144,7 @@ export function grantText(g) {
 }
 
 const RULES = {
-  risk: 'by the tool’s risk', default: 'by default: no rule matches', before_act: 'because a plugin requires it', breaker: 'because too many calls failed', grant: 'by what was approved for the session',
+  risk: 'by the tool’s risk', default: 'by default: no rule matches', before_act: 'because a plugin requires it', skill: 'because a loaded skill allows only other tools', breaker: 'because too many calls failed', grant: 'by what was approved for the session',
 };
 
 // ruleText describes which rule decided: policy[2] is the third rule of the configuration.
@@ -261,7 +261,7 @@ export function particulars({ type, data: d = {} }) {
   const rule = d.rule && `${ruleText(d.rule)} (${d.rule})`;
   switch (short(type)) {
     case 'sense.perceived': return [['Said by', who(d.writer, d.source)]];
-    case 'plan.requested': return [['Provider', d.use], ['Model', d.model], ['Process', d.provider], ['Round', d.round], ['Tools it could call', d.tools?.length]];
+    case 'plan.requested': return [['Provider', d.use], ['Model', d.model], ['Process', d.provider], ['Round', d.round], ['Tools it could call', d.tools?.length], ['Project notes', d.project && (d.project.path ? `${d.project.path}, ${d.project.size} bytes` : 'none any more')]];
     case 'plan.completed': return [['Provider', d.provider], ['Model', d.response?.model], ['Took', d.duration_ms && duration(d.duration_ms)], ['Calls', d.steps?.length]];
     case 'security.audited':
       return [

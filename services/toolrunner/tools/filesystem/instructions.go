@@ -1,0 +1,55 @@
+package filesystem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/toolrunner/tools"
+)
+
+// Files of the workspace that instruct the agents of all its sessions.
+const (
+	AgentsFile = "AGENTS.md" // in any folder
+	SkillsDir  = "skills"    // in the root, with everything below it
+)
+
+// Instructions is what becomes of [AgentsFile] and [SkillsDir].
+type Instructions string
+
+// The values of Instructions.
+const (
+	InstructionsRead  Instructions = "read"  // they are read, and file tools cannot change them; the default
+	InstructionsWrite Instructions = "write" // they are read, and file tools can change them
+	InstructionsOff   Instructions = "off"   // they are files like any other
+)
+
+var errInstructs = errors.New("file tools cannot change it, because it instructs the agents of every session; " +
+	"change it by hand, or start the tool runner with --files-instructions write")
+
+// kept makes a tool that writes refuse the files that instruct agents.
+func kept(t tools.Tool) tools.Tool {
+	run := t.Run
+	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
+		var args struct {
+			Path string `json:"path"`
+		}
+		if json.Unmarshal(c.Args, &args) == nil { // otherwise the tool reports the error
+			if p, err := clean(args.Path); err == nil && instructs(p) {
+				return tools.Fail(explain("changing", args.Path, errInstructs))
+			}
+		}
+		return run(ctx, c)
+	}
+	return t
+}
+
+// instructs reports whether a clean path is of a file that instructs agents. Some disks ignore
+// case.
+func instructs(p string) bool {
+	first, _, _ := strings.Cut(filepath.ToSlash(p), "/")
+	return strings.EqualFold(filepath.Base(p), AgentsFile) || strings.EqualFold(first, SkillsDir)
+}
