@@ -10,7 +10,7 @@ MAKEFLAGS   += --no-print-directory
 RUNNERS  ?= 1
 FUZZTIME ?= 50000x
 STORM    ?= 3000
-PKGS     ?= ./pkg/... ./services/... ./services/provider-gemini-legacy/...
+PKGS     ?= $(SLOWEST) ./pkg/... ./services/... ./services/provider-gemini-legacy/...
 BIN      ?= bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
@@ -25,6 +25,14 @@ COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-
 STATIC   := go build -buildvcs=false -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
 COMPOSE   = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 REPORT   := bin/testreport
+
+# The slowest packages come first: go test starts packages in this order, and a run should not
+# end with one of them alone.
+SLOWEST := $(addprefix ./services/,test/sandboxtest test/webtest test/e2e core/shell)
+
+# How many packages are tested at a time. Most tests wait, for timers and other processes, more
+# than they compute, so a small machine does more at a time than it has processors.
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? 4 : n)))
 
 # The order of a package's tests; without it (SHUFFLE=off) go test takes the results of
 # packages that have not changed from its cache. It does not see changes of what a test
@@ -43,7 +51,7 @@ define tests
 @mkdir -p dist/tests dist/flaky; rm -rf dist/flaky/$(1); code=0; \
 $(GOTESTSUM) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
   --rerun-fails=2 --rerun-fails-max-failures=20 --rerun-fails-abort-on-data-race \
-  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -shuffle=$(SHUFFLE) $(3) || code=$$?; \
+  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -p $(JOBS) -shuffle=$(SHUFFLE) $(3) || code=$$?; \
 $(REPORT) --keep dist/flaky/$(1) dist/tests/$(1).jsonl || code=1; exit $$code
 endef
 
