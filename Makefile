@@ -46,12 +46,12 @@ GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # $(call tests,NAME,PACKAGES,FLAGS) runs tests. What fails is run again, alone, up to twice,
 # unless it is a data race or a panic. The events and the output of flaky tests stay in
-# dist/tests and dist/flaky.
+# dist/tests and dist/flaky. Vetting is left to make lint, which applies all of go vet.
 define tests
 @mkdir -p dist/tests dist/flaky; rm -rf dist/flaky/$(1); code=0; \
 $(GOTESTSUM) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
   --rerun-fails=2 --rerun-fails-max-failures=20 --rerun-fails-abort-on-data-race \
-  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -p $(JOBS) -shuffle=$(SHUFFLE) $(3) || code=$$?; \
+  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -vet=off -p $(JOBS) -shuffle=$(SHUFFLE) $(3) || code=$$?; \
 $(REPORT) --keep dist/flaky/$(1) dist/tests/$(1).jsonl || code=1; exit $$code
 endef
 
