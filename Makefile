@@ -10,7 +10,7 @@ MAKEFLAGS   += --no-print-directory
 RUNNERS  ?= 1
 FUZZTIME ?= 50000x
 STORM    ?= 3000
-PKGS     ?= ./pkg/... ./services/... ./services/provider-gemini-legacy/...
+PKGS     ?= $(SLOWEST) ./pkg/... ./services/... ./services/provider-gemini-legacy/...
 BIN      ?= bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
@@ -26,6 +26,14 @@ STATIC   := go build -buildvcs=false -ldflags '-s -w -X skandha.dev/services/int
 COMPOSE   = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 REPORT   := bin/testreport
 
+# The slowest packages come first: go test starts packages in this order, and a run should not
+# end with one of them alone.
+SLOWEST := $(addprefix ./services/,test/sandboxtest test/webtest test/e2e core/shell)
+
+# How many packages are tested at a time. Most tests wait, for timers and other processes, more
+# than they compute, so a small machine does more at a time than it has processors.
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? 4 : n)))
+
 # The order of a package's tests; without it (SHUFFLE=off) go test takes the results of
 # packages that have not changed from its cache. It does not see changes of what a test
 # builds and runs as another process.
@@ -38,12 +46,12 @@ GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # $(call tests,NAME,PACKAGES,FLAGS) runs tests. What fails is run again, alone, up to twice,
 # unless it is a data race or a panic. The events and the output of flaky tests stay in
-# dist/tests and dist/flaky.
+# dist/tests and dist/flaky. Vetting is left to make lint, which applies all of go vet.
 define tests
 @mkdir -p dist/tests dist/flaky; rm -rf dist/flaky/$(1); code=0; \
 $(GOTESTSUM) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
   --rerun-fails=2 --rerun-fails-max-failures=20 --rerun-fails-abort-on-data-race \
-  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -shuffle=$(SHUFFLE) $(3) || code=$$?; \
+  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -vet=off -p $(JOBS) -shuffle=$(SHUFFLE) $(3) || code=$$?; \
 $(REPORT) --keep dist/flaky/$(1) dist/tests/$(1).jsonl || code=1; exit $$code
 endef
 
@@ -101,9 +109,9 @@ vet: ## go vet
 	@go vet $(PKGS)
 
 .PHONY: modules
-modules: ## Build each module alone, without the workspace, and hold its go.mod to what it imports
+modules: ## Compile each module alone, without the workspace, and hold its go.mod to what it imports
 	@set -e; export GOWORK=off; for m in $(MODULES); do \
-	  echo "$$m: build"; (cd $$m && go build -buildvcs=false ./...); \
+	  echo "$$m: compile"; (cd $$m && go list -export ./... >/dev/null); \
 	  echo "$$m: go.mod"; (cd $$m && go mod tidy -diff); \
 	done
 
