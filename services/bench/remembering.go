@@ -135,7 +135,8 @@ func (m *mind) ask(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.Memory
 	if err != nil {
 		return a, err
 	}
-	reply, err := m.caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName, body)
+	reply, err := m.caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
+		body)
 	if err != nil {
 		return a, err
 	}

@@ -161,7 +161,8 @@ func TestTheLogWarnsOfLostEmbeddings(t *testing.T) {
 		}
 		return specs()[1:]
 	}
-	runWith(t, ranking.Config{Tools: tools, Embedder: f, Log: slog.New(slog.NewTextHandler(&log, nil))}, func(*ranking.Ranker) {
+	cfg := ranking.Config{Tools: tools, Embedder: f, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	runWith(t, cfg, func(*ranking.Ranker) {
 		f.set("m", nil)
 		time.Sleep(time.Minute)
 		if got := log.String(); strings.Contains(got, "WARN") || !strings.Contains(got, "no embeddings yet") {

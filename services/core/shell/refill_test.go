@@ -96,7 +96,9 @@ func (v *viewed) await(t *testing.T, sessions int, used int64) {
 		for _, s := range now.Tools {
 			n += s.Used
 		}
-		busy := slices.ContainsFunc(now.Listed, func(s store.SessionInfo) bool { return s.Phase != string(event.StateWaiting) })
+		busy := slices.ContainsFunc(now.Listed, func(s store.SessionInfo) bool {
+			return s.Phase != string(event.StateWaiting)
+		})
 		view := v.ask(t).View
 		return err == nil && len(now.Snapshots) == sessions && n == used && !busy &&
 			view.State == coreapi.ViewComplete && view.Sessions == sessions

@@ -248,7 +248,8 @@ func (db *database) candidates(ctx context.Context, q index.Query, model int64) 
 }
 
 // similar ranks candidates by their exact vectors.
-func (db *database) similar(ctx context.Context, q index.Query, model int64, nos []int64) (hits []memory.Hit, err error) {
+func (db *database) similar(ctx context.Context, q index.Query, model int64, nos []int64) ([]memory.Hit, error) {
+	var hits []memory.Hit
 	list, err := json.Marshal(nos)
 	if err != nil {
 		return nil, err
