@@ -125,6 +125,7 @@ func measurements() []measurement {
 		{"B14", "an event on its way to a browser", frames},
 		{"B15", "the best of 500 tools", shortlists},
 		{"B20", "the nearest of many memories", memories},
+		{"B22", "a turn that remembers", remembering},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/memory"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
@@ -28,16 +29,22 @@ type rig struct {
 	core  *shell.Core
 	stops []func()
 
+	config core.Config
+	index  memory.Store // nil: agents remember nothing
+
 	stopCore func()
 }
 
 func newRig(ctx context.Context, dir string, mode natsserver.Sync) (*rig, error) {
 	r := &rig{dir: dir}
-	var err error
+	return r, r.start(ctx, mode)
+}
+
+func (r *rig) start(ctx context.Context, mode natsserver.Sync) (err error) {
 	if r.srv, err = natsserver.Start(natsserver.Config{
-		StoreDir: filepath.Join(dir, "nats"), Sync: mode, Logger: quiet,
+		StoreDir: filepath.Join(r.dir, "nats"), Sync: mode, Logger: quiet,
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	r.stops = append(r.stops, r.srv.Shutdown)
 	if err = r.startCore(ctx); err == nil {
@@ -48,9 +55,8 @@ func newRig(ctx context.Context, dir string, mode natsserver.Sync) (*rig, error)
 	}
 	if err != nil {
 		r.stop()
-		return nil, err
 	}
-	return r, nil
+	return err
 }
 
 func withRig(ctx context.Context, o Options, mode natsserver.Sync, f func(*rig) error) error {
@@ -94,8 +100,8 @@ func (r *rig) runCore(ctx context.Context, b *journal.Journal) (err error) {
 	if r.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(r.dir, "view.db"), Logger: quiet}); err != nil {
 		return err
 	}
-	if r.core, err = core.New(core.Config{}, core.Options{Drain: time.Second},
-		core.Deps{Bus: b, Store: r.store, Log: quiet}); err != nil {
+	if r.core, err = core.New(r.config, core.Options{Drain: time.Second},
+		core.Deps{Bus: b, Store: r.store, Index: r.index, Log: quiet}); err != nil {
 		return err
 	}
 	r.stopCore = sync.OnceFunc(background(b, r.core.Run))

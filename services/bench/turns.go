@@ -73,7 +73,12 @@ type talker struct {
 }
 
 func newTalker(b *journal.Journal, session string) (*talker, error) {
-	t := &talker{bus: b, ref: subject.Ref{Agent: "main", Session: subject.Session(session)}, ends: make(chan bool, 16)}
+	return newTalkerTo(b, subject.Ref{Agent: "main", Session: subject.Session(session)})
+}
+
+// newTalkerTo returns a talker in a session of any agent.
+func newTalkerTo(b *journal.Journal, ref subject.Ref) (*talker, error) {
+	t := &talker{bus: b, ref: ref, ends: make(chan bool, 16)}
 	recorded, failed := t.ref.Live("reflect", "recorded"), t.ref.Live("turn", "failed")
 	for _, subj := range []string{recorded, failed} {
 		sub, err := b.Conn().Subscribe(subj, func(m *nats.Msg) { t.ends <- m.Subject == recorded })
@@ -86,8 +91,11 @@ func newTalker(b *journal.Journal, session string) (*talker, error) {
 }
 
 // turn says something and waits for the terminal event.
-func (t *talker) turn(ctx context.Context) error {
-	body, err := json.Marshal(event.Input{Text: payload[:200]})
+func (t *talker) turn(ctx context.Context) error { return t.say(ctx, payload[:200]) }
+
+// say is a turn with a text.
+func (t *talker) say(ctx context.Context, text string) error {
+	body, err := json.Marshal(event.Input{Text: text})
 	if err != nil {
 		return err
 	}

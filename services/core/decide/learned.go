@@ -40,7 +40,15 @@ func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin 
 	if s.Summary != nil || s.Project.Text != "" {
 		worst = worse(worst, memory.FromTool)
 	}
-	for _, m := range s.messages("") {
+	for _, e := range s.Window {
+		var m struct { // what counts of a provider.Message: each turn reads the whole window
+			Role  provider.Role     `json:"role"`
+			Tool  string            `json:"tool"`
+			Files []json.RawMessage `json:"files"`
+		}
+		if json.Unmarshal(e.Msg, &m) != nil {
+			continue
+		}
 		switch {
 		case m.Role == provider.RoleTool:
 			worst = worse(worst, originOf(m.Tool, lookup))
@@ -69,15 +77,14 @@ func originOf(name string, lookup func(name string) (tool.Spec, bool)) memory.Or
 	return memory.FromTool
 }
 
-// messages returns the messages of a turn, or of the whole window if turn is "".
+// messages returns the messages of a turn.
 func (s *State) messages(turn string) []provider.Message {
 	var out []provider.Message
 	for _, e := range s.Window {
 		var m provider.Message
-		if turn != "" && e.Turn != turn || json.Unmarshal(e.Msg, &m) != nil {
-			continue
+		if e.Turn == turn && json.Unmarshal(e.Msg, &m) == nil {
+			out = append(out, m)
 		}
-		out = append(out, m)
 	}
 	return out
 }

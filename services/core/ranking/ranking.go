@@ -143,11 +143,14 @@ func (r *Ranker) note(ctx context.Context, err error) {
 		return
 	}
 	r.failing = err != nil
-	if err != nil {
+	switch {
+	case err != nil && r.known().Model == "": // such as while the first provider process starts
+		r.cfg.Log.Info("no embeddings yet; tools are matched by words", "error", err)
+	case err != nil:
 		r.cfg.Log.Warn("no embeddings; tools are matched by words", "error", err)
-		return
+	default:
+		r.cfg.Log.Info("embeddings are available")
 	}
-	r.cfg.Log.Info("embeddings are available again")
 }
 
 // embedTools computes the missing vectors of the catalog, and drops those of tools that are

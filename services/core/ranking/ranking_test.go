@@ -1,11 +1,13 @@
 package ranking_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,14 +76,19 @@ func specs() []tool.Spec {
 // run runs a Ranker in a bubble with its own time.
 func run(t *testing.T, f *fake, check func(*ranking.Ranker)) {
 	t.Helper()
+	tools := specs()
+	runWith(t, ranking.Config{
+		Tools: func() []tool.Spec { return tools }, Embedder: f, Log: slog.New(slog.DiscardHandler),
+	}, check)
+}
+
+func runWith(t *testing.T, cfg ranking.Config, check func(*ranking.Ranker)) {
+	t.Helper()
+	cfg.Stats = func(context.Context) ([]store.ToolStat, error) {
+		return []store.ToolStat{{Tool: "notes:add", Used: 18, Succeeded: 18}}, nil
+	}
 	synctest.Test(t, func(t *testing.T) {
-		tools := specs()
-		r, err := ranking.New(ranking.Config{
-			Tools: func() []tool.Spec { return tools }, Embedder: f, Log: slog.New(slog.DiscardHandler),
-			Stats: func(context.Context) ([]store.ToolStat, error) {
-				return []store.ToolStat{{Tool: "notes:add", Used: 18, Succeeded: 18}}, nil
-			},
-		})
+		r, err := ranking.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,6 +146,33 @@ func TestTheEmbedderFails(t *testing.T) {
 		synctest.Wait()
 		if c := best(r, "email"); c.Method != match.Hybrid {
 			t.Errorf("got %+v", c)
+		}
+	})
+}
+
+// An embedder that fails is a warning only if there were embeddings before.
+func TestTheLogWarnsOfLostEmbeddings(t *testing.T) {
+	var log bytes.Buffer
+	f := &fake{model: "m", err: errors.New("not started")}
+	var more atomic.Bool
+	tools := func() []tool.Spec {
+		if more.Load() {
+			return specs()
+		}
+		return specs()[1:]
+	}
+	cfg := ranking.Config{Tools: tools, Embedder: f, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	runWith(t, cfg, func(*ranking.Ranker) {
+		f.set("m", nil)
+		time.Sleep(time.Minute)
+		if got := log.String(); strings.Contains(got, "WARN") || !strings.Contains(got, "no embeddings yet") {
+			t.Errorf("while there were none: %s", got)
+		}
+		f.set("m", errors.New("down"))
+		more.Store(true)
+		time.Sleep(time.Minute)
+		if got := log.String(); strings.Count(got, "WARN") != 1 {
+			t.Errorf("after there were some: %s", got)
 		}
 	})
 }

@@ -86,7 +86,8 @@ func (v *viewed) turn(session subject.Session) {
 	v.system.await(ch, event.TypeRecorded)
 }
 
-// await waits until the view holds the sessions and the calls, and reports complete.
+// await waits until the view holds the sessions and the calls, none as it was during a turn, and
+// reports complete.
 func (v *viewed) await(t *testing.T, sessions int, used int64) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("%d sessions, %d calls, complete", sessions, used), func() bool {
@@ -95,8 +96,11 @@ func (v *viewed) await(t *testing.T, sessions int, used int64) {
 		for _, s := range now.Tools {
 			n += s.Used
 		}
+		busy := slices.ContainsFunc(now.Listed, func(s store.SessionInfo) bool {
+			return s.Phase != string(event.StateWaiting)
+		})
 		view := v.ask(t).View
-		return err == nil && len(now.Snapshots) == sessions && n == used &&
+		return err == nil && len(now.Snapshots) == sessions && n == used && !busy &&
 			view.State == coreapi.ViewComplete && view.Sessions == sessions
 	})
 }

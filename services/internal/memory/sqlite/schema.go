@@ -38,6 +38,7 @@ var migrations = []string{
 		revision INTEGER NOT NULL
 	) STRICT;
 	`,
+	`CREATE INDEX entry_lacks ON entry (agent, model) WHERE removed = 0;`,
 }
 
 const (
@@ -85,13 +86,22 @@ const (
 	unembeddedSQL = `
 		SELECT data, revision FROM entry
 		WHERE removed = 0 AND (model < ?1 OR model > ?1) AND revision > ?2 ORDER BY revision LIMIT ?3`
+	// An entry may have lost its vector since it became a candidate.
 	exactSQL = `
-		SELECT data, vector FROM entry WHERE removed = 0 AND no IN (SELECT value FROM json_each(?))`
+		SELECT id, created, vector FROM entry
+		WHERE removed = 0 AND model = ?1 AND no IN (SELECT value FROM json_each(?2))`
+	// The smallest number of an entry without a vector of the model, one look per other model.
+	lacksSQL = `
+		SELECT min(first) FROM (
+			SELECT (SELECT min(no) FROM entry WHERE removed = 0 AND agent = ?1 AND model = m.no) AS first
+			FROM (SELECT 0 AS no UNION ALL SELECT no FROM model) AS m WHERE m.no <> ?2)`
 	sharedSQL = `
-		SELECT e.data, -bm25(words) AS score FROM words JOIN entry AS e ON e.no = words.rowid
-		WHERE words MATCH ?1 AND e.agent = ?2 AND e.removed = 0 AND (?3 = 0 OR e.model <> ?3)
+		SELECT e.id, -bm25(words) AS score FROM words JOIN entry AS e ON e.no = words.rowid
+		WHERE words MATCH ?1 AND words.rowid >= ?6 AND e.agent = ?2 AND e.removed = 0 AND (?3 = 0 OR e.model <> ?3)
 			AND (?4 = '' OR instr(?4, '/' || e.kind || '/'))
 		ORDER BY score DESC, e.created DESC, e.id LIMIT ?5`
+	foundSQL = `
+		SELECT data FROM entry WHERE agent = ? AND removed = 0 AND id IN (SELECT value FROM json_each(?))`
 
 	setPositionSQL = `
 		INSERT INTO position (one, revision) VALUES (1, ?)

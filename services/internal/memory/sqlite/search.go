@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
 	index "skandha.dev/services/internal/memory"
+	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlitefile"
 )
 
@@ -154,7 +155,7 @@ func (db *database) find(ctx context.Context, name string) (no int64, dimension 
 	return no, dimension, err
 }
 
-// Search implements memory.Store.
+// Search implements memory.Store. It ranks ids, and reads only the memories that are best.
 func (s *Store) Search(ctx context.Context, q index.Query) (hits []memory.Hit, err error) {
 	if q, err = q.Prepare(); err != nil {
 		return nil, err
@@ -168,13 +169,47 @@ func (s *Store) Search(ctx context.Context, q index.Query) (hits []memory.Hit, e
 			}
 		}
 		shared, err := db.sharing(ctx, q, model)
-		hits = index.Merge(near, shared, q.Limit)
+		if err != nil {
+			return err
+		}
+		hits, err = db.complete(ctx, q.Agent, index.Merge(near, shared, q.Limit))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return hits, nil
+}
+
+// complete reads the memories of hits that have only ids. One that was just removed is left out.
+func (db *database) complete(ctx context.Context, agent subject.Agent, hits []memory.Hit) ([]memory.Hit, error) {
+	if len(hits) == 0 {
+		return hits, nil
+	}
+	ids := make([]string, len(hits))
+	for i, h := range hits {
+		ids[i] = h.ID
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	found, err := memories(db.found.QueryContext(ctx, agent, string(list)))
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[string]memory.Memory, len(found))
+	for _, m := range found {
+		of[m.ID] = m
+	}
+	out := hits[:0]
+	for _, h := range hits {
+		if m, is := of[h.ID]; is {
+			h.Memory = m
+			out = append(out, h)
+		}
+	}
+	return out, nil
 }
 
 // near ranks the memories that have a vector of the query's model.
@@ -190,23 +225,8 @@ func (db *database) near(ctx context.Context, q index.Query) (model int64, hits 
 	if err != nil {
 		return 0, nil, err
 	}
-	list, err := json.Marshal(nos)
-	if err != nil {
-		return 0, nil, err
-	}
-	rows, err := db.exact.QueryContext(ctx, string(list))
-	if err != nil {
-		return 0, nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		hit, err := exact(rows, q.Vector)
-		if err != nil {
-			return 0, nil, err
-		}
-		hits = append(hits, hit)
-	}
-	return model, index.Rank(hits, q.Limit), rows.Err()
+	hits, err = db.similar(ctx, q, model, nos)
+	return model, hits, err
 }
 
 // candidates returns the numbers of the entries that are nearest by the quantised vectors.
@@ -227,10 +247,32 @@ func (db *database) candidates(ctx context.Context, q index.Query, model int64) 
 	return nos, nil
 }
 
+// similar ranks candidates by their exact vectors.
+func (db *database) similar(ctx context.Context, q index.Query, model int64, nos []int64) ([]memory.Hit, error) {
+	var hits []memory.Hit
+	list, err := json.Marshal(nos)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.exact.QueryContext(ctx, model, string(list))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		hit, err := exact(rows, q.Vector)
+		if err != nil {
+			return nil, err
+		}
+		hits = append(hits, hit)
+	}
+	return index.Rank(hits, q.Limit), rows.Err()
+}
+
 func exact(rows *sql.Rows, query []float32) (hit memory.Hit, err error) {
-	var data string
+	var created int64
 	var raw sql.RawBytes
-	if err := rows.Scan(&data, &raw); err != nil {
+	if err := rows.Scan(&hit.ID, &created, &raw); err != nil {
 		return hit, err
 	}
 	v, err := decodeVector(raw)
@@ -240,30 +282,33 @@ func exact(rows *sql.Rows, query []float32) (hit memory.Hit, err error) {
 	if err != nil {
 		return hit, err
 	}
-	hit = memory.Hit{Score: index.Dot(v, query), Match: memory.Semantic}
-	hit.Memory, err = decode(data)
-	return hit, err
+	hit.Created, hit.Score, hit.Match = store.FromMicros(created), index.Dot(v, query), memory.Semantic
+	return hit, nil
 }
 
-// sharing ranks the memories without a vector of the model (0: all) by words.
+// sharing ranks the memories without a vector of the model (0: all) by words. Usually there
+// are none, or only the newest ones.
 func (db *database) sharing(ctx context.Context, q index.Query, model int64) (hits []memory.Hit, err error) {
+	var first sql.NullInt64
+	if model != 0 {
+		err := db.lacks.QueryRowContext(ctx, q.Agent, model).Scan(&first)
+		if err != nil || !first.Valid {
+			return nil, err
+		}
+	}
 	terms := index.Terms(q.Text)
 	if len(terms) == 0 {
 		return nil, nil
 	}
 	rows, err := db.shared.QueryContext(ctx, `"`+strings.Join(terms, `" OR "`)+`"`, q.Agent, model, joined(q.Kinds),
-		q.Limit)
+		q.Limit, first.Int64)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var data string
 		hit := memory.Hit{Match: memory.Lexical}
-		if err := rows.Scan(&data, &hit.Score); err != nil {
-			return nil, err
-		}
-		if hit.Memory, err = decode(data); err != nil {
+		if err := rows.Scan(&hit.ID, &hit.Score); err != nil {
 			return nil, err
 		}
 		hits = append(hits, hit)

@@ -40,8 +40,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 type database struct {
 	conns *sqlitefile.Conns
 
-	known, save, remove, unword, word, model, addModel, setPosition *sql.Stmt // write
-	ping, get, list, unembedded, exact, shared, modelOf, position   *sql.Stmt // read
+	known, save, remove, unword, word, model, addModel, setPosition             *sql.Stmt // write
+	ping, get, list, unembedded, exact, lacks, shared, found, modelOf, position *sql.Stmt // read
 }
 
 func prepare(ctx context.Context, c *sqlitefile.Conns) (*database, error) {
@@ -60,7 +60,9 @@ func prepare(ctx context.Context, c *sqlitefile.Conns) (*database, error) {
 		sqlitefile.Statement{Into: &db.list, On: c.Read, Text: listSQL},
 		sqlitefile.Statement{Into: &db.unembedded, On: c.Read, Text: unembeddedSQL},
 		sqlitefile.Statement{Into: &db.exact, On: c.Read, Text: exactSQL},
+		sqlitefile.Statement{Into: &db.lacks, On: c.Read, Text: lacksSQL},
 		sqlitefile.Statement{Into: &db.shared, On: c.Read, Text: sharedSQL},
+		sqlitefile.Statement{Into: &db.found, On: c.Read, Text: foundSQL},
 		sqlitefile.Statement{Into: &db.modelOf, On: c.Read, Text: modelSQL},
 		sqlitefile.Statement{Into: &db.position, On: c.Read, Text: positionSQL},
 	)

@@ -43,6 +43,11 @@ var tea = index.Entry{Revision: 7, Memory: memory.Memory{
 	ID: "m1", Agent: "main", Kind: memory.Fact, Text: "Ann likes tea", Source: memory.Source{Origin: memory.FromPerson},
 }, Model: "m", Vector: []float32{1, 0}}
 
+// said is a memory that is found by words alone.
+var said = index.Entry{Revision: 6, Memory: memory.Memory{
+	ID: "m2", Agent: "main", Kind: memory.Fact, Text: "Bob likes tea", Source: memory.Source{Origin: memory.FromPerson},
+}}
+
 // What cannot be read is filled again: the position says so, and the file works.
 func TestDamageMovesTheFileAside(t *testing.T) {
 	for name, statement := range map[string]string{
@@ -56,7 +61,7 @@ func TestDamageMovesTheFileAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
 			s := open(t, path)
-			if err := errors.Join(s.Put(t.Context(), []index.Entry{tea}), s.SetPosition(t.Context(), 7)); err != nil {
+			if err := errors.Join(s.Put(t.Context(), []index.Entry{said, tea}), s.SetPosition(t.Context(), 7)); err != nil {
 				t.Fatal(err)
 			}
 			execute(t, path, statement)
@@ -76,6 +81,25 @@ func TestDamageMovesTheFileAside(t *testing.T) {
 				t.Errorf("moved aside: %q, %v", aside, err)
 			}
 		})
+	}
+}
+
+// A search reads the vectors after it has chosen candidates. One that lost its vector in between,
+// because somebody corrected the text, is no damage.
+func TestACandidateMayLoseItsVector(t *testing.T) {
+	path := newPath(t)
+	s := open(t, path)
+	if err := errors.Join(s.Put(t.Context(), []index.Entry{tea}), s.SetPosition(t.Context(), 7)); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, "UPDATE entry SET model = 0, vector = NULL")
+	hits, err := s.Search(t.Context(), index.Query{Agent: "main", Text: "tea", Vector: tea.Vector, Model: "m"})
+	at, positionErr := s.Position(t.Context())
+	if err := errors.Join(err, positionErr); err != nil || at != 7 {
+		t.Fatalf("position %d, %v", at, err)
+	}
+	if len(hits) != 1 || hits[0].Match != memory.Lexical || hits[0].Text != tea.Text {
+		t.Errorf("hits %+v", hits)
 	}
 }
 
