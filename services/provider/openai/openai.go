@@ -29,6 +29,7 @@ type Adapter struct {
 	policy    *retry.Policy
 	api       httpapi.API
 	plain     sync.Map // models that return no encrypted reasoning, by name
+	schemas   httpapi.Schemas
 }
 
 var _ adapter.Adapter = (*Adapter)(nil)
@@ -102,6 +103,14 @@ func (a *Adapter) Generate(
 		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "messages: %v", err)
 	}
 	req.Model = cmp.Or(req.Model, a.cfg.Model)
+	return a.schemas.Ask(req.Model, req, func(req contract.Request) (contract.Response, error) {
+		return a.generate(ctx, req, talk, delta)
+	})
+}
+
+func (a *Adapter) generate(
+	ctx context.Context, req contract.Request, talk []contract.Message, delta func(text, reasoning string),
+) (contract.Response, error) {
 	ask := a.chatQuestion
 	if a.cfg.API == Responses {
 		ask = a.responsesQuestion
