@@ -3,11 +3,8 @@ package provider
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -238,40 +235,15 @@ func pickModel(models []string) string {
 	return ""
 }
 
-// maxModels bounds the list of a server's models, in bytes.
-const maxModels = 1 << 20
-
 // models asks a server for its models, with a short timeout.
 func (s *selector) models(ctx context.Context, base string, key httpapi.Key) ([]string, error) {
-	host := hostOf(base)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProbeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/models", nil)
+	models, err := openai.Models(ctx, nil, base, key)
 	if err != nil {
-		return nil, fmt.Errorf("the address of %s is not a URL", host)
+		return nil, fmt.Errorf("asking the server at %s for its models: %w", hostOf(base), err)
 	}
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+string(key))
-	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("no server answers at %s", host)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list) != nil {
-		return nil, fmt.Errorf("the server at %s does not list models", host)
-	}
-	out := make([]string, 0, len(list.Data))
-	for _, m := range list.Data {
-		out = append(out, m.ID)
-	}
-	return out, nil
+	return models, nil
 }
 
 func hostOf(base string) string {

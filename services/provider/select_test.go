@@ -222,7 +222,7 @@ func TestSelectRefuses(t *testing.T) {
 			"local, but nothing is there",
 			provider.Config{Provider: "local", LocalURL: "http://127.0.0.1:1/v1"},
 			env(),
-			"no server answers at 127.0.0.1:1",
+			"asking the server at 127.0.0.1:1 for its models",
 		},
 		{"local, but not to be looked for", provider.Config{Provider: "local"}, env(), "local_url"},
 		{"offline with an address", provider.Config{Provider: "offline", BaseURL: "http://h/v1"}, env(), "base_url"},

@@ -272,9 +272,9 @@ func (s *Service) carryOut(ctx context.Context, c call, at place) (res tool.Resu
 	if c.job.Run != nil {
 		return s.run(ctx, c, at)
 	}
-	v, err := c.job.Do(ctx, at.sandbox.Conn, c.Call, s.bus)
+	res, err := c.job.Do(ctx, at.sandbox.Conn, c.Call, s.bus)
 	if err == nil {
-		return withNotice(tool.OK(v), at.notice), nil
+		return withNotice(res, at.notice), nil
 	}
 	if res, ok := tools.Failure(err); ok {
 		return withNotice(res, at.notice), nil

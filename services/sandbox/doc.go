@@ -9,7 +9,8 @@
 // on stream.<agent>.<session>, lossy by design. Files that code leaves in /workspace/out,
 // and data too large for a result, are stored in the object store "artifacts" under
 // <agent>/<session>/<call>/<attempt>. Whatever exceeds its quotas (bus.ArtifactLimits) is
-// left out, and the result reports it.
+// left out, and the result reports it. A picture or PDF that sandbox_fs:read reads is stored
+// there too, and named in the result's files, so that the model sees it.
 //
 // # Sessions
 //

@@ -205,8 +205,8 @@ func (s *State) onPlanRequested(p event.PlanRequested) error {
 		t.asked()
 	}
 	t.Plan = &Plan{
-		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Provider: p.Provider,
-		Use: p.Use, Model: p.Model, Not: p.Not,
+		ID: p.Plan, Round: p.Round, Attempt: p.Attempt, Attempts: p.Attempts, Refused: p.Refused, Lost: p.Lost,
+		Provider: p.Provider, Use: p.Use, Model: p.Model, Not: p.Not,
 		StartBy: p.StartBy, NotAfter: p.NotAfter, Tools: p.Tools, System: p.System, Notes: p.Notes, Question: p.Question,
 	}
 	return nil

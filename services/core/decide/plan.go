@@ -20,6 +20,8 @@ import (
 // Bounds of one model call.
 const (
 	maxPlanAttempts = 4                // model calls are idempotent: another attempt only costs money
+	maxRefused      = 128              // refusals of busy providers that are not failures
+	maxLost         = 15               // failures of provider processes that are not failures of the model
 	providerWait    = 30 * time.Second // for a provider to be present
 	maxAnswerBytes  = 200 << 10        // of text
 )
@@ -203,12 +205,12 @@ const maxErrorBytes = 4000
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := *b.s.Turn.Plan
 	e.Message = text.Cut(e.Message, maxErrorBytes)
-	next, limit := b.nextProviders(&p, a, e)
+	next := b.nextProviders(&p, a, e)
 	code := event.FailProvider
 	if e.Code == provider.ErrOverBudget {
 		code = event.FailLimitCost
 	}
-	if len(next) > 0 && (p.Attempts < limit || busy(a)) { // a full provider is not a failure, however long it is full
+	if len(next) > 0 {
 		if b.againPlan(p, a, e, next) {
 			return true
 		}
@@ -235,19 +237,31 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	return true
 }
 
-// nextProviders returns the providers for another attempt, in order, and how many attempts
-// there may be in all. A provider that failed for good is not asked again in this plan.
-func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) ([]Choice, int) {
+// nextProviders returns the providers for another attempt, in order; there are none after too
+// many failures. It counts in p what kind of attempt has ended. A provider that is busy or whose
+// process failed is asked again, until that has happened too often in this plan; then it is a
+// failure like the model's own, so that the list goes on. A provider that failed for good is not
+// asked again.
+func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) []Choice {
 	all := b.s.choices(b.env.Agent)
-	if a.State != executor.Finished {
-		// The provider's process failed, not the model: first the same model. Refusals are free.
-		return p.from(all), 4 * maxPlanAttempts
-	}
-	if !e.Retryable {
+	switch {
+	case busy(a) && p.Refused < maxRefused:
+		p.Refused++
+		return p.from(all)
+	case a.State != executor.Finished && !busy(a) && p.Lost < maxLost:
+		p.Lost++
+		return p.from(all)
+	case a.State == executor.Finished && !e.Retryable:
 		p.Not = append(slices.Clone(p.Not), p.Use)
 	}
-	return p.after(all), maxPlanAttempts + len(all) - 1
+	if p.failures() >= maxPlanAttempts+len(all)-1 {
+		return nil
+	}
+	return p.after(all)
 }
+
+// failures returns how many attempts failed, including the current one.
+func (p *Plan) failures() int { return p.Attempts - p.Refused - p.Lost }
 
 func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []Choice) bool {
 	not := []subject.Instance{p.Provider}
@@ -264,7 +278,8 @@ func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []
 		return false
 	}
 	b.assignPlan(event.PlanRequested{
-		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Chain: b.s.Chain, Not: p.Not,
+		Plan: p.ID, Round: p.Round, Attempts: p.Attempts + 1, Refused: p.Refused, Lost: p.Lost,
+		Chain: b.s.Chain, Not: p.Not,
 		Tools: p.Tools, System: p.System, Notes: p.Notes, Question: p.Question, Spent: spent(a),
 		Failed: text.Cut(string(e.Code)+": "+e.Message, maxFailedBytes),
 	}, c, inst)

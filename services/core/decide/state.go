@@ -175,6 +175,8 @@ type Plan struct {
 	Round    int              `json:"round"`
 	Attempt  string           `json:"attempt"`
 	Attempts int              `json:"attempts"`
+	Refused  int              `json:"refused,omitempty"` // earlier attempts that a provider without a free slot refused
+	Lost     int              `json:"lost,omitempty"`    // earlier attempts whose provider process failed, not the model
 	Provider subject.Instance `json:"provider"`
 	Use      string           `json:"use,omitempty"`   // name of the provider that the instance asks; empty: its first
 	Model    string           `json:"model,omitempty"` // empty: the provider's default

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Adapter struct {
 	models   sdk.ModelService
 	policy   *retry.Policy
 	api      httpapi.API
+	schemas  httpapi.Schemas
 }
 
 var (
@@ -66,7 +68,9 @@ func (a *Adapter) Generate(
 	if err := ctx.Err(); err != nil {
 		return contract.Response{}, adapter.Failure(err)
 	}
-	resp, err := a.insist(ctx, req, delta)
+	resp, err := a.schemas.Ask(cmp.Or(req.Model, a.cfg.Model), req, func(req contract.Request) (contract.Response, error) {
+		return a.insist(ctx, req, delta)
+	})
 	if err != nil {
 		if ctx.Err() == context.Canceled {
 			return contract.Response{}, ctx.Err()

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -109,4 +110,23 @@ func TestTheSchemaOfAnAnswer(t *testing.T) {
 	if _, _, _, err := generate(t, client(t, s), req); !errors.As(err, &e) || e.Code != contract.ErrBadRequest {
 		t.Errorf("a schema that is no object: %v", err)
 	}
+}
+
+// A model without schemas of answers is asked in words instead, from then on at once.
+func TestAModelThatRefusesASchemaIsAskedInWords(t *testing.T) {
+	s := anthropictest.New(t)
+	s.Next(func(w http.ResponseWriter, _ *http.Request) {
+		anthropictest.Refuse(w, http.StatusBadRequest, "invalid_request_error", "output_config.format: Extra inputs are not permitted")
+	})
+	a := client(t, s)
+	req := request(t, says("hello"))
+	req.System, req.Schema = "Be brief.", json.RawMessage(`{"type":"object"}`)
+	for n := range 2 {
+		ask(t, a, req)
+		r := last(t, s)
+		if r.Output != nil || !strings.Contains(string(r.Raw), `{\"type\":\"object\"}`) || len(s.Seen()) != n+2 {
+			t.Errorf("request %d is %s", len(s.Seen()), r.Raw)
+		}
+	}
+	wellFormed(t, s)
 }

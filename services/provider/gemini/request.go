@@ -104,8 +104,7 @@ func systemText(req contract.Request) string {
 	if len(req.Schema) == 0 || len(req.Tools) == 0 {
 		return req.System
 	}
-	ask := "Your final answer must be JSON that matches this JSON Schema, and nothing else:\n" + string(req.Schema)
-	return strings.TrimPrefix(req.System+"\n\n"+ask, "\n\n")
+	return httpapi.InWords(req).System
 }
 
 func settingsOf(req contract.Request) map[string]any {

@@ -29,6 +29,7 @@ type Adapter struct {
 	policy    *retry.Policy
 	api       httpapi.API
 	plain     sync.Map // models that return no encrypted reasoning, by name
+	schemas   httpapi.Schemas
 }
 
 var _ adapter.Adapter = (*Adapter)(nil)
@@ -73,11 +74,21 @@ func (a *Adapter) Info() contract.Info {
 
 // Models implements adapter.Checker.
 func (a *Adapter) Models(ctx context.Context) ([]string, error) {
+	return models(ctx, a.api, a.cfg.HTTPClient, a.cfg.BaseURL, a.cfg.APIKey)
+}
+
+// Models asks a server for its models, before there is an adapter for one of them. The key may
+// be empty; a nil client is the default one.
+func Models(ctx context.Context, c *http.Client, base string, key httpapi.Key) ([]string, error) {
+	return models(ctx, httpapi.NewAPI(base, 0, key, ""), c, base, key)
+}
+
+func models(ctx context.Context, api httpapi.API, c *http.Client, base string, key httpapi.Key) ([]string, error) {
 	h := http.Header{}
-	if a.cfg.APIKey != "" {
-		h.Set("Authorization", "Bearer "+string(a.cfg.APIKey))
+	if key != "" {
+		h.Set("Authorization", "Bearer "+string(key))
 	}
-	return a.api.Models(ctx, httpapi.Client(a.cfg.HTTPClient), strings.TrimSuffix(a.cfg.BaseURL, "/")+"/models", h)
+	return api.Models(ctx, httpapi.Client(c), strings.TrimSuffix(base, "/")+"/models", h)
 }
 
 // Breaker implements adapter.Checker.
@@ -92,6 +103,14 @@ func (a *Adapter) Generate(
 		return contract.Response{}, adapter.Errorf(contract.ErrBadRequest, "messages: %v", err)
 	}
 	req.Model = cmp.Or(req.Model, a.cfg.Model)
+	return a.schemas.Ask(req.Model, req, func(req contract.Request) (contract.Response, error) {
+		return a.generate(ctx, req, talk, delta)
+	})
+}
+
+func (a *Adapter) generate(
+	ctx context.Context, req contract.Request, talk []contract.Message, delta func(text, reasoning string),
+) (contract.Response, error) {
 	ask := a.chatQuestion
 	if a.cfg.API == Responses {
 		ask = a.responsesQuestion

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/sandbox/agent"
 )
@@ -53,8 +54,13 @@ func fileTool[A any](
 		spec.Idempotent, spec.Permissions, spec.Risk = true, []string{"fs.read"}, tool.RiskLow
 	}
 	return define(spec, func(a A) (Job, error) {
-		return Job{Do: func(ctx context.Context, conn *agent.Conn, c Call, store Store) (any, error) {
-			return do(ctx, conn, c, store, a)
+		return Job{Do: func(ctx context.Context, conn *agent.Conn, c Call, store Store) (tool.Result, error) {
+			v, err := do(ctx, conn, c, store, a)
+			r := tool.OK(v)
+			if s, ok := v.(shown); ok {
+				r.Files = []provider.File{s.file}
+			}
+			return r, err
 		}}, nil
 	})
 }
@@ -348,12 +354,16 @@ func Keep(ctx context.Context, conn *agent.Conn, c Call, store Store, name strin
 	if err != nil {
 		return Artifact{}, err
 	}
+	return keep(ctx, c, store, name, mediaType(name, data), data)
+}
+
+func keep(ctx context.Context, c Call, store Store, name, media string, data []byte) (Artifact, error) {
 	safe, ok := ArtifactPath(path.Clean(name))
 	if !ok {
 		return Artifact{}, failf("%.200q: an artifact's path must be relative to /workspace, "+
 			"with at most %d bytes and no control characters", name, maxName)
 	}
-	out := Artifact{Path: safe, Ref: c.Prefix() + safe, MediaType: mediaType(name, data), Bytes: int64(len(data))}
+	out := Artifact{Path: safe, Ref: c.Prefix() + safe, MediaType: media, Bytes: int64(len(data))}
 	if err := store.PutArtifact(ctx, out.Ref, data); err != nil {
 		return Artifact{}, fmt.Errorf("storing %s: %w", name, err)
 	}

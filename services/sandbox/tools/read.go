@@ -46,17 +46,24 @@ func readTool() Tool {
 	return fileTool("read", itsPath,
 		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
 			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: "+
-			"call again with it as offset.", maxText>>10, maxBinary>>10),
+			"call again with it as offset. A picture (PNG, JPEG, GIF or WebP) or PDF of at most %d MiB is shown to you whole, "+
+			"unless encoding is base64.", maxText>>10, maxBinary>>10, maxShown>>20),
 		pathArg("the file")+fmt.Sprintf(`,
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64"},
 		"unit":{"type":"string","enum":["lines","bytes"],"default":"lines","description":"what offset and limit count; base64 always counts bytes"},
 		"offset":{"type":"integer","minimum":0,"default":0,"description":"how many lines or bytes to skip at the beginning"},
 		"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"maximum number of lines or bytes to read; default: as many as fit"}},"required":["path"]`, 1<<20), true,
-		func(ctx context.Context, conn *agent.Conn, _ Call, _ Store, a readArgs) (any, error) {
+		func(ctx context.Context, conn *agent.Conn, c Call, store Store, a readArgs) (any, error) {
 			name := inside(a.Path)
-			switch {
-			case a.Encoding == "base64":
+			if a.Encoding == "base64" {
 				return readBinary(ctx, conn, name, a)
+			}
+			head, _, err := conn.Read(ctx, name, 0, sniffed)
+			switch {
+			case err != nil:
+				return nil, err
+			case shownAs(head) != "":
+				return show(ctx, conn, c, store, name)
 			case a.Unit == "bytes":
 				return readBytes(ctx, conn, name, a)
 			}

@@ -54,7 +54,7 @@ type Store interface {
 type Job struct {
 	// Run is the run to execute; nil: call Do.
 	Run *agent.Run
-	Do  func(ctx context.Context, conn *agent.Conn, c Call, store Store) (any, error)
+	Do  func(ctx context.Context, conn *agent.Conn, c Call, store Store) (tool.Result, error)
 	// Packages are the packages that the run requires, unparsed.
 	Packages []string
 	// Fresh requests a sandbox for this call only.

@@ -36,13 +36,13 @@ const (
 
 // Server is a running server.
 type Server struct {
+	scripted.Queue[Request]
+
 	URL    string       // the base URL for clients
 	Client *http.Client // what reaches a server of [NewPiped]; else nil, for any does
 
 	model  *scripted.Model
 	mu     sync.Mutex
-	next   []http.HandlerFunc
-	seen   []Request
 	wrong  []string
 	signed map[string]thought // by signature
 }
@@ -83,21 +83,6 @@ func newServer() (*Server, *http.ServeMux) {
 	return s, mux
 }
 
-// Next has the next requests answered by these handlers, one each; after them the model
-// answers again.
-func (s *Server) Next(handlers ...http.HandlerFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = append(s.next, handlers...)
-}
-
-// Seen lists the requests that came, well-formed or not.
-func (s *Server) Seen() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Request(nil), s.seen...)
-}
-
 // Wrong lists why requests were refused that were not well-formed.
 func (s *Server) Wrong() []string {
 	s.mu.Lock()
@@ -110,18 +95,6 @@ func (s *Server) refuse(w http.ResponseWriter, why string) {
 	s.wrong = append(s.wrong, why)
 	s.mu.Unlock()
 	refuse(w, why)
-}
-
-func (s *Server) note(r Request) http.HandlerFunc {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = append(s.seen, r)
-	if len(s.next) == 0 {
-		return nil
-	}
-	h := s.next[0]
-	s.next = s.next[1:]
-	return h
 }
 
 // sign returns the signature of a thinking block that answers a request; its text is a JSON
@@ -160,7 +133,7 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	sent, _ := io.ReadAll(r.Body) // what could not be read is missing below
 	req, err := decode(sent)
 	req.Header = r.Header.Clone()
-	if h := s.note(req); h != nil {
+	if h := s.Note(req); h != nil {
 		h(w, r)
 		return
 	}

@@ -32,14 +32,14 @@ const Model = "obedient-flash"
 
 // Server is a running server.
 type Server struct {
+	scripted.Queue[Request]
+
 	URL string // the base URL for clients
 
 	Embedder *embedtest.Model // computes embeddings
 
 	model *scripted.Model
 	mu    sync.Mutex
-	next  []http.HandlerFunc
-	seen  []Request
 	signs map[string]string // the part that a signature was given to
 }
 
@@ -58,33 +58,6 @@ func New(t testing.TB) *Server {
 	})
 	s.URL = ts.URL
 	return s
-}
-
-// Next has the next requests answered by these handlers, one each; after them the model
-// answers again.
-func (s *Server) Next(handlers ...http.HandlerFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = append(s.next, handlers...)
-}
-
-// Seen lists the requests that came, well-formed or not.
-func (s *Server) Seen() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Request(nil), s.seen...)
-}
-
-func (s *Server) note(r Request) http.HandlerFunc {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = append(s.seen, r)
-	if len(s.next) == 0 {
-		return nil
-	}
-	h := s.next[0]
-	s.next = s.next[1:]
-	return h
 }
 
 // sign adds a signature to a part, a JSON object.
@@ -134,7 +107,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("alt") != "sse" {
 		w = arrayWriter{w}
 	}
-	if h := s.note(req); h != nil {
+	if h := s.Note(req); h != nil {
 		h(w, r)
 		return
 	}

@@ -38,7 +38,9 @@
 //	 8 Executor    start, tombstone and refusal go through one locked table
 //	 9 Answers     what a core concludes from a runner's answer, or its silence
 //	10 Closing     ask to stop, then commit under the earlier fence
-//	11 Model calls are idempotent
+//	11 Model calls are idempotent. An attempt that a busy provider refused, or whose process
+//	               ended, is not a failed one; the list of providers is gone through to
+//	               its end before a plan fails (ADR 26)
 //	12 Parking     commit, store the timer, then ack
 //	13 Poison      from the third delivery of a cause without a commit, a core stores that
 //	               it begins to decide it; a cause that was begun that many times without

@@ -66,9 +66,9 @@ func (s *Server) SeenResponses() []ResponsesRequest {
 
 func (s *Server) noteResponses(r ResponsesRequest) http.HandlerFunc {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.asked = append(s.asked, r)
-	return s.pop()
+	s.mu.Unlock()
+	return s.Take()
 }
 
 // give remembers the items of an answer.

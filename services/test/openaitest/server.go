@@ -30,6 +30,8 @@ const Model = "obedient-1"
 
 // Server is a running server.
 type Server struct {
+	scripted.Queue[Request]
+
 	URL    string       // the base URL for clients, with /v1
 	Client *http.Client // what reaches a server of [NewPiped]; else nil, for any does
 
@@ -37,8 +39,6 @@ type Server struct {
 
 	model *scripted.Model
 	mu    sync.Mutex
-	next  []http.HandlerFunc
-	seen  []Request
 	asked []ResponsesRequest
 	given map[string]givenItem // by id
 }
@@ -77,38 +77,6 @@ func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	return s, mux
 }
 
-// Next has the next requests for an answer answered by these handlers, one each; after
-// them the model answers again.
-func (s *Server) Next(handlers ...http.HandlerFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = append(s.next, handlers...)
-}
-
-// Seen lists the chat completion requests that came, well-formed or not.
-func (s *Server) Seen() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Request(nil), s.seen...)
-}
-
-func (s *Server) note(r Request) http.HandlerFunc {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = append(s.seen, r)
-	return s.pop()
-}
-
-// pop returns the handler of the next request, nil if the model answers.
-func (s *Server) pop() http.HandlerFunc {
-	if len(s.next) == 0 {
-		return nil
-	}
-	h := s.next[0]
-	s.next = s.next[1:]
-	return h
-}
-
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"object":"list","data":[{"id":"text-embed","object":"model"},{"id":%q,"object":"model"}]}`,
@@ -119,7 +87,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	var req Request
 	err := decode(r, &req)
 	req.Header = r.Header.Clone()
-	if h := s.note(req); h != nil {
+	if h := s.Note(req); h != nil {
 		h(w, r)
 		return
 	}

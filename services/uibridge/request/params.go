@@ -94,9 +94,17 @@ func Encoded(body []byte) (json.RawMessage, error) {
 
 func broken(err error) error {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return contract.Invalid("params", "want a JSON object, not a "+t.Value)
+		return contract.Invalid("params", "want a JSON object, not "+withArticle(t.Value))
 	}
 	return contract.Invalid("params", "want a JSON object: "+err.Error())
+}
+
+// withArticle returns "an array" for the kind of JSON value "array".
+func withArticle(kind string) string {
+	if strings.HasPrefix(kind, "a") || strings.HasPrefix(kind, "o") {
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 // strict decodes a valid JSON value and refuses unknown fields.
@@ -124,7 +132,7 @@ func detail(err error) string {
 	var t *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &t):
-		return ", not a " + t.Value
+		return ", not " + withArticle(t.Value)
 	case strings.HasPrefix(err.Error(), unknownField):
 		return " without this field"
 	}
