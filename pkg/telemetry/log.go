@@ -61,9 +61,14 @@ func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 	return l, nil
 }
 
-// credentials matches a token, or a user and a password, in a URL. A NATS token may contain
-// an unencoded slash.
-var credentials = regexp.MustCompile(`((?:nats|tls|rediss?)://)[^\s"',]*@|(://)[^\s"',/]*@`)
+var (
+	// credentials matches a token, or a user and a password, in a URL. A NATS token may contain
+	// an unencoded slash.
+	credentials = regexp.MustCompile(`((?:nats|tls|rediss?)://)[^\s"',]*@|(://)[^\s"',/]*@`)
+	// proxy matches what package net/http says of a proxy whose URL cannot be parsed, often
+	// because of its password, which it quotes.
+	proxy = regexp.MustCompile(`(invalid proxy address) .*`)
+)
 
 // Redact hides the credentials of URLs in a text. Processes apply it to the errors that they
 // print and to every log record.
@@ -71,6 +76,7 @@ func Redact(text string) string {
 	if !strings.Contains(text, "://") {
 		return text
 	}
+	text = proxy.ReplaceAllString(text, "$1: see HTTP_PROXY and HTTPS_PROXY")
 	return credentials.ReplaceAllString(text, "${1}${2}xxxxx@")
 }
 
@@ -81,6 +87,11 @@ func redactAttr(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindAny:
 		if err, ok := a.Value.Any().(error); ok {
 			a.Value = slog.StringValue(Redact(err.Error()))
+			break
+		}
+		text := fmt.Sprint(a.Value.Any()) // such as a list of URLs
+		if redacted := Redact(text); redacted != text {
+			a.Value = slog.StringValue(redacted)
 		}
 	}
 	return a

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -180,7 +181,9 @@ func TestCredentialsInURLsAreNotShown(t *testing.T) {
 		"nats://secret@%zz":                              "nats://xxxxx@%zz",
 		`nats.addr "nats://se/cret@host:1": want a port`: `nats.addr "nats://xxxxx@host:1": want a port`,
 		"get https://example.org/@ada: not found":        "get https://example.org/@ada: not found",
-		"mail ada@example.org":                           "mail ada@example.org",
+		`invalid proxy address "u:secret%zz@h": parse "http://u:secret%zz@h": invalid`: "invalid proxy address: " +
+			"see HTTP_PROXY and HTTPS_PROXY",
+		"mail ada@example.org": "mail ada@example.org",
 	} {
 		if got := telemetry.Redact(text); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -192,7 +195,8 @@ func TestCredentialsInURLsAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Info("connecting to nats://secret@host", "url", "nats://secret@host",
-		"error", errors.New("nats://secret@host is away"))
+		"error", errors.New("nats://secret@host is away"), "all", []string{"nats://secret@host"},
+		"parsed", &url.URL{Scheme: "http", User: url.UserPassword("u", "secret"), Host: "host"})
 	if strings.Contains(out.String(), "secret") {
 		t.Errorf("the log shows the token: %s", out.String())
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/offline"
@@ -98,8 +99,8 @@ func (c Config) Validate() error {
 	}
 	if u, err := url.Parse(c.LocalURL); c.LocalURL != NoLocal &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s", c.LocalURL,
-			Config{}.withDefaults().LocalURL, NoLocal))
+		errs = append(errs, fmt.Errorf("local_url is %q, want for example %s, or %s",
+			telemetry.Redact(c.LocalURL), Config{}.withDefaults().LocalURL, NoLocal))
 	}
 	return errors.Join(errs...)
 }

@@ -1,10 +1,13 @@
 package decide
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
@@ -87,19 +90,46 @@ func sourceOf(m memory.Memory) string {
 		memory.FromPerson: "a user said", memory.FromAgent: "data, your own words",
 		memory.FromTool: "data, from a tool", memory.FromWeb: "data, from a stranger's text",
 	}[m.Source.Origin]
-	if m.Source.Tool != "" {
-		from += " " + m.Source.Tool
+	from = cmp.Or(from, "data, from an unknown source")
+	switch tool := m.Source.Tool; {
+	case tool == "":
+	case strings.ContainsFunc(tool, func(r rune) bool { return !plain(r) }):
+		from += " " + quoted(tool) // it would look like a part of this line
+	default:
+		from += " " + tool
 	}
 	return string(m.Kind) + ", " + from
+}
+
+// plain reports whether names of tools usually contain the character.
+func plain(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(":._-", r)
 }
 
 func shown(m memory.Memory) string {
 	if m.Source.Origin.Trusted() {
 		return strings.Join(strings.Fields(m.Text), " ")
 	}
-	b, err := json.Marshal(m.Text)
+	return quoted(m.Text)
+}
+
+// quoted returns a JSON string in which characters that nobody sees are escaped, such as
+// those that change the direction of a text.
+func quoted(s string) string {
+	encoded, err := json.Marshal(s)
 	if err != nil {
 		return `""` // strings always encode
 	}
-	return string(b)
+	var b strings.Builder
+	for _, r := range string(encoded) {
+		switch first, second := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case first != unicode.ReplacementChar:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, first, second)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }

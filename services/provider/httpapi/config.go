@@ -42,18 +42,19 @@ func (k Key) Validate() error {
 }
 
 // CheckURL reports why a base URL cannot be used; example is a right one, and env the
-// variable that the key belongs into.
+// variable that the key belongs into. The error does not quote the URL, which may contain a
+// password or a key.
 func CheckURL(base, example, env string) error {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
 		return fmt.Errorf("base_url is not a URL, want for example %s", example)
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("base_url %q is not an http or https URL, want for example %s", base, example)
 	case u.User != nil:
 		return fmt.Errorf("base_url contains a user or a password: set %s instead", env)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("base_url is not an http or https URL, want for example %s", example)
 	case u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("base_url %q has a query or a fragment, want only the path", u.Redacted())
+		return fmt.Errorf("base_url has a query or a fragment, want only the path; a key belongs into %s", env)
 	}
 	return nil
 }

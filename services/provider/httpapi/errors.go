@@ -19,6 +19,7 @@ import (
 	"unicode"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/provider/adapter"
 )
 
@@ -251,12 +252,13 @@ var secrets = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b[srp]k-[\w*-]{4,}`)
 // maxMessage bounds an error's message, in runes.
 const maxMessage = 500
 
-// Clean removes the key, anything that looks like a key and control characters, and limits the length.
+// Clean removes the key, anything that looks like a key, the credentials of URLs and control
+// characters, and limits the length.
 func (a API) Clean(s string) string {
 	if string(a.key) != "" {
 		s = strings.ReplaceAll(s, string(a.key), hiddenKey)
 	}
-	s = secrets.ReplaceAllString(s, hiddenKey)
+	s = secrets.ReplaceAllString(telemetry.Redact(s), hiddenKey)
 	s = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return ' '

@@ -2,6 +2,9 @@ package chroma_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	index "skandha.dev/services/internal/memory"
@@ -28,6 +31,23 @@ func TestReopen(t *testing.T) {
 func TestOutage(t *testing.T) {
 	server := chromatest.Start(t)
 	memorytest.RunOutage(t, open(t, server, "outage."), server.Kill, server.Run)
+}
+
+// A server that repeats the token, in a message that turns store, is not quoted.
+func TestTheTokenIsInNoError(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "unknown token "+r.Header.Get("X-Chroma-Token"), http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	s, err := chroma.Open(chroma.Config{URL: strings.Replace("chroma+"+server.URL, "://", "://:hunter2@", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Wipe(t.Context()); err == nil || !strings.Contains(err.Error(), "unknown token [token]") ||
+		strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error is %v", err)
+	}
 }
 
 // prefixes gives each store its own.

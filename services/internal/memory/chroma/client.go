@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"skandha.dev/pkg/telemetry"
 	index "skandha.dev/services/internal/memory"
 )
 
@@ -117,6 +118,9 @@ func (c *client) call(ctx context.Context, method, address string, body, out any
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
+		if text := c.clean(err.Error()); text != err.Error() { // such as of a proxy
+			return errors.New(text)
+		}
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -125,7 +129,7 @@ func (c *client) call(ctx context.Context, method, address string, body, out any
 		return err
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
-		return &answerError{res.StatusCode, fmt.Sprintf("%.300s", bytes.TrimSpace(answer))}
+		return &answerError{res.StatusCode, fmt.Sprintf("%.300s", c.clean(string(bytes.TrimSpace(answer))))}
 	}
 	if out == nil {
 		return nil
@@ -134,6 +138,14 @@ func (c *client) call(ctx context.Context, method, address string, body, out any
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	return nil
+}
+
+// clean removes the token, which a server may repeat, and the credentials of URLs.
+func (c *client) clean(s string) string {
+	if c.token != "" {
+		s = strings.ReplaceAll(s, c.token, "[token]")
+	}
+	return telemetry.Redact(s)
 }
 
 // collection is what the server says of one.
