@@ -282,8 +282,8 @@ func (c *checker) rest(m Manifest) {
 	if m.Storage == nil {
 		return
 	}
-	if len(m.Storage.Verbs) == 0 {
-		c.add("storage.verbs", "is empty")
+	if len(m.Storage.Verbs) == 0 && !m.Storage.Index {
+		c.add("storage.verbs", "is empty, and there is no index")
 	}
 	for i, v := range m.Storage.Verbs {
 		path := fmt.Sprintf("storage.verbs[%d]", i)
