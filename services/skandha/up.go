@@ -29,7 +29,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cfg := g.systemConfig()
-	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, g.Token, u.Slots
+	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Memory, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, u.Memory, g.Token, u.Slots
 	cfg.Stdin, cfg.UI = os.Stdin, g.uiConfig()
 	if g.given["nats"] {
 		return errors.New("--nats names a running bus; use --listen HOST:PORT to set where this system's bus listens")
