@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -223,9 +224,7 @@ func (s *Store) sendAll(ctx context.Context, records []sdk.Record) (map[name]str
 		if err != nil {
 			return nil, err
 		}
-		for k, v := range some {
-			all[k] = v
-		}
+		maps.Copy(all, some)
 		records = records[n:]
 	}
 	return all, nil
