@@ -27,6 +27,7 @@ type StorageBackend struct {
 	Get    func(ctx context.Context, r StorageRequest) (value json.RawMessage, found bool, err error)
 	Delete func(ctx context.Context, r StorageRequest) error // no error if the key does not exist
 	Search func(ctx context.Context, r StorageRequest) ([]StorageEntry, error)
+	Index  StorageIndex // serves the verbs of an index
 }
 
 func (s StorageBackend) add(p *parts) { p.storage = append(p.storage, s) }

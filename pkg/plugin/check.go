@@ -282,8 +282,10 @@ func (c *checker) rest(m Manifest) {
 	if m.Storage == nil {
 		return
 	}
-	if len(m.Storage.Verbs) == 0 {
-		c.add("storage.verbs", "is empty")
+	if m.Storage.Verbs == nil && !m.Storage.Index {
+		c.add("storage.verbs", "is missing, and index is not true")
+	} else if len(m.Storage.Verbs) == 0 && !m.Storage.Index {
+		c.add("storage.verbs", "is empty, and index is not true")
 	}
 	for i, v := range m.Storage.Verbs {
 		path := fmt.Sprintf("storage.verbs[%d]", i)

@@ -43,6 +43,7 @@
 //	llm.<name>.generate         receives provider.Call, replies provider.Reply
 //	<either of both>.<instance> the same, addressed to this process
 //	storage.<name>.<verb>       receives StorageRequest, replies StorageReply
+//	storage.<name>.<verb>       of an index: receives IndexRequest, replies IndexReply
 //	guide.<name>                receives guide.Request, replies guide.Guide
 //	agent.<agent>.<session>.sense.input.<listener>   published by an Emitter
 //

@@ -119,6 +119,11 @@ func (p *parts) fillStorage(c *checker, m *Manifest) {
 	}
 	s := *m.Storage // a copy: the caller's is not changed
 	s.Verbs = reconcile(c, "storage.verbs", "", s.Verbs, verbs, func(v StorageVerb) string { return string(v) })
+	if has := len(p.storage) == 1 && p.storage[0].Index != nil; s.Index && !has {
+		c.add("storage.index", "is declared, but has no handler")
+	} else {
+		s.Index = has
+	}
 	m.Storage = &s
 }
 
@@ -191,6 +196,12 @@ func (p *parts) endpoints(m Manifest, r *runtime) (out []endpoint) {
 	for _, s := range p.storage {
 		for _, v := range s.verbs() {
 			out = append(out, endpoint{subject: subject.Storage(m.Name, string(v)), answer: s.bind(r, v)})
+		}
+		if s.Index == nil {
+			continue
+		}
+		for _, v := range IndexVerbs() {
+			out = append(out, endpoint{subject: subject.Storage(m.Name, string(v)), answer: bindIndex(r, s.Index, v)})
 		}
 	}
 	if len(p.guides) > 0 {

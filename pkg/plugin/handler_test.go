@@ -109,7 +109,7 @@ func TestWrongHandlersAreNamed(t *testing.T) {
 		`tools: more than one handler for "a:b"`:        {Tool("a:b", "d", nothing), Tool("a:b", "e", nothing)},
 		`hooks: more than one handler for "before_act"`: {BeforeAct(allow), BeforeAct(allow)},
 		`storage: has 2 handlers`:                       {StorageBackend{}, StorageBackend{}},
-		`storage.verbs: is empty`:                       {StorageBackend{}},
+		`storage.verbs: is missing`:                     {StorageBackend{}},
 		`tools: the handler for "a:b" is nil`:           {Tool[struct{}, int]("a:b", "d", nil)},
 		`tools: cannot derive a schema for the arguments of "a:b": field children[]: plugin.node is recursive`: {
 			Tool("a:b", "d", func(context.Context, node) (int, error) { return 0, nil }),

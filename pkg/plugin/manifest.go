@@ -44,6 +44,7 @@ type Listener struct {
 
 // Storage declares that the plugin is a storage backend.
 type Storage struct {
-	Verbs       []StorageVerb `json:"verbs"` // the verbs that it serves
+	Verbs       []StorageVerb `json:"verbs,omitempty"` // the verbs that it serves
+	Index       bool          `json:"index,omitempty"` // it serves all of IndexVerbs, too
 	Description string        `json:"description,omitempty"`
 }

@@ -231,7 +231,11 @@ func printPlugin(out io.Writer, st styles, p registrar.PluginInfo) {
 		say("  provider  %s %s", line(i.Name, 30), line(i.Model, 30))
 	}
 	if p.Storage != nil {
-		say("  storage   %s", join(p.Storage.Verbs))
+		kept := join(p.Storage.Verbs)
+		if p.Storage.Index {
+			kept = strings.TrimPrefix(kept+", an index", ", ")
+		}
+		say("  storage   %s", kept)
 	}
 	for _, l := range p.Listeners {
 		say("  listener  %s  %s", l.Name, line(l.Description, 50))

@@ -101,7 +101,7 @@ func (pluginsTestCmd) Help() string {
 
 The tools of the plugin ARE called, with arguments generated from their schemas, and have their real effects. --no-tools calls none.
 
-The checks, for --skip: hook/POINT/answers, …/repeats and …/garbage, the same for tool/NAME, provider/NAME, storage, guide/NAME, heartbeat, turn, restart, replicas, leaves, listener/NAME, stays, subjects, replies, protocol. All other checks need registers and manifest.
+The checks, for --skip: hook/POINT/answers, …/repeats and …/garbage, the same for tool/NAME, provider/NAME, storage, storage/index, guide/NAME, heartbeat, turn, restart, replicas, leaves, listener/NAME, stays, subjects, replies, protocol. All other checks need registers and manifest.
 
 Exit codes: 0 all checks passed, 1 a check failed, 2 the plugin could not be tested.`
 }

@@ -19,7 +19,7 @@ type upCmd struct {
 	Listen string `name:"listen" env:"SKANDHA_LISTEN" placeholder:"HOST:PORT" help:"Address at which the bus listens for other processes. Default: a free port on loopback. Any other address requires --token."`
 	HTTP   string `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
 	Store  string `env:"SKANDHA_STORE" placeholder:"URL" help:"Store of the view: redis://… or a file. Default: SQLite in --data."`
-	Memory string `env:"SKANDHA_MEMORY_STORE" placeholder:"URL" help:"Index of what agents remember: redis://…, chroma+http://… or a file. Default: beside the view."`
+	Memory string `env:"SKANDHA_MEMORY_STORE" placeholder:"URL" help:"Index of what agents remember: redis://…, chroma+http://…, plugin://NAME or a file. Default: beside the view."`
 	Ready  bool   `name:"ready-line" hidden:"" help:"Print READY once the system is up, for scripts."`
 	Slots  int    `default:"64" help:"Maximum number of concurrent tool calls, and of concurrent model calls."`
 }

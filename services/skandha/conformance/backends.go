@@ -157,13 +157,21 @@ func (s *suite) listens(c *check, l plugin.Listener) {
 	}
 }
 
-func (s *suite) storageSteps() []step {
+func (s *suite) storageSteps() (out []step) {
 	if s.manifest.Storage == nil {
 		return nil
 	}
-	return []step{{
-		name: "storage", what: "put, get, search, delete; agents are separate", run: s.stores,
-	}}
+	if len(s.manifest.Storage.Verbs) > 0 {
+		out = append(out, step{
+			name: "storage", what: "put, get, search, delete; agents are separate", run: s.stores,
+		})
+	}
+	if s.manifest.Storage.Index {
+		out = append(out, step{
+			name: "storage/index", what: "write, read, list, pending, rank, wipe; agents are separate", run: s.indexes,
+		})
+	}
+	return out
 }
 
 // storedKey is the key of most entries.

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
 )
 
 // The plugins that the suite is tested with are this test binary, selected by a variable
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "sdk":
 		sdkPlugin()
+	case "empty index":
+		plugin.Main(plugin.Manifest{Name: "empty", Version: "1.0.0"}, plugin.Handlers{plugin.StorageBackend{Index: emptyIndex{}}})
 	default:
 		plain(role)
 	}

@@ -142,9 +142,6 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err = s.startBus(ctx); err != nil {
 		return err
 	}
-	if s.memory, err = memories.Beside(ctx, s.cfg.Memory, s.cfg.Store, s.log); err != nil {
-		return err
-	}
 	if s.store, err = open.Store(ctx, s.cfg.Store, s.log); err != nil {
 		return fmt.Errorf("opening the view: %w", err)
 	}
@@ -159,6 +156,9 @@ func (s *System) start(ctx context.Context) (err error) {
 	}
 	b, err := s.Connect(ctx, "core")
 	if err != nil {
+		return err
+	}
+	if s.memory, err = memories.Beside(ctx, s.cfg.Memory, s.cfg.Store, b, s.log); err != nil {
 		return err
 	}
 	if err := b.EnsureStreams(ctx, streams); err != nil {

@@ -59,7 +59,7 @@ func (f *filler) fill(at string, v reflect.Value, n node) {
 		v.SetString(f.text(at, n))
 	case reflect.Bool:
 		v.SetBool(f.r.IntN(2) == 0)
-	case reflect.Float64:
+	case reflect.Float32, reflect.Float64:
 		v.SetFloat(f.r.Float64())
 	case reflect.Uint64:
 		v.SetUint(uint64(f.number(n))) // its minimum is not negative
@@ -375,22 +375,10 @@ func init() { // its functions fill values, which need it
 				p.(*plugin.Manifest).Tools[i].Plugin = ""
 			}
 		},
-		reflect.TypeFor[plugin.StorageRequest](): func(_ *filler, p any) {
-			r := p.(*plugin.StorageRequest)
-			n := plugin.StorageRequest{Verb: r.Verb, Agent: r.Agent, Collection: r.Collection}
-			switch r.Verb {
-			case plugin.Search:
-				n.Query, n.Limit = "tea", r.Limit
-			case plugin.Put:
-				n.Key, n.Value, n.Text = "k", json.RawMessage(`null`), r.Text
-			default:
-				n.Key = "k"
-			}
-			*r = n
-		},
 		reflect.TypeFor[coreapi.MemoryQuery](): consistentMemoryQuery,
 	}
 	maps.Copy(consistent, consistentUI)
+	maps.Copy(consistent, consistentStorage())
 }
 
 // question is a model request with at least one message.

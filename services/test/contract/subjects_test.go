@@ -82,6 +82,9 @@ func built() map[string]map[string]string {
 	for _, v := range []plugin.StorageVerb{plugin.Put, plugin.Get, plugin.Delete, plugin.Search} {
 		out["Storage"][subject.Storage("chroma", string(v))] = "storage"
 	}
+	for _, v := range plugin.IndexVerbs() {
+		out["Storage"][subject.Storage("chroma", string(v))] = "storage"
+	}
 	return out
 }
 

@@ -114,6 +114,9 @@ var goTypes = map[string]any{
 	"storage/request":   plugin.StorageRequest{},
 	"storage/reply":     plugin.StorageReply{},
 
+	"storage/index_request": plugin.IndexRequest{},
+	"storage/index_reply":   plugin.IndexReply{},
+
 	"service/provider/report":        providerapi.Report{},
 	"service/provider/embedder":      providerapi.Embedder{},
 	"service/provider/embed_request": providerapi.EmbedRequest{},

@@ -36,11 +36,12 @@ type coreRig struct {
 func newCoreRig(t *testing.T) *coreRig {
 	t.Helper()
 	s := natstest.Start(t)
-	r := &coreRig{
-		rig: &rig{T: t, dial: func() *journal.Journal {
-			return natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()})
-		}},
-	}
+	return newCoreRigOn(t, bus.Config{InProcess: s, Token: s.Token()})
+}
+
+func newCoreRigOn(t *testing.T, c bus.Config) *coreRig {
+	t.Helper()
+	r := &coreRig{rig: &rig{T: t, dial: func() *journal.Journal { return natstest.Dial(t, c) }}}
 	natstest.EnsureStreams(t, r.dial())
 	r.bus = r.dial()
 	r.ask = caller(t, r.bus)

@@ -18,7 +18,7 @@ type service struct {
 	process.Flags
 
 	Store    string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… or a SQLite file."`
-	Memory   string        `env:"SKANDHA_MEMORY_STORE" placeholder:"URL" help:"Where the index of memories is kept: redis://…, chroma+http://…, or a SQLite file. Default: beside the view."`
+	Memory   string        `env:"SKANDHA_MEMORY_STORE" placeholder:"URL" help:"Where the index of memories is kept: redis://…, chroma+http://…, plugin://NAME, or a SQLite file. Default: beside the view."`
 	Config   string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Agents and policy (YAML)."`
 	Replicas int           `name:"stream-replicas" env:"SKANDHA_STREAM_REPLICAS" placeholder:"N" help:"Copies of each stream on a cluster of NATS servers: 1, 3 or 5. Overrides streams.replicas of --config. Default: keep the existing number, else 1. Copies are never removed."`
 	Drain    time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"Grace period for open turns on shutdown; another core takes over the rest."`
@@ -39,7 +39,7 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 	if err != nil {
 		return fmt.Errorf("opening the view: %w", err)
 	}
-	index, err := memories.Beside(ctx, s.Memory, s.Store, e.Log)
+	index, err := memories.Beside(ctx, s.Memory, s.Store, e.Bus, e.Log)
 	if err != nil {
 		return errors.Join(err, view.Close())
 	}

@@ -36,7 +36,7 @@ func TestRedis(t *testing.T) {
 
 // A server that is not there is no error before it is used.
 func TestChroma(t *testing.T) {
-	s, err := open.Store(t.Context(), "chroma+http://:hunter2@127.0.0.1:1/behind?tenant=a&database=b&prefix=c.", nil)
+	s, err := open.Store(t.Context(), "chroma+http://:hunter2@127.0.0.1:1/behind?tenant=a&database=b&prefix=c.", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestChroma(t *testing.T) {
 
 func use(t *testing.T, where string) {
 	t.Helper()
-	s, err := open.Store(t.Context(), where, nil)
+	s, err := open.Store(t.Context(), where, nil, nil)
 	if err != nil {
 		t.Errorf("%s: %v", where, err)
 		return
@@ -63,7 +63,7 @@ func use(t *testing.T, where string) {
 }
 
 func TestRefused(t *testing.T) {
-	const allowed = "redis, rediss, chroma+http, chroma+https, sqlite"
+	const allowed = "redis, rediss, chroma+http, chroma+https, plugin, sqlite"
 	for where, says := range map[string]string{
 		"":                                       allowed,
 		"postgres://user:hunter2@db/x":           `"postgres"; allowed are ` + allowed,
@@ -76,8 +76,16 @@ func TestRefused(t *testing.T) {
 		"chroma+http://:hunter2@host?color=red":  `parameter "color"`,
 		"chroma+http://:hunter2@host?tenant=":    `parameter "tenant"`,
 		"chroma+http://:hunter2@host/%zz?prefix": "chroma URL",
+		"plugin://index":                         "needs a connection to the bus",
+		"plugin://":                              `"" is not the name of a plugin`,
+		"plugin://a.b":                           `"a.b" is not the name of a plugin`,
+		"plugin://index/path":                    "plugin://NAME",
+		"plugin://user:hunter2@index":            "plugin://NAME",
+		"plugin://index?collection=a.b":          `parameter "collection"`,
+		"plugin://index?timeout=-1s":             `timeout is "-1s"`,
+		"plugin://index?color=red":               `parameter "color"`,
 	} {
-		s, err := open.Store(t.Context(), where, nil)
+		s, err := open.Store(t.Context(), where, nil, nil)
 		if s != nil || !errors.Is(err, index.ErrInvalid) {
 			t.Errorf("%q: store %v, error %v", where, s, err)
 			continue
