@@ -86,10 +86,11 @@ const (
 	unembeddedSQL = `
 		SELECT data, revision FROM entry
 		WHERE removed = 0 AND (model < ?1 OR model > ?1) AND revision > ?2 ORDER BY revision LIMIT ?3`
-	// An entry may have lost its vector since it became a candidate.
+	// An entry may have lost its vector since it became a candidate. The + keeps SQLite from
+	// looking for all entries of the model.
 	exactSQL = `
 		SELECT id, created, vector FROM entry
-		WHERE removed = 0 AND model = ?1 AND no IN (SELECT value FROM json_each(?2))`
+		WHERE removed = 0 AND +model = ?1 AND no IN (SELECT value FROM json_each(?2))`
 	// The smallest number of an entry without a vector of the model, one look per other model.
 	lacksSQL = `
 		SELECT min(first) FROM (
@@ -101,7 +102,7 @@ const (
 			AND (?4 = '' OR instr(?4, '/' || e.kind || '/'))
 		ORDER BY score DESC, e.created DESC, e.id LIMIT ?5`
 	foundSQL = `
-		SELECT data FROM entry WHERE agent = ? AND removed = 0 AND id IN (SELECT value FROM json_each(?))`
+		SELECT data FROM entry WHERE agent = ? AND +removed = 0 AND id IN (SELECT value FROM json_each(?))`
 
 	setPositionSQL = `
 		INSERT INTO position (one, revision) VALUES (1, ?)
