@@ -98,7 +98,8 @@ func TestAModelSeesThePictureOfAResult(t *testing.T) {
 			contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{
 				{ID: "c1", Tool: "sandbox_fs:read", Args: json.RawMessage(`{}`)},
 			}},
-			contract.Message{Role: contract.RoleTool, CallID: "c1", Tool: "sandbox_fs:read", Text: string(r.Data), Files: r.Files})
+			contract.Message{Role: contract.RoleTool, CallID: "c1", Tool: "sandbox_fs:read", Text: string(r.Data),
+				Files: r.Files})
 		if got.Response == nil || !strings.Contains(got.Response.TextContent, scripted.Saw(red)) {
 			t.Errorf("%s: the model answers %+v, want %q in it", name, got, scripted.Saw(red))
 		}
@@ -139,7 +140,8 @@ func (c *core) ask(at subject.Instance, name string, talk ...contract.Message) e
 	c.t.Helper()
 	r := executor.Request{
 		Op: executor.OpRun, Agent: "main", Session: "s", Call: "t1-" + name, Attempt: "n", Provider: name,
-		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(natstest.Patience), Model: &contract.Request{},
+		StartBy: time.Now().Add(executor.StartWithin), NotAfter: time.Now().Add(natstest.Patience),
+		Model: &contract.Request{},
 	}
 	for _, m := range talk {
 		raw, err := json.Marshal(m)

@@ -116,7 +116,8 @@ func TestTheSchemaOfAnAnswer(t *testing.T) {
 func TestAModelThatRefusesASchemaIsAskedInWords(t *testing.T) {
 	s := anthropictest.New(t)
 	s.Next(func(w http.ResponseWriter, _ *http.Request) {
-		anthropictest.Refuse(w, http.StatusBadRequest, "invalid_request_error", "output_config.format: Extra inputs are not permitted")
+		anthropictest.Refuse(w, http.StatusBadRequest, "invalid_request_error",
+			"output_config.format: Extra inputs are not permitted")
 	})
 	a := client(t, s)
 	req := request(t, says("hello"))

@@ -20,11 +20,13 @@ func InWords(req contract.Request) contract.Request {
 }
 
 // schemaFields are the names by which APIs refuse a schema of the answer.
-var schemaFields = regexp.MustCompile(`(?i)response_?format|json_?schema|output_?(format|config)|structured.?output|text\.format`)
+var schemaFields = regexp.MustCompile(
+	`(?i)response_?format|json_?schema|output_?(format|config)|structured.?output|text\.format`)
 
 func refusesSchema(req contract.Request, err error) bool {
 	var e *contract.Error
-	return len(req.Schema) > 0 && errors.As(err, &e) && e.Code == contract.ErrBadRequest && schemaFields.MatchString(e.Message)
+	return len(req.Schema) > 0 && errors.As(err, &e) && e.Code == contract.ErrBadRequest &&
+		schemaFields.MatchString(e.Message)
 }
 
 // Schemas remembers the models at which an API refuses a schema of the answer. The zero value

@@ -45,7 +45,8 @@ func Python() Tool {
 		Name: "python:execute",
 		Description: "Executes Python 3 code and returns stdout, stderr, exit_code and result: " +
 			"the value of the last line if that is an expression, as in a notebook. Use it to compute, analyse data, " +
-			"draw (open matplotlib figures become pictures for the user; sandbox_fs:read shows one to you) and work with files. " + where +
+			"draw (open matplotlib figures become pictures for the user; sandbox_fs:read shows one to you) " +
+			"and work with files. " + where +
 			" Name packages that the sandbox lacks in dependencies.",
 		Args: json.RawMessage(`{"type":"object","properties":{
 	"code":{"type":"string","minLength":1,"description":"the Python code"},
