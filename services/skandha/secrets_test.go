@@ -237,7 +237,8 @@ func (d *deployed) apis() {
 	session := `{"agent":"main","session":"s1"}`
 	for method, params := range map[string]string{
 		"listSessions": `{}`, "getSession": session, "listTools": `{}`, "listProviders": `{}`, "listPlugins": `{}`,
-		"getHooks": `{}`, "getStatus": `{}`, "listTurns": session, "getTimeline": session, "listMemories": `{"agent":"main"}`,
+		"getHooks": `{}`, "getStatus": `{}`, "listTurns": session, "getTimeline": session,
+		"listMemories":   `{"agent":"main"}`,
 		"searchMemories": `{"agent":"main","text":"diary"}`, "no such method": `{}`,
 	} {
 		d.get("api "+method, http.MethodPost, d.page+"/v1/rpc/"+strings.ReplaceAll(method, " ", "_"), params)
@@ -329,7 +330,8 @@ func TestSecretsAreKept(t *testing.T) {
 		"SKANDHA_PROVIDER=openai,anthropic,gemini", "OPENAI_API_KEY="+deployment["openai"],
 		"ANTHROPIC_API_KEY="+deployment["anthropic"], "GEMINI_API_KEY="+deployment["gemini"],
 		"OLLAMA_API_KEY="+deployment["ollama"], "SKANDHA_TOKEN="+deployment["bus"],
-		uibridge.TokenVar+"="+deployment["owner"], "CANARY_WEBHOOK=whsec_"+base64.StdEncoding.EncodeToString([]byte(deployment["webhook"])),
+		uibridge.TokenVar+"="+deployment["owner"],
+		"CANARY_WEBHOOK=whsec_"+base64.StdEncoding.EncodeToString([]byte(deployment["webhook"])),
 		"SKANDHA_WORKSPACE="+workspace, "SKANDHA_CONFIG="+conf, "SKANDHA_SYNC=relaxed",
 	)
 	ask := func(text string) string { return d.says("ask", "-y", "-s", "s1", text) }
@@ -340,7 +342,8 @@ func TestSecretsAreKept(t *testing.T) {
 	ask(`call file_system:read_file {"path":"../skandha.yaml"}`)
 	d.says("memory", "add", "The diary is private, "+content["typed"])
 	for i := range 4 {
-		d.says("ask", "-a", "brief", "-s", "long", fmt.Sprintf("%d %s", i, strings.Repeat("tell me about the diary ", 60)))
+		d.says("ask", "-a", "brief", "-s", "long",
+			fmt.Sprintf("%d %s", i, strings.Repeat("tell me about the diary ", 60)))
 	}
 	v.fail("", always, echoes["a message"])
 	ask("every API refuses this")
@@ -352,7 +355,8 @@ func TestSecretsAreKept(t *testing.T) {
 	ask("every API refuses this, too")
 	v.fail("", 0, nil)
 	for _, line := range []string{
-		"status", "providers", "doctor", "memory list", "memory search diary", "sessions show s1", "sessions tail s1", "env",
+		"status", "providers", "doctor", "memory list", "memory search diary", "sessions show s1", "sessions tail s1",
+		"env",
 	} {
 		looks.Go(func() { d.says(strings.Fields(line)...) })
 	}
@@ -397,7 +401,8 @@ func (d *deployed) judge(v *vendors) {
 		}
 	}
 	kept := []string{
-		"bus", "stream SESSIONS", "stream KV_memories", "file nats/jetstream/$G/streams/SESSIONS/msgs/1.blk", "file memory.db",
+		"bus", "stream SESSIONS", "stream KV_memories", "file nats/jetstream/$G/streams/SESSIONS/msgs/1.blk",
+		"file memory.db",
 		"api listMemories", "output memory", "output sessions",
 	}
 	for name, secret := range content {
@@ -413,7 +418,8 @@ func (d *deployed) judge(v *vendors) {
 	}
 	for place, mark := range map[string]string{ // each was filled
 		"log": "level=DEBUG", "metrics": "skandha_", "header traceparent": "00-", "stream SESSIONS": "summarized",
-		"output providers": "openai", "output status": "main", "output doctor": "provider", "output ask": "answered 401",
+		"output providers": "openai", "output status": "main", "output doctor": "provider",
+		"output ask": "answered 401",
 	} {
 		if !bytes.Contains(d.all.places[place], []byte(mark)) {
 			d.t.Errorf("%s has no %q: the test saw nothing of it", place, mark)
@@ -431,7 +437,8 @@ func TestACanaryIsFoundInEveryForm(t *testing.T) {
 	const secret = "cnryForm20c9"
 	for _, written := range []string{
 		"x" + secret + "y", hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret)),
-		base64.StdEncoding.EncodeToString([]byte("u:" + secret)), base64.StdEncoding.EncodeToString([]byte("usr:" + secret + "z")),
+		base64.StdEncoding.EncodeToString([]byte("u:" + secret)),
+		base64.StdEncoding.EncodeToString([]byte("usr:" + secret + "z")),
 		base64.URLEncoding.EncodeToString([]byte("user1:" + secret)),
 	} {
 		e := &evidence{places: map[string][]byte{"here": []byte(written), "there": []byte("cnryForm20c8")}}
