@@ -34,9 +34,12 @@ var tags = map[string]string{
 }
 
 // labelled returns the tools of the labelled set.
-func labelled(t testing.TB) (out []tool.Spec) {
+func labelled(t testing.TB) []tool.Spec { return toolsOf(t, "tools.tsv") }
+
+// toolsOf returns the tools of a file of testdata.
+func toolsOf(t testing.TB, name string) (out []tool.Spec) {
 	t.Helper()
-	for _, f := range lines(t, "tools.tsv") {
+	for _, f := range lines(t, name) {
 		properties := map[string]any{}
 		for arg := range strings.SplitSeq(f[2], "; ") {
 			if name, description, _ := strings.Cut(arg, ": "); name != "" {
@@ -163,16 +166,22 @@ func TestVectorsOfOtherModels(t *testing.T) {
 
 // Paraphrases share no word with the right tools' texts.
 func TestParaphrasesShareNoWord(t *testing.T) {
-	texts := map[string]tool.Spec{}
-	for _, s := range labelled(t) {
-		texts[s.Name] = s
-	}
-	for _, name := range []string{"requests.tsv", "unseen.tsv"} {
+	for name, list := range map[string]string{
+		"requests.tsv": "tools.tsv", "unseen.tsv": "tools.tsv", "apis_requests.tsv": "apis_tools.tsv",
+		"second_requests.tsv": "second_tools.tsv",
+	} {
+		texts := map[string]tool.Spec{}
+		for _, s := range toolsOf(t, list) {
+			texts[s.Name] = s
+		}
 		for _, r := range requests(t, name) {
+			s, known := texts[r.right[0]]
+			if !known {
+				t.Errorf("%s: %q is for %s, which is not in %s", name, r.text, r.right[0], list)
+			}
 			if r.kind != "p" {
 				continue
 			}
-			s := texts[r.right[0]]
 			words := lexical.Terms(s.Name + " " + s.Description)
 			for _, w := range lexical.Terms(r.text) {
 				if slices.Contains(words, w) {
