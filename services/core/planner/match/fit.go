@@ -2,6 +2,7 @@ package match
 
 import (
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -54,7 +55,7 @@ func (c *Catalog) open(q Request) iter.Seq[int] {
 // On its own, s of shared words counts as s/(1+s), where 1 is a word that no other tool
 // has, and a cosine counts as it is.
 func (c *Catalog) fit(q Request) fits {
-	text := ends(q.Text) + "\n" + ends(q.Intent)
+	text := kinds(ends(q.Text) + "\n" + ends(q.Intent))
 	f := fits{words: lexical.Terms(text), methods: make([]Method, len(c.tools))}
 	f.concepts = lexicon().of(text)
 	f.words = content(f.words)
@@ -145,6 +146,21 @@ func ends(text string) string {
 	tail := text[len(text)-maxEnd:]
 	start, _ := runes.Whole([]byte(tail), len(tail), true)
 	return head + "\n" + tail[start:]
+}
+
+// Data in a request says what it is by its form, and nothing by its words.
+var (
+	urls      = regexp.MustCompile(`https?://\S+`)
+	addresses = regexp.MustCompile(`[\w.+-]+@[\w-]+\.[\w.]+`)
+	fileNames = regexp.MustCompile(`(?i)[\w./\\-]+\.(?:txt|log|md|gz|go|py|(pdf|docx?|xlsx?|csv|json|ya?ml|xml|html?|png|` +
+		`jpe?g|gif|svg|mp3|wav|mp4|mov|zip|tar|sql|pptx?))\b`)
+)
+
+// kinds replaces URLs, addresses and file names by words for what they are, so that "delete
+// old.log" is about a file.
+func kinds(text string) string {
+	text = addresses.ReplaceAllString(urls.ReplaceAllString(text, " url "), " email ")
+	return fileNames.ReplaceAllString(text, " file $1 ")
 }
 
 // content returns the terms without pairs of characters that are grammar rather than

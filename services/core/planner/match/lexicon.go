@@ -101,6 +101,29 @@ func (t *thesaurus) of(text string) (out []string) {
 	return out
 }
 
+// minPart is the fewest letters of a part of a compound.
+const minPart = 3
+
+// compounds returns the parts of words in a name that are two words written as one, such as
+// "sendsms", if the lexicon has both parts but not the whole.
+func (t *thesaurus) compounds(name string) (out []string) {
+	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		if t.has(word) {
+			continue
+		}
+		for i := len(word) - minPart; i >= minPart; i-- {
+			if t.has(word[:i]) && t.has(word[i:]) {
+				out = append(out, word[:i], word[i:])
+				break
+			}
+		}
+	}
+	return out
+}
+
+// has reports whether the lexicon has a word of Latin letters.
+func (t *thesaurus) has(word string) bool { return t.words[strings.Join(lexical.Words(word), " ")] != nil }
+
 // implied returns the broader concepts that the concepts imply and that are not among them.
 func (t *thesaurus) implied(concepts []string) (out []string) {
 	for _, c := range concepts {
