@@ -18,8 +18,10 @@ const (
 	conceptPart = 2.0
 	// impliedPart is how much a concept counts that a concept of the request implies.
 	impliedPart = 0.3
+	// hintedPart is how much a concept counts that a character of the request hints at.
+	hintedPart = 0.3
 	// semanticPart is the part of embeddings in the fit of a tool that has one.
-	semanticPart = 0.6
+	semanticPart = 0.5
 	// maxEnd is how much of either end of a long text is read, in bytes.
 	maxEnd = 2 << 10
 )
@@ -61,8 +63,9 @@ func (c *Catalog) fit(q Request) fits {
 	f.words = content(f.words)
 	f.values = c.words.scores(f.words)
 	implied := c.concepts.scores(lexicon().implied(f.concepts))
+	hinted := c.concepts.scores(lexicon().hints(text))
 	for i, s := range c.concepts.scores(f.concepts) {
-		f.values[i] += conceptPart * (s + impliedPart*implied[i])
+		f.values[i] += conceptPart * (s + impliedPart*implied[i] + hintedPart*hinted[i])
 		f.methods[i] = Lexical
 	}
 	best := slices.Max(append(f.values, 0))

@@ -36,7 +36,7 @@ var tags = map[string]string{
 // lists names the tools that the requests of a file are for.
 var lists = map[string]string{
 	"requests.tsv": "tools.tsv", "unseen.tsv": "tools.tsv", "apis_requests.tsv": "apis_tools.tsv",
-	"last_requests.tsv": "last_tools.tsv",
+	"last_requests.tsv": "last_tools.tsv", "fresh_requests.tsv": "apis_tools.tsv",
 }
 
 // labelled returns the tools of the labelled set.
@@ -112,8 +112,9 @@ func measure(t *testing.T, name string, rank func(request) []match.Candidate) ma
 func TestLexicalRecall(t *testing.T) {
 	for name, least := range map[string]map[string]float64{
 		"requests.tsv":      {"all": 95, "p": 95},
-		"unseen.tsv":        {"all": 72, "p": 45, "d": 95},
+		"unseen.tsv":        {"all": 75, "p": 50, "d": 95},
 		"apis_requests.tsv": {"all": 95, "d": 95},
+		"fresh_requests.tsv": {"all": 45},
 		"last_requests.tsv": {"all": 75, "p": 60, "d": 95},
 	} {
 		c := match.New(toolsOf(t, lists[name]))
