@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner/match"
@@ -17,7 +18,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// fake is a test embedder: texts that name one of its subjects have the same vector.
+// fake is a test embedder: texts that name one of its subjects have the same vector. So have all texts with Han
+// characters.
 type fake struct {
 	mu    sync.Mutex
 	model string
@@ -41,6 +43,9 @@ func (f *fake) Embed(_ context.Context, texts []string) (embed.Vectors, error) {
 					v[i] = 1
 				}
 			}
+		}
+		if strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+			v = []float32{1, 0, 0} // it cannot read them
 		}
 		out.Values = append(out.Values, v)
 	}
@@ -112,6 +117,25 @@ func TestAnExpectedTextIsMatchedByMeaning(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := f.count(); n != 4 {
 			t.Errorf("%d texts were embedded, want 3 tools and 1 request", n)
+		}
+	})
+}
+
+// The vectors of an embedder that cannot read a script are not used for texts in it.
+func TestAScriptThatTheEmbedderCannotRead(t *testing.T) {
+	f := &fake{model: "m"}
+	run(t, f, func(r *ranking.Ranker) {
+		for _, text := range []string{"天氣如何", "把重點記下來"} {
+			r.Await(text)
+			if c := best(r, text); c.Method != match.Lexical {
+				t.Errorf("%s: got %s, %s", text, c.Tool.Name, c.Why)
+			}
+		}
+		if n := f.count(); n != 3+2+1 {
+			t.Errorf("%d texts were embedded, want 3 tools, 2 requests and 1 for comparison", n)
+		}
+		if r.Await("Post"); best(r, "Post").Method != match.Semantic {
+			t.Error("a text that the embedder can read is not matched by meaning")
 		}
 	})
 }
