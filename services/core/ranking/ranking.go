@@ -67,22 +67,23 @@ func (r *Ranker) Rank(q match.Request) []match.Candidate {
 }
 
 // Await computes the embedding of a text that tools will be ranked for, if tools have
-// embeddings. It waits a second at most: without the embedding, words count.
-func (r *Ranker) Await(text string) {
+// embeddings. It waits a second at most, and no longer than the patience: without the
+// embedding, words count.
+func (r *Ranker) Await(text string, patience *embed.Patience) {
 	r.mu.RLock()
 	needed := r.vectors.Model != "" && text != "" && !r.wishes.Contains(text)
 	r.mu.RUnlock()
 	if !needed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), wishWait)
-	defer cancel()
 	texts, in := []string{text}, script(text)
 	blind, known := r.blindFor(in)
 	if !known {
 		texts = append(texts, garbled(text, in))
 	}
-	v, err := r.embed(ctx, texts)
+	var v embed.Vectors
+	var err error
+	patience.Within(context.Background(), wishWait, func(ctx context.Context) { v, err = r.embed(ctx, texts) })
 	if err != nil {
 		r.cfg.Log.Debug("a request is matched by words", "error", err)
 		return
