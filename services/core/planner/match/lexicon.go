@@ -147,7 +147,9 @@ func (t *thesaurus) compounds(name string) (out []string) {
 }
 
 // has reports whether the lexicon has a word of Latin letters.
-func (t *thesaurus) has(word string) bool { return t.words[strings.Join(lexical.Words(word), " ")] != nil }
+func (t *thesaurus) has(word string) bool {
+	return t.words[strings.Join(lexical.Words(word), " ")] != nil
+}
 
 // implied returns the broader concepts that the concepts imply and that are not among them.
 func (t *thesaurus) implied(concepts []string) (out []string) {

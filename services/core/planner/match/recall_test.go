@@ -111,11 +111,11 @@ func measure(t *testing.T, name string, rank func(request) []match.Candidate) ma
 // The right tool is among the first ten, by words and concepts alone.
 func TestLexicalRecall(t *testing.T) {
 	for name, least := range map[string]map[string]float64{
-		"requests.tsv":      {"all": 95, "p": 95},
-		"unseen.tsv":        {"all": 75, "p": 50, "d": 95},
-		"apis_requests.tsv": {"all": 95, "d": 95},
+		"requests.tsv":       {"all": 95, "p": 95},
+		"unseen.tsv":         {"all": 75, "p": 50, "d": 95},
+		"apis_requests.tsv":  {"all": 95, "d": 95},
 		"fresh_requests.tsv": {"all": 45},
-		"last_requests.tsv": {"all": 75, "p": 60, "d": 95},
+		"last_requests.tsv":  {"all": 75, "p": 60, "d": 95},
 	} {
 		c := match.New(toolsOf(t, lists[name]))
 		got := measure(t, name, func(r request) []match.Candidate {
