@@ -34,8 +34,10 @@ type run struct {
 //
 //	mail < message: email, inbox, 郵件, メール
 func parse(text string) *thesaurus {
-	t := &thesaurus{words: map[string][]string{}, runs: map[rune][]run{}, broader: map[string][]string{},
-		chars: map[rune][]string{}}
+	t := &thesaurus{
+		words: map[string][]string{}, runs: map[rune][]run{}, broader: map[string][]string{},
+		chars: map[rune][]string{},
+	}
 	for line := range strings.Lines(text) {
 		head, words, found := strings.Cut(strings.TrimSpace(line), ":")
 		if !found || strings.HasPrefix(head, "#") {
