@@ -38,15 +38,16 @@ type Perception struct {
 	Annotations []string `json:"annotations,omitempty"` // shown to the model
 }
 
-// PlanData is the payload of before_plan: the next request to the model.
+// PlanData is the payload of before_plan: the next request to the model. If the model looks for
+// tools with tools:find, the plan is asked about again, with the tools that were found.
 type PlanData struct {
 	Plan   string   `json:"plan"`
 	Round  int      `json:"round"`
 	System string   `json:"system,omitempty"` // a reply may change it for this request
 	Tools  []string `json:"tools"`            // a reply may only remove
 	Advice []string `json:"advice,omitempty"` // decision advice, shown to the model
-	// Purpose is set if core asks the model for itself; then a reply may only deny, and core
-	// goes on without the answer.
+	// Purpose is set if core asks the model for itself; then a reply may add to
+	// System, give Advice, or deny, and core goes on without the answer.
 	Purpose string `json:"purpose,omitempty"`
 	// Memories are what the model will be reminded of; a reply may only remove.
 	Memories []memory.Hit `json:"memories,omitempty"`

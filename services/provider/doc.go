@@ -13,7 +13,7 @@
 // requests to plugins on llm.<plugin>.generate (services/internal/plugincall).
 //
 // It also computes embeddings, with the model that [SelectEmbedder] chooses, for any service
-// that asks on service.embedder.embed or service.embedder.status (package providerapi).
+// that asks on service.embedder.embed, service.embedder.status or service.embedder.absent (package providerapi).
 //
 // # Guarantee and order
 //

@@ -30,26 +30,30 @@ const (
 var errNoEmbedder = bus.Errorf(bus.CodeNotFound, "no embedder is configured: set providers.embedder in the configuration "+
 	"file, or SKANDHA_EMBEDDER")
 
-// embeds answers requests for embeddings; any process with the queue group does.
+// responds answers requests with a verb; any process with the queue group does.
+func (s *service) responds(
+	verb string, f func(*bus.Request) (any, error), opts ...bus.RespondOption,
+) (*bus.Responder, error) {
+	return s.bus.Respond(subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName,
+		providerapi.EmbedderName, func(q *bus.Request) { coreapi.Answer(q, f) }, opts...)
+}
+
+// embeds answers requests for embeddings, or for their absence.
 func (s *service) embeds() (leave func(), err error) {
-	handle := func(
-		verb string, f func(*bus.Request) (any, error), opts ...bus.RespondOption,
-	) (*bus.Responder, error) {
-		return s.bus.Respond(subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName,
-			providerapi.EmbedderName, func(q *bus.Request) { coreapi.Answer(q, f) }, opts...)
+	if s.embedder == nil {
+		absent, err := s.responds(providerapi.VerbAbsent, func(*bus.Request) (any, error) { return nil, errNoEmbedder })
+		if err != nil {
+			return nil, err
+		}
+		return absent.Stop, nil
 	}
-	embeds, err := handle(providerapi.VerbEmbed, func(q *bus.Request) (any, error) {
+	embeds, err := s.responds(providerapi.VerbEmbed, func(q *bus.Request) (any, error) {
 		return s.embed(q.Context(), q.Data)
 	}, bus.Concurrency(embedSlots))
 	if err != nil {
 		return nil, err
 	}
-	status, err := handle(providerapi.VerbStatus, func(*bus.Request) (any, error) {
-		if s.embedder == nil {
-			return nil, errNoEmbedder
-		}
-		return s.embedding(), nil
-	})
+	status, err := s.responds(providerapi.VerbStatus, func(*bus.Request) (any, error) { return s.embedding(), nil })
 	if err != nil {
 		embeds.Stop()
 		return nil, err
@@ -66,9 +70,6 @@ func (s *service) embeds() (leave func(), err error) {
 
 // embed answers one request.
 func (s *service) embed(ctx context.Context, body []byte) (any, error) {
-	if s.embedder == nil {
-		return nil, errNoEmbedder
-	}
 	var q providerapi.EmbedRequest
 	if err := strictjson.Unmarshal(body, &q); err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "the request for embeddings: %v", err)

@@ -144,12 +144,28 @@ func TestWithABudgetAnEmbedderWithoutAPriceIsNotAsked(t *testing.T) {
 	}
 }
 
+// Requests for embeddings reach a process that has an embedder, however many others have none.
+func TestProcessesWithoutAnEmbedderAnswerNoRequestForOne(t *testing.T) {
+	c, _ := withEmbedder(t, provider.Settings{})
+	startOn(t, c.server, provider.Config{})
+	startOn(t, c.server, provider.Config{})
+	for range 20 {
+		if _, err := embedText(c, `{"texts":["a"]}`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := askEmbedder[providerapi.Embedder](c, providerapi.VerbStatus, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestWithoutAnEmbedderTheServiceSaysSo(t *testing.T) {
 	c := start(t, provider.Config{})
 	if _, err := embed.NewClient(c.caller).Embed(natstest.Context(t), []string{"a"}); !errors.Is(err, embed.ErrNone) {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := embedText(c, `{"texts":["a"]}`); !errors.Is(err, bus.ErrNotFound) || !strings.Contains(err.Error(), "SKANDHA_EMBEDDER") {
+	_, err := askEmbedder[providerapi.Embedder](c, providerapi.VerbAbsent, "")
+	if !errors.Is(err, bus.ErrNotFound) || !strings.Contains(err.Error(), "SKANDHA_EMBEDDER") {
 		t.Errorf("the error is %v", err)
 	}
 	if r := c.report(); r.Embedder != nil {

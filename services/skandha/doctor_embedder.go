@@ -51,6 +51,9 @@ func (g *globals) runningEmbedder(ctx context.Context) finding {
 	if err == nil {
 		defer c.close()
 		err = c.AskService(ctx, providerapi.EmbedderName, providerapi.VerbStatus, nil, &e)
+		if errors.Is(err, bus.ErrUnavailable) {
+			err = c.AskService(ctx, providerapi.EmbedderName, providerapi.VerbAbsent, nil, &e)
+		}
 	}
 	switch {
 	case errors.Is(err, bus.ErrNotFound):

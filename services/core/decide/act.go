@@ -58,6 +58,12 @@ func (b *builder) move(st Step) bool {
 	if !t.ready(&st) {
 		return false
 	}
+	if st.Tool == planner.FindName { // it needs no runner, and says nothing about tools that fail
+		if args, ok := b.resolved(st); ok {
+			b.find(st, args)
+		}
+		return true
+	}
 	if _, tripped := b.s.Breaker.tripped(); tripped && b.s.Breaker.HalfOpen {
 		b.complete(st.Call, tool.Failure(tool.CodeNotRun,
 			"the trial tool call before it failed"))
@@ -67,16 +73,11 @@ func (b *builder) move(st Step) bool {
 		return false
 	}
 	spec, known := b.env.Tools.Lookup(st.Tool)
-	if !known && st.Tool != planner.FindName {
+	if !known {
 		return false // its plugin or runners have stopped; OnProgress ends the wait
 	}
-	args, err := planner.Resolve(st.Args, t.dataOf(st.Parent))
-	if err != nil {
-		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a reference cannot be resolved", planner.Reasons(err)...))
-		return true
-	}
-	if st.Tool == planner.FindName {
-		b.find(st, args)
+	args, ok := b.resolved(st)
+	if !ok {
 		return true
 	}
 	if !b.checked[st.Call] || string(args) != string(st.Args) {
@@ -91,6 +92,16 @@ func (b *builder) move(st Step) bool {
 		return false // hooks are asked once it can run
 	}
 	return b.act(st, spec, args, runner)
+}
+
+// resolved returns the arguments of a step with the results that they refer to. Without one of
+// them the step fails, and ok is false.
+func (b *builder) resolved(st Step) (args json.RawMessage, ok bool) {
+	args, err := planner.Resolve(st.Args, b.s.Turn.dataOf(st.Parent))
+	if err != nil {
+		b.complete(st.Call, tool.Failure(tool.CodeInvalidArgs, "a reference cannot be resolved", planner.Reasons(err)...))
+	}
+	return args, err == nil
 }
 
 const schemaMismatch = "the arguments do not match the tool's schema"

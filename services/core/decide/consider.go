@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner"
@@ -196,9 +197,14 @@ func (b *builder) find(st Step, args json.RawMessage) {
 	all := b.offered()
 	r := b.env.Matcher.Match(engine.Intent{Text: query}, "", b.permitted(all), event.MaxCandidates)
 	fit := slices.DeleteFunc(slices.Clone(r.Candidates), func(c event.Candidate) bool { return c.Fit <= 0 })
+	fit, refusal := b.judged(st, listed(fit))
+	if refusal != nil {
+		b.complete(st.Call, *refusal)
+		return
+	}
 	p := event.PlanConsidered{
-		Plan: planOf(st), Mode: guide.Native, Method: r.Method, Call: st.Call, Candidates: listed(fit),
-		Offered: len(listed(fit)), Of: len(all), Reasoning: "the model looked for: " + text.Cut(query, maxDescription),
+		Plan: planOf(st), Mode: guide.Native, Method: r.Method, Call: st.Call, Candidates: fit,
+		Offered: len(fit), Of: len(all), Reasoning: "the model looked for: " + text.Cut(query, maxDescription),
 	}
 	tools := make([]foundTool, len(p.Candidates))
 	for i, c := range p.Candidates {
@@ -207,4 +213,27 @@ func (b *builder) find(st Step, args json.RawMessage) {
 	}
 	b.emit(p)
 	b.completeFrom(st, tool.OK(map[string]any{"tools": tools}), executor.Answer{})
+}
+
+// judged returns the found tools that the hooks at before_plan leave: they are asked about the plan
+// again, with these tools. So a search brings back nothing that a hook has removed.
+func (b *builder) judged(st Step, found []event.Candidate) ([]event.Candidate, *tool.Result) {
+	names := make([]string, len(found))
+	for i, c := range found {
+		names[i] = c.Tool
+	}
+	t := b.s.Turn
+	d := ask(b, hook.BeforePlan, st.Call, hook.PlanData{
+		Plan: planOf(st), Round: t.Round, System: b.agent().Guide.System(), Tools: names,
+	})
+	switch d.Verb {
+	case hook.DenyVerb:
+		return nil, failure(tool.CodeDenied, d.Reason)
+	case hook.Replace:
+		kept := hook.PlanData{Tools: slices.Clone(names)}
+		if decodeInto(d.Data, &kept) == nil {
+			found = slices.DeleteFunc(found, func(c event.Candidate) bool { return !slices.Contains(kept.Tools, c.Tool) })
+		}
+	}
+	return found, nil
 }

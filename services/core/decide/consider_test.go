@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,50 @@ func TestToolsAreFound(t *testing.T) {
 	w.say("writes, please")
 	if got := w.offers(); got != "write plan:execute tools:find" {
 		t.Fatalf("in the next turn: %s", got)
+	}
+}
+
+// A search brings back no tool that a hook has removed.
+func TestAHookJudgesWhatIsFound(t *testing.T) {
+	deny := false
+	w := shortlisting(t, 1)
+	w.points[hook.BeforePlan] = true
+	w.hooks = func(env hook.Envelope) hook.Decision {
+		var data hook.PlanData
+		if err := json.Unmarshal(env.Data, &data); err != nil {
+			t.Error(err)
+		}
+		if deny && env.Step != "" {
+			return hook.Decision{Verb: hook.DenyVerb, Reason: "no searches"}
+		}
+		data.Tools = slices.DeleteFunc(data.Tools, func(n string) bool { return n == "read" })
+		return hook.Decision{Verb: hook.Replace, Data: mustJSON(data)}
+	}
+	w.say("writes, please")
+	w.calls("tools:find", `{"query":"reads keep"}`)
+	if r := w.resultOf("c0"); !r.Success || strings.Contains(string(r.Data), `"read"`) || !strings.Contains(string(r.Data), `"keep"`) {
+		t.Fatalf("%s", mustJSON(r))
+	}
+	if found := w.state.Turn.Considered.Found; slices.Contains(found, "read") || w.offers() != "keep write plan:execute tools:find" {
+		t.Fatalf("found %q, offered %s", found, w.offers())
+	}
+	deny = true
+	w.calls("tools:find", `{"query":"reads keep"}`)
+	if r := w.resultOf("c0"); r.Error == nil || r.Error.Code != tool.CodeDenied {
+		t.Fatalf("%s", mustJSON(r))
+	}
+}
+
+// A search needs no runner, so a half-open breaker does not hold it back.
+func TestASearchDoesNotWaitForTheBreaker(t *testing.T) {
+	w := newWorld(t)
+	lock(w)
+	w.matcher, w.agent.Shortlist = words{}, 1
+	w.now = w.state.Breaker.Until
+	w.say("writes, please")
+	w.calls("write", `{"text":"1"}`, "tools:find", `{"query":"reads"}`)
+	if w.status("c0") != decide.Assigned || w.status("c1") != decide.Done || !w.state.Breaker.HalfOpen {
+		t.Fatalf("%s, %s", w.status("c0"), w.status("c1"))
 	}
 }
 

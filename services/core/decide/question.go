@@ -31,7 +31,8 @@ func (b *builder) question(req event.PlanRequested, out *engine.Outcome) *event.
 
 // mayAsk reports whether a question may be asked. A plugin that denies the request at
 // before_plan leaves it unasked, in this round: the plugin is asked about the next step, too,
-// and may end the turn there.
+// and may end the turn there. A plugin may add to the system prompt, and give advice, but what
+// core asks for stays.
 func (b *builder) mayAsk(req event.PlanRequested, q *event.Question) bool {
 	if slices.Contains(b.s.Turn.Unanswered, q.Purpose) {
 		return false
@@ -39,7 +40,24 @@ func (b *builder) mayAsk(req event.PlanRequested, q *event.Question) bool {
 	d := ask(b, hook.BeforePlan, "", hook.PlanData{
 		Plan: req.Plan, Round: req.Round, System: q.System, Tools: []string{}, Purpose: string(q.Purpose),
 	})
+	if d.Verb == hook.Replace {
+		r := hook.PlanData{System: q.System}
+		if decodeInto(d.Data, &r) == nil {
+			q.System = strings.Join(append(extended(q.System, r.System), r.Advice...), "\n\n")
+		}
+	}
 	return d.Verb != hook.DenyVerb
+}
+
+// extended returns a system prompt with what a plugin has made of it.
+func extended(system, made string) []string {
+	switch {
+	case strings.Contains(made, system):
+		return []string{made}
+	case strings.TrimSpace(made) == "":
+		return []string{system}
+	}
+	return []string{system, made}
 }
 
 // answered applies a model's answer to a question. Whatever it is, the turn goes on. It

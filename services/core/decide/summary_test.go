@@ -152,6 +152,35 @@ func TestAPluginMayDenyAQuestion(t *testing.T) {
 	}
 }
 
+// A plugin may add to what core asks for, but not replace it.
+func TestAPluginAddsToAQuestion(t *testing.T) {
+	for name, c := range map[string]struct {
+		made func(system string) string
+		want func(system string) string
+	}{
+		"replaced": {func(string) string { return "Be brief." }, func(s string) string { return s + "\n\nBe brief.\n\nLeave out names." }},
+		"extended": {func(s string) string { return "Be brief. " + s }, func(s string) string { return "Be brief. " + s + "\n\nLeave out names." }},
+		"removed":  {func(string) string { return "" }, func(s string) string { return s + "\n\nLeave out names." }},
+	} {
+		w := longTalk(t)
+		w.points[hook.BeforePlan] = true
+		system := ""
+		w.hooks = func(e hook.Envelope) hook.Decision {
+			var d hook.PlanData
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				t.Error(err)
+			}
+			system = d.System
+			changed := map[string]any{"system": c.made(d.System), "advice": []string{"Leave out names."}}
+			return hook.Decision{Verb: hook.Replace, Data: mustJSON(changed)}
+		}
+		w.say("and now?")
+		if q := w.asked(); q == nil || q.System != c.want(system) {
+			t.Errorf("%s: core asks %+v", name, q)
+		}
+	}
+}
+
 func TestWithoutMemoryTheModelSeesTheTurnAlone(t *testing.T) {
 	w := newWorld(t)
 	w.agent.Guide.MemoryPolicy = guide.None

@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/embed"
 	index "skandha.dev/services/internal/memory"
 )
 
@@ -33,7 +34,8 @@ func (m *Memories) Do(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.Mem
 	case coreapi.MemoryList:
 		a.Memories, a.Next, err = m.cfg.Index.List(ctx, q.Agent, q.Kinds, q.Limit, q.After)
 	case coreapi.MemorySearch:
-		a.Hits, a.Trouble, err = m.search(ctx, index.Query{Agent: q.Agent, Text: q.Text, Kinds: q.Kinds, Limit: q.Limit})
+		r := m.For(embed.NewPatience(embedWait))
+		a.Hits, a.Trouble, err = r.search(ctx, index.Query{Agent: q.Agent, Text: q.Text, Kinds: q.Kinds, Limit: q.Limit})
 	case coreapi.MemoryStore:
 		a.Memory, err = m.store(ctx, q)
 	case coreapi.MemoryCorrect:

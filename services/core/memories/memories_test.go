@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -151,14 +152,14 @@ func TestAFactIsStoredFoundCorrectedAndForgotten(t *testing.T) {
 	if y.Updated.IsZero() || y.Created != x.Created {
 		t.Fatalf("%+v", y)
 	}
-	if m := r.Recall(ref, "what about the weather?").Memories; len(m) == 0 || m[0].Text != y.Text {
+	if m := r.For(embed.NewPatience(time.Second)).Recall(ref, "what about the weather?").Memories; len(m) == 0 || m[0].Text != y.Text {
 		t.Fatalf("a pinned memory is not recalled: %+v", m)
 	}
 	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryForget, ID: x.ID})
 	if got := r.texts(); len(got) != 0 {
 		t.Fatalf("%q", got)
 	}
-	if m := r.Recall(ref, "milk").Memories; len(m) != 0 {
+	if m := r.For(embed.NewPatience(time.Second)).Recall(ref, "milk").Memories; len(m) != 0 {
 		t.Fatalf("it is recalled: %+v", m)
 	}
 	_, err := r.Do(t.Context(), coreapi.MemoryQuery{Op: coreapi.MemoryForget, Agent: agent, Caller: "ann", ID: x.ID})
@@ -244,8 +245,14 @@ func TestATurnIsRememberedOnce(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	r.settled()
-	if p := r.Proven(agent, "what is 3+3?"); p["calc"] != 1 || len(p) != 1 {
-		t.Fatalf("%v", p)
+	for request, want := range map[string]map[string]float64{
+		"what is 2+2?": {"calc": 1},
+		"play a song":  {}, // of another meaning
+		"what nut is 2 mm wide, if at all one is for sale?": {}, // and shares few of its words
+	} {
+		if p := r.For(embed.NewPatience(time.Second)).Proven(agent, request); !maps.Equal(p, want) {
+			t.Errorf("%q: proven %v, want %v", request, p, want)
+		}
 	}
 	// Deleted is deleted, also when the log is read again.
 	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryForget, ID: e.ID})
@@ -326,9 +333,9 @@ func TestAnotherCoreFollows(t *testing.T) {
 	other := start(t, r.bus, filepath.Join(t.TempDir(), "other.db"), &words{})
 	yes := true
 	x := r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: "Mia is allergic to nuts.", Pinned: &yes}).Memory
-	natstest.Eventually(t, "it is there", func() bool { return len(other.Recall(ref, "hello").Memories) == 1 })
+	natstest.Eventually(t, "it is there", func() bool { return len(other.For(embed.NewPatience(time.Second)).Recall(ref, "hello").Memories) == 1 })
 	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryForget, ID: x.ID})
-	natstest.Eventually(t, "it is gone", func() bool { return len(other.Recall(ref, "hello").Memories) == 0 })
+	natstest.Eventually(t, "it is gone", func() bool { return len(other.For(embed.NewPatience(time.Second)).Recall(ref, "hello").Memories) == 0 })
 }
 
 // A changed model embeds everything again, and meanwhile texts are found by words.
@@ -350,7 +357,7 @@ func TestAnEmbedderThatFailsIsSaid(t *testing.T) {
 	r := newRig(t)
 	r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: "Mia is allergic to nuts."})
 	r.model.set("test/words", errors.New("out of order"))
-	got := r.Recall(ref, "nuts")
+	got := r.For(embed.NewPatience(time.Second)).Recall(ref, "nuts")
 	if len(got.Memories) != 1 || !strings.Contains(got.Trouble, "by words alone: out of order") {
 		t.Fatalf("%+v", got)
 	}

@@ -6,6 +6,9 @@
 // embeddings of tools, once per digest; [Ranker.Await] computes that of a request. What is not
 // there yet is matched by words, and the method of each candidate says so.
 //
+// Many encoders know one language, and give all texts in another script the same vector. A model
+// that cannot tell a text in a script from one with other letters is not used for the script.
+//
 // # Failure
 //
 // If embeddings cannot be computed, ranking goes on by words; the log says when this begins

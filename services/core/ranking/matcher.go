@@ -8,24 +8,26 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/planner/match"
+	"skandha.dev/services/internal/embed"
 )
 
 // matcher matches tools for one agent.
 type matcher struct {
 	*Ranker
-	proven func(request string) map[string]float64
+	patience *embed.Patience
+	proven   func(request string) map[string]float64
 }
 
 // For returns a matcher that prefers the tools that have proved themselves, as proven says of
 // a request: by name, from 0 to 1. proven may be nil. Match waits for the embedding of the
-// request, but not for long.
-func (r *Ranker) For(proven func(request string) map[string]float64) engine.Matcher {
-	return matcher{r, proven}
+// request, as far as the patience goes.
+func (r *Ranker) For(patience *embed.Patience, proven func(request string) map[string]float64) engine.Matcher {
+	return matcher{r, patience, proven}
 }
 
 // Match implements [engine.Matcher].
 func (r matcher) Match(in engine.Intent, scenario string, among []tool.Spec, limit int) engine.Ranking {
-	r.Await(in.Text)
+	r.Await(in.Text, r.patience)
 	var preferred map[string]float64
 	if r.proven != nil {
 		preferred = r.proven(in.Text)

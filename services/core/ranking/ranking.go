@@ -8,6 +8,7 @@ import (
 	"maps"
 	"sync"
 	"time"
+	"unicode"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -41,7 +42,8 @@ type Ranker struct {
 	stats   map[string]store.ToolStat
 	vectors match.Vectors // replaced, never changed
 	wishes  *lru.Cache[string, []float32]
-	failing bool // the embedder
+	blind   map[*unicode.RangeTable]bool // by script: whether the model cannot read it
+	failing bool                         // the embedder
 }
 
 // New returns a Ranker without statistics and embeddings; Run gets them.
@@ -50,7 +52,7 @@ func New(cfg Config) (*Ranker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ranker{cfg: cfg, wishes: wishes}, nil
+	return &Ranker{cfg: cfg, wishes: wishes, blind: map[*unicode.RangeTable]bool{}}, nil
 }
 
 // Rank ranks the tools of the catalog. It fills in the request's Vector, Model and Stats.
@@ -65,17 +67,23 @@ func (r *Ranker) Rank(q match.Request) []match.Candidate {
 }
 
 // Await computes the embedding of a text that tools will be ranked for, if tools have
-// embeddings. It waits a second at most: without the embedding, words count.
-func (r *Ranker) Await(text string) {
+// embeddings. It waits a second at most, and no longer than the patience: without the
+// embedding, words count.
+func (r *Ranker) Await(text string, patience *embed.Patience) {
 	r.mu.RLock()
 	needed := r.vectors.Model != "" && text != "" && !r.wishes.Contains(text)
 	r.mu.RUnlock()
 	if !needed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), wishWait)
-	defer cancel()
-	v, err := r.embed(ctx, []string{text})
+	texts, in := []string{text}, script(text)
+	blind, known := r.blindFor(in)
+	if !known {
+		texts = append(texts, garbled(text, in))
+	}
+	var v embed.Vectors
+	var err error
+	patience.Within(context.Background(), wishWait, func(ctx context.Context) { v, err = r.embed(ctx, texts) })
 	if err != nil {
 		r.cfg.Log.Debug("a request is matched by words", "error", err)
 		return
@@ -85,7 +93,25 @@ func (r *Ranker) Await(text string) {
 	if v.Model != r.vectors.Model {
 		r.replace(match.Vectors{Model: v.Model}) // the next refresh embeds all tools again
 	}
+	if !known {
+		blind = same(v.Values[0], v.Values[1])
+		r.blind[in] = blind
+	}
+	if blind {
+		v.Values[0] = nil
+	}
 	r.wishes.Add(text, v.Values[0])
+}
+
+// blindFor reports whether the model cannot read a script, if that is known.
+func (r *Ranker) blindFor(s *unicode.RangeTable) (blind, known bool) {
+	if s == nil {
+		return false, true
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	blind, known = r.blind[s]
+	return blind, known
 }
 
 // Run keeps the Ranker current until ctx ends.
@@ -223,6 +249,7 @@ func (r *Ranker) replace(next match.Vectors) {
 			r.cfg.Log.Info("the embedding model has changed; embedding again", "from", r.vectors.Model, "to", next.Model)
 		}
 		r.wishes.Purge()
+		clear(r.blind)
 	}
 	r.vectors = next
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/planner/match"
@@ -19,7 +20,8 @@ import (
 	"skandha.dev/services/internal/store"
 )
 
-// fake is a test embedder: texts that name one of its subjects have the same vector.
+// fake is a test embedder: texts that name one of its subjects have the same vector. So have all texts with Han
+// characters.
 type fake struct {
 	mu    sync.Mutex
 	model string
@@ -43,6 +45,9 @@ func (f *fake) Embed(_ context.Context, texts []string) (embed.Vectors, error) {
 					v[i] = 1
 				}
 			}
+		}
+		if strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+			v = []float32{1, 0, 0} // it cannot read them
 		}
 		out.Values = append(out.Values, v)
 	}
@@ -100,6 +105,8 @@ func runWith(t *testing.T, cfg ranking.Config, check func(*ranking.Ranker)) {
 	})
 }
 
+func await(r *ranking.Ranker, text string) { r.Await(text, embed.NewPatience(time.Second)) }
+
 func best(r *ranking.Ranker, text string) match.Candidate {
 	return r.Rank(match.Request{Text: text, Limit: 1})[0]
 }
@@ -110,15 +117,34 @@ func TestAnExpectedTextIsMatchedByMeaning(t *testing.T) {
 		if c := best(r, "Wie wird das Wetter?"); c.Fit != 0 {
 			t.Errorf("before: %+v", c)
 		}
-		r.Await("Wie wird das Wetter?")
+		await(r, "Wie wird das Wetter?")
 		synctest.Wait()
 		if c := best(r, "Wie wird das Wetter?"); c.Tool.Name != "weather:now" || c.Method != match.Semantic {
 			t.Errorf("got %s, %s", c.Tool.Name, c.Why)
 		}
-		r.Await("Wie wird das Wetter?")
+		await(r, "Wie wird das Wetter?")
 		time.Sleep(time.Minute)
 		if n := f.count(); n != 4 {
 			t.Errorf("%d texts were embedded, want 3 tools and 1 request", n)
+		}
+	})
+}
+
+// The vectors of an embedder that cannot read a script are not used for texts in it.
+func TestAScriptThatTheEmbedderCannotRead(t *testing.T) {
+	f := &fake{model: "m"}
+	run(t, f, func(r *ranking.Ranker) {
+		for _, text := range []string{"天氣如何", "把重點記下來"} {
+			await(r, text)
+			if c := best(r, text); c.Method != match.Lexical {
+				t.Errorf("%s: got %s, %s", text, c.Tool.Name, c.Why)
+			}
+		}
+		if n := f.count(); n != 3+2+1 {
+			t.Errorf("%d texts were embedded, want 3 tools, 2 requests and 1 for comparison", n)
+		}
+		if await(r, "Post"); best(r, "Post").Method != match.Semantic {
+			t.Error("a text that the embedder can read is not matched by meaning")
 		}
 	})
 }
@@ -135,14 +161,14 @@ func TestStatisticsCount(t *testing.T) {
 func TestTheEmbedderFails(t *testing.T) {
 	f := &fake{model: "m", err: errors.New("down")}
 	run(t, f, func(r *ranking.Ranker) {
-		r.Await("email")
+		await(r, "email")
 		time.Sleep(time.Minute)
 		if c := best(r, "email"); c.Tool.Name != "mail:send" || c.Method != match.Lexical {
 			t.Errorf("got %+v", c)
 		}
 		f.set("m", nil)
 		time.Sleep(time.Minute)
-		r.Await("email")
+		await(r, "email")
 		synctest.Wait()
 		if c := best(r, "email"); c.Method != match.Hybrid {
 			t.Errorf("got %+v", c)
@@ -181,15 +207,15 @@ func TestTheLogWarnsOfLostEmbeddings(t *testing.T) {
 func TestTheModelChanges(t *testing.T) {
 	f := &fake{model: "old"}
 	run(t, f, func(r *ranking.Ranker) {
-		r.Await("Post")
+		await(r, "Post")
 		synctest.Wait()
 		if c := best(r, "Post"); c.Method != match.Semantic {
 			t.Fatalf("got %+v", c)
 		}
 		f.set("new", nil)
-		r.Await("Wetter")
+		await(r, "Wetter")
 		time.Sleep(time.Minute)
-		r.Await("Post")
+		await(r, "Post")
 		synctest.Wait()
 		if c := best(r, "Post"); c.Tool.Name != "mail:send" || c.Method != match.Semantic {
 			t.Errorf("after the change: %+v", c)

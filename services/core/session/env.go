@@ -15,8 +15,12 @@ import (
 	"skandha.dev/services/core/dispatch"
 	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
+	"skandha.dev/services/internal/embed"
 	"skandha.dev/services/internal/history"
 )
+
+// embedWait is how long one decision waits for embeddings in all, whatever needs them.
+const embedWait = 2 * time.Second
 
 // env returns the environment of one decision.
 func (s *session) env(delivery uint64) *decide.Env {
@@ -24,22 +28,23 @@ func (s *session) env(delivery uint64) *decide.Env {
 	s.Directory.Unclaim(s.claimant) // what the previous decision claimed and did not store
 	at := s.Plugins.Current()
 	agent, seen := s.Plugins.Agent(s.ref.Agent), s.Directory.Picks(s.claimant, at.Snapshot)
+	patience := embed.NewPatience(embedWait)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Stats: cfg.ToolUse,
-		Matcher:   s.matcher(),
+		Matcher:   s.matcher(patience),
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
-		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(), Project: seen.Project(),
+		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(patience), Project: seen.Project(),
 	}
 }
 
 // matcher returns what matches the agent's tools with requests; nil: nothing does.
-func (s *session) matcher() engine.Matcher {
+func (s *session) matcher(p *embed.Patience) engine.Matcher {
 	if s.set.cfg.Matcher == nil {
 		return nil
 	}
-	return patientMatcher{s.set.cfg.Matcher(s.ref.Agent), s}
+	return patientMatcher{s.set.cfg.Matcher(s.ref.Agent, p), s}
 }
 
 // patientMatcher is a matcher that may wait for embeddings longer than AckWait.
@@ -55,11 +60,11 @@ func (p patientMatcher) Match(in engine.Intent, scenario string, among []tool.Sp
 }
 
 // memory returns what agents remember; nil: nothing.
-func (s *session) memory() decide.Memory {
+func (s *session) memory(p *embed.Patience) decide.Memory {
 	if s.set.cfg.Memory == nil {
 		return nil
 	}
-	return patientMemory{s.set.cfg.Memory, s}
+	return patientMemory{s.set.cfg.Memory(p), s}
 }
 
 // patientMemory is a memory whose search may take longer than AckWait.

@@ -25,6 +25,7 @@ import (
 	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/trouble"
+	"skandha.dev/services/internal/embed"
 	"skandha.dev/services/internal/journal"
 )
 
@@ -35,9 +36,11 @@ type Config struct {
 	Policy  decide.Policy
 	Version string
 	ToolUse func() []commands.ToolUse // for /metrics
-	Memory  decide.Memory             // what agents remember; nil: nothing
+	// Memory returns what agents remember, for one decision that waits so long for embeddings;
+	// nil: nothing.
+	Memory func(*embed.Patience) decide.Memory
 	// Matcher returns what matches an agent's tools with requests; nil: nothing does.
-	Matcher func(agent subject.Agent) engine.Matcher
+	Matcher func(agent subject.Agent, patience *embed.Patience) engine.Matcher
 }
 
 // Deps is what sessions work with.

@@ -34,12 +34,12 @@ func (c *Core) originOf(ctx context.Context, ref subject.Ref) (memory.Origin, er
 	return decide.Origin(s, c.dir.Lookup), nil
 }
 
-// memory returns the memories as decisions see them.
-func (c *Core) memory() decide.Memory {
+// memory returns the memories as decisions see them; nil if this core keeps none.
+func (c *Core) memory() func(*embed.Patience) decide.Memory {
 	if c.memories == nil {
 		return nil
 	}
-	return c.memories
+	return func(p *embed.Patience) decide.Memory { return c.memories.For(p) }
 }
 
 func (c *Core) startMemories() (stop func()) {
@@ -50,11 +50,12 @@ func (c *Core) startMemories() (stop func()) {
 }
 
 // matcher returns what matches the tools of an agent with requests.
-func (c *Core) matcher(agent subject.Agent) engine.Matcher {
+func (c *Core) matcher(agent subject.Agent, p *embed.Patience) engine.Matcher {
 	if c.memories == nil {
-		return c.ranker.For(nil)
+		return c.ranker.For(p, nil)
 	}
-	return c.ranker.For(func(request string) map[string]float64 { return c.memories.Proven(agent, request) })
+	memories := c.memories.For(p)
+	return c.ranker.For(p, func(request string) map[string]float64 { return memories.Proven(agent, request) })
 }
 
 // embedder is the client of the provider service's embedder, once this core runs.

@@ -189,7 +189,7 @@ func (c *Client) read(a providerapi.EmbedAnswer, texts int) ([]found, error) {
 	return out, nil
 }
 
-// request asks any provider process.
+// request asks any provider process that has an embedder.
 func (c *Client) request(ctx context.Context, verb string, question, answer any) error {
 	var body []byte
 	var err error
@@ -198,7 +198,12 @@ func (c *Client) request(ctx context.Context, verb string, question, answer any)
 			return err
 		}
 	}
-	reply, err := c.caller.Request(ctx, subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName, body)
+	reply, err := c.call(ctx, verb, body)
+	if errors.Is(err, bus.ErrUnavailable) { // is there no embedder, or no provider process?
+		if _, none := c.call(ctx, providerapi.VerbAbsent, nil); errors.Is(none, bus.ErrNotFound) {
+			err = none
+		}
+	}
 	switch {
 	case errors.Is(err, bus.ErrNotFound):
 		c.configured("")
@@ -207,4 +212,8 @@ func (c *Client) request(ctx context.Context, verb string, question, answer any)
 		return err
 	}
 	return json.Unmarshal(reply, answer)
+}
+
+func (c *Client) call(ctx context.Context, verb string, body []byte) ([]byte, error) {
+	return c.caller.Request(ctx, subject.Service(providerapi.EmbedderName, verb), providerapi.EmbedderName, body)
 }

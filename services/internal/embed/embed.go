@@ -3,8 +3,8 @@
 //
 // # Subjects
 //
-// Produced: service.embedder.embed and service.embedder.status, which any provider process
-// answers (package providerapi).
+// Produced: service.embedder.embed and service.embedder.status, which any provider process with an
+// embedder answers, and service.embedder.absent, which any other one answers (package providerapi).
 //
 // # Guarantee
 //

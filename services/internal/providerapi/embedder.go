@@ -6,10 +6,13 @@ import "skandha.dev/pkg/provider"
 // responder of its answers.
 const EmbedderName = "embedder"
 
-// The verbs that any provider process answers. Without an embedder, the answer is not_found.
+// The verbs that any provider process with an embedder answers, and the one that any process
+// without answers, always with not_found. A request for the first ones so reaches a process that
+// can answer it.
 const (
 	VerbEmbed  = "embed"  // EmbedRequest -> EmbedAnswer
 	VerbStatus = "status" // -> Embedder, without asking its API
+	VerbAbsent = "absent"
 )
 
 // The limits of an [EmbedRequest].

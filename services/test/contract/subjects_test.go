@@ -42,6 +42,7 @@ func built() map[string]map[string]string {
 		"Service": {
 			subject.Service(providerapi.ServiceName, "{instance}"):            "providerQuery",
 			subject.Service(providerapi.EmbedderName, providerapi.VerbStatus): "embedderStatus",
+			subject.Service(providerapi.EmbedderName, providerapi.VerbAbsent): "embedderAbsent",
 			subject.Service(providerapi.EmbedderName, providerapi.VerbEmbed):  "embedRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbTools):           "coreToolsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):        "coreSessionsQuery",

@@ -85,6 +85,7 @@ func describe(t tool.Spec) (d described) {
 		}
 	}
 	add(t.Name, nameWeight)
+	add(strings.Join(lexicon().compounds(t.Name), " "), nameWeight)
 	add(t.Description, descriptionWeight)
 	add(strings.Join(t.ScenarioTags, " "), argumentWeight)
 	add(argumentText(t.Args), argumentWeight)

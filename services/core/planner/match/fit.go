@@ -2,6 +2,7 @@ package match
 
 import (
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,8 +18,10 @@ const (
 	conceptPart = 2.0
 	// impliedPart is how much a concept counts that a concept of the request implies.
 	impliedPart = 0.3
+	// hintedPart is how much a concept counts that a character of the request hints at.
+	hintedPart = 0.3
 	// semanticPart is the part of embeddings in the fit of a tool that has one.
-	semanticPart = 0.6
+	semanticPart = 0.5
 	// maxEnd is how much of either end of a long text is read, in bytes.
 	maxEnd = 2 << 10
 )
@@ -54,14 +57,15 @@ func (c *Catalog) open(q Request) iter.Seq[int] {
 // On its own, s of shared words counts as s/(1+s), where 1 is a word that no other tool
 // has, and a cosine counts as it is.
 func (c *Catalog) fit(q Request) fits {
-	text := ends(q.Text) + "\n" + ends(q.Intent)
+	text := kinds(ends(q.Text) + "\n" + ends(q.Intent))
 	f := fits{words: lexical.Terms(text), methods: make([]Method, len(c.tools))}
 	f.concepts = lexicon().of(text)
 	f.words = content(f.words)
 	f.values = c.words.scores(f.words)
 	implied := c.concepts.scores(lexicon().implied(f.concepts))
+	hinted := c.concepts.scores(lexicon().hints(text))
 	for i, s := range c.concepts.scores(f.concepts) {
-		f.values[i] += conceptPart * (s + impliedPart*implied[i])
+		f.values[i] += conceptPart * (s + impliedPart*implied[i] + hintedPart*hinted[i])
 		f.methods[i] = Lexical
 	}
 	best := slices.Max(append(f.values, 0))
@@ -145,6 +149,21 @@ func ends(text string) string {
 	tail := text[len(text)-maxEnd:]
 	start, _ := runes.Whole([]byte(tail), len(tail), true)
 	return head + "\n" + tail[start:]
+}
+
+// Data in a request says what it is by its form, and nothing by its words.
+var (
+	urls      = regexp.MustCompile(`https?://\S+`)
+	addresses = regexp.MustCompile(`[\w.+-]+@[\w-]+\.[\w.]+`)
+	fileNames = regexp.MustCompile(`(?i)[\w./\\-]+\.(?:txt|log|md|gz|go|py|(pdf|docx?|xlsx?|csv|json|ya?ml|xml|html?|png|` +
+		`jpe?g|gif|svg|mp3|wav|mp4|mov|zip|tar|sql|pptx?))\b`)
+)
+
+// kinds replaces URLs, addresses and file names by words for what they are, so that "delete
+// old.log" is about a file.
+func kinds(text string) string {
+	text = addresses.ReplaceAllString(urls.ReplaceAllString(text, " url "), " email ")
+	return fileNames.ReplaceAllString(text, " file $1 ")
 }
 
 // content returns the terms without pairs of characters that are grammar rather than

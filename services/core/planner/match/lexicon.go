@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"skandha.dev/services/internal/lexical"
 )
@@ -20,6 +21,7 @@ type thesaurus struct {
 	longest int                 // terms of the longest phrase
 	runs    map[rune][]run      // of scripts without spaces: by the first character, longest first
 	broader map[string][]string
+	chars   map[rune][]string // concepts that have a word with the Han character
 }
 
 type run struct {
@@ -32,7 +34,10 @@ type run struct {
 //
 //	mail < message: email, inbox, 郵件, メール
 func parse(text string) *thesaurus {
-	t := &thesaurus{words: map[string][]string{}, runs: map[rune][]run{}, broader: map[string][]string{}}
+	t := &thesaurus{
+		words: map[string][]string{}, runs: map[rune][]run{}, broader: map[string][]string{},
+		chars: map[rune][]string{},
+	}
 	for line := range strings.Lines(text) {
 		head, words, found := strings.Cut(strings.TrimSpace(line), ":")
 		if !found || strings.HasPrefix(head, "#") {
@@ -71,6 +76,11 @@ func (t *thesaurus) add(concept, word string) {
 const firstCJK = 0x2e80
 
 func (t *thesaurus) addRun(concept string, chars []rune) {
+	for _, r := range chars {
+		if unicode.Is(unicode.Han, r) && !slices.Contains(t.chars[r], concept) {
+			t.chars[r] = append(t.chars[r], concept)
+		}
+	}
 	runs := t.runs[chars[0]]
 	for i := range runs {
 		if slices.Equal(runs[i].chars, chars) {
@@ -99,6 +109,48 @@ func (t *thesaurus) of(text string) (out []string) {
 		i += max(n, 1)
 	}
 	return out
+}
+
+// maxConcepts is how many concepts a character may hint at.
+const maxConcepts = 4
+
+// hints returns the concepts that Han characters hint at which are in no word of the lexicon: a
+// character often has the sense of the words that it is in.
+func (t *thesaurus) hints(text string) (out []string) {
+	chars := []rune(lexical.Fold(text))
+	for i := 0; i < len(chars); {
+		n, _ := t.run(chars[i:])
+		if n == 0 && len(t.chars[chars[i]]) <= maxConcepts && !strings.ContainsRune(particles, chars[i]) {
+			out = append(out, t.chars[chars[i]]...)
+		}
+		i += max(n, 1)
+	}
+	return out
+}
+
+// minPart is the fewest letters of a part of a compound.
+const minPart = 3
+
+// compounds returns the parts of words in a name that are two words written as one, such as
+// "sendsms", if the lexicon has both parts but not the whole.
+func (t *thesaurus) compounds(name string) (out []string) {
+	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		if t.has(word) {
+			continue
+		}
+		for i := len(word) - minPart; i >= minPart; i-- {
+			if t.has(word[:i]) && t.has(word[i:]) {
+				out = append(out, word[:i], word[i:])
+				break
+			}
+		}
+	}
+	return out
+}
+
+// has reports whether the lexicon has a word of Latin letters.
+func (t *thesaurus) has(word string) bool {
+	return t.words[strings.Join(lexical.Words(word), " ")] != nil
 }
 
 // implied returns the broader concepts that the concepts imply and that are not among them.
