@@ -25,7 +25,7 @@ import (
 )
 
 // shown reads a file that the model is shown, and checks that it is stored as it is described.
-func (s *session) shown(path, mediaType, content string) contract.File {
+func (s *session) shown(path, mediaType, content string) {
 	s.c.t.Helper()
 	r := s.call("sandbox_fs:read", args{"path": path})
 	if !r.Success || len(r.Files) != 1 {
@@ -37,7 +37,6 @@ func (s *session) shown(path, mediaType, content string) contract.File {
 		f.MediaType != mediaType || f.Bytes != int64(len(content)) {
 		s.c.t.Errorf("%s: got %+v, %d bytes, %v", path, f, len(got), err)
 	}
-	return f
 }
 
 func TestPicturesAreShownByWhatTheyContain(t *testing.T) {
@@ -98,8 +97,10 @@ func TestAModelSeesThePictureOfAResult(t *testing.T) {
 			contract.Message{Role: contract.RoleAssistant, ToolCalls: []contract.ToolCall{
 				{ID: "c1", Tool: "sandbox_fs:read", Args: json.RawMessage(`{}`)},
 			}},
-			contract.Message{Role: contract.RoleTool, CallID: "c1", Tool: "sandbox_fs:read", Text: string(r.Data),
-				Files: r.Files})
+			contract.Message{
+				Role: contract.RoleTool, CallID: "c1", Tool: "sandbox_fs:read", Text: string(r.Data),
+				Files: r.Files,
+			})
 		if got.Response == nil || !strings.Contains(got.Response.TextContent, scripted.Saw(red)) {
 			t.Errorf("%s: the model answers %+v, want %q in it", name, got, scripted.Saw(red))
 		}

@@ -334,7 +334,7 @@ func TestSecretsAreKept(t *testing.T) {
 		"CANARY_WEBHOOK=whsec_"+base64.StdEncoding.EncodeToString([]byte(deployment["webhook"])),
 		"SKANDHA_WORKSPACE="+workspace, "SKANDHA_CONFIG="+conf, "SKANDHA_SYNC=relaxed",
 	)
-	ask := func(text string) string { return d.says("ask", "-y", "-s", "s1", text) }
+	ask := func(text string) { d.says("ask", "-y", "-s", "s1", text) }
 	var looks sync.WaitGroup
 	d.start()
 	ask("remember my diary: " + content["typed"])

@@ -42,10 +42,10 @@ func (p *fullProvider) announce(ctx context.Context) error {
 		case <-every.C:
 		}
 	}
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (p *fullProvider) answer(q *bus.Request) {

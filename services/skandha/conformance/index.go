@@ -59,7 +59,8 @@ func indexSteps() []indexStep {
 		{"a list has the kinds of the request", list(9, "", "note"), []string{"main/dog:1"}},
 		{
 			"all agents' records without a vector of the model, by revision",
-			plugin.IndexRequest{Verb: plugin.Pending, Without: "m", Limit: 9}, []string{"Main/fox:1", "main/dog:1"},
+			plugin.IndexRequest{Verb: plugin.Pending, Without: "m", Limit: 9},
+			[]string{"Main/fox:1", "main/dog:1"},
 		},
 		{"by words", rank(plugin.IndexRequest{Words: "fox zebra"}), []string{"main/fox:2"}},
 		{"by words, without a vector", rank(plugin.IndexRequest{Words: "fox dog", Without: "m"}), []string{"main/dog:1"}},

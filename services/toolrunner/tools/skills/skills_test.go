@@ -159,7 +159,7 @@ func TestSkillsAreLoadedAndRead(t *testing.T) {
 	if err := errors.Join(os.Link(secret, filepath.Join(at, "hard")), os.Symlink(secret, filepath.Join(at, "soft"))); err != nil {
 		t.Fatal(err)
 	}
-	got := p.loaded("pdf")
+	got := p.loaded()
 	if got.Name != "pdf" || got.Source != "skills/pdf/SKILL.md" || !got.Truncated ||
 		!strings.HasPrefix(got.Instructions, "Fill in forms.") ||
 		!slices.Equal(got.Files, []string{"hard", "logo.png", "references/forms.md"}) {
@@ -196,9 +196,9 @@ type loaded struct {
 	AllowedTools                         []string `json:"allowed_tools"`
 }
 
-func (p *places) loaded(name string) (got loaded) {
+func (p *places) loaded() (got loaded) {
 	p.Helper()
-	if err := json.Unmarshal([]byte(p.call("skills:load", map[string]string{"name": name})), &got); err != nil {
+	if err := json.Unmarshal([]byte(p.call("skills:load", map[string]string{"name": "pdf"})), &got); err != nil {
 		p.Fatal(err)
 	}
 	return got
@@ -220,7 +220,7 @@ func TestAllowedToolsAreInTheMetadata(t *testing.T) {
 		r := list[i].Run(context.Background(), tools.Call{Args: []byte(`{"name":"pdf"}`)})
 		s, limits := r.Metadata[executor.MetadataSkill].(event.Skill)
 		if limits != (want != nil) || !slices.Equal(s.AllowedTools, want) || limits && s.Name != "pdf" ||
-			!slices.Equal(p.loaded("pdf").AllowedTools, want) {
+			!slices.Equal(p.loaded().AllowedTools, want) {
 			t.Errorf("%s: %+v", written, r)
 		}
 	}
@@ -230,7 +230,7 @@ func TestASkillThatChangesAfterItWasLoaded(t *testing.T) {
 	p := newPlaces(t)
 	p.skill(p.dir, "pdf", "d", "One.")
 	p.write(filepath.Join(p.dir, "pdf", "x.md"), "X.")
-	before := p.loaded("pdf").Revision
+	before := p.loaded().Revision
 	p.skill(p.dir, "pdf", "d", "Two.")
 	read := func(revision string) string {
 		return p.call("skills:read", map[string]string{"name": "pdf", "path": "x.md", "revision": revision})
@@ -238,7 +238,7 @@ func TestASkillThatChangesAfterItWasLoaded(t *testing.T) {
 	if out := read(before); !strings.Contains(out, "the skill pdf has changed since it was loaded; load it again") {
 		t.Error(out)
 	}
-	if out := read(p.loaded("pdf").Revision); !strings.Contains(out, "X.") {
+	if out := read(p.loaded().Revision); !strings.Contains(out, "X.") {
 		t.Error(out)
 	}
 }
