@@ -154,14 +154,13 @@ func (d *deployed) command(args ...string) *exec.Cmd {
 }
 
 // says runs a command, and keeps what it prints.
-func (d *deployed) says(args ...string) string {
+func (d *deployed) says(args ...string) {
 	d.t.Helper()
 	out, err := d.command(args...).CombinedOutput()
 	if len(out) == 0 {
 		d.t.Errorf("skandha %q prints nothing: %v", args, err)
 	}
 	d.all.add("output "+args[0], out)
-	return string(out)
 }
 
 // connect opens a connection to the system's bus.

@@ -125,7 +125,7 @@ func TestAModelThatRefusesASchemaIsAskedInWords(t *testing.T) {
 	for n := range 2 {
 		ask(t, a, req)
 		r := last(t, s)
-		if r.Output != nil || !strings.Contains(string(r.Raw), `{\"type\":\"object\"}`) || len(s.Seen()) != n+2 {
+		if r.Output != nil || !strings.Contains(r.Raw, `{\"type\":\"object\"}`) || len(s.Seen()) != n+2 {
 			t.Errorf("request %d is %s", len(s.Seen()), r.Raw)
 		}
 	}
