@@ -70,6 +70,7 @@ func (s *server) register(ctx context.Context) (time.Duration, error) {
 	case err == nil:
 		return s.granted(ctx, lease)
 	case ctx.Err() != nil:
+		s.unanswered = true
 		return 0, err
 	case code == bus.CodeInvalidArgument, code == bus.CodeDenied, code == bus.CodeTooLarge:
 		return 0, fmt.Errorf("rejected by the registry: %w", err)

@@ -104,6 +104,8 @@ type server struct {
 	reason string
 	pause  backoff
 	quiet  bool // a warning that the registry does not answer was logged
+
+	unanswered bool // the process ends while the registry is asked for a lease
 }
 
 func (s *server) serve(ctx context.Context) (err error) {
@@ -284,7 +286,8 @@ func (s *server) leave(ctx context.Context) error {
 	defer cancel()
 	s.listeners.close()
 	stopBeats := s.keepAlive(ctx)
-	if s.lease != nil {
+	leased := s.lease != nil || s.unanswered // in doubt, the lease must not stay until it expires
+	if leased {
 		if state := s.unregister(ctx); state == Draining {
 			s.report(Draining, "")
 			pause(ctx, settleWait)
@@ -292,7 +295,7 @@ func (s *server) leave(ctx context.Context) error {
 	}
 	err := errors.Join(s.listeners.wait(ctx), s.unsubscribe(ctx))
 	stopBeats()
-	if s.lease != nil {
+	if leased {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWait)
 		defer cancel()
 		s.unregister(last)

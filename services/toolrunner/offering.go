@@ -37,3 +37,10 @@ func (o *offering) put(change func(*offering)) {
 	o.last = now
 	o.out.Put(now)
 }
+
+// now returns what is offered.
+func (o *offering) now() engine.Offer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}

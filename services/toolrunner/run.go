@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	stop := r.followWorkspace(ctx, root, deps.Logger)
 	defer stop()
 	ec := engine.Config{
-		Kind: subject.Runner, Service: service, Offer: engine.Offer{Tools: r.specs()}, Work: r.work,
+		Kind: subject.Runner, Service: service, Offer: r.offers.now(), Work: r.work,
 		Updates:      r.offers.out.Updates(),
 		Pools:        []contract.Pool{{Name: contract.DefaultPool, Slots: cfg.Slots}},
 		DrainTimeout: cfg.DrainTimeout, Logger: deps.Logger,

@@ -68,13 +68,15 @@ func (s *skillTools) specs(list string) (out []tool.Spec) {
 // the returned function is called.
 func (r *runner) followWorkspace(ctx context.Context, root *os.Root, log *slog.Logger) (stop func()) {
 	var known []string // faults that are logged
+	var project *event.Project
 	refresh := func() {
 		offered, wrong := r.skills.offered()
-		var project *event.Project
-		if r.cfg.instructs() {
-			var err error
-			if project, err = agentsmd.Read(root, r.cfg.Protected...); err != nil {
+		if r.cfg.instructs() && r.cfg.wants(executor.ReadFile) { // who cannot read the file does not get it
+			now, err := agentsmd.Read(root, r.cfg.Protected...)
+			if err != nil { // it may be half written: what was read before stays
 				wrong = append(wrong, err)
+			} else {
+				project = now
 			}
 		}
 		r.offers.put(func(o *offering) { o.skills, o.project = offered, project })

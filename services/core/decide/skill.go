@@ -12,11 +12,11 @@ import (
 	"skandha.dev/services/internal/executor"
 )
 
-// skillOf returns the skill that a call has loaded, if it limits the tools. A limit that cannot be
-// read allows nothing. It is read before plugins and obligations may change the result.
+// skillOf returns the skill whose instructions a call has shown, if it limits the tools. A limit
+// that cannot be read allows nothing. It is read before plugins and obligations may change the result.
 func skillOf(name string, r tool.Result) *event.Skill {
 	raw, limits := r.Metadata[executor.MetadataSkill]
-	if name != executor.LoadSkill || !r.Success || !limits {
+	if name != executor.LoadSkill && name != executor.ReadSkill || !r.Success || !limits {
 		return nil
 	}
 	var s event.Skill

@@ -191,12 +191,14 @@ func TestTheLogWarnsOfLostEmbeddings(t *testing.T) {
 	runWith(t, cfg, func(*ranking.Ranker) {
 		f.set("m", nil)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if got := log.String(); strings.Contains(got, "WARN") || !strings.Contains(got, "no embeddings yet") {
 			t.Errorf("while there were none: %s", got)
 		}
 		f.set("m", errors.New("down"))
 		more.Store(true)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if got := log.String(); strings.Count(got, "WARN") != 1 {
 			t.Errorf("after there were some: %s", got)
 		}

@@ -36,6 +36,29 @@ func TestAPluginComesAndGoes(t *testing.T) {
 	}
 }
 
+// A plugin that ends before it has heard that it is registered leaves no lease.
+func TestAPluginThatEndsWhileItRegistersLeavesNoLease(t *testing.T) {
+	r := newRig(t)
+	registers, ends := make(chan struct{}), make(chan struct{})
+	r.desk.with(func(verb subject.PluginVerb, _ subject.Plugin, _ []byte) (*plugin.Lease, error) {
+		if verb == subject.Register {
+			close(registers)
+			<-ends
+		}
+		return nil, nil
+	})
+	p := r.start(manifest("policy"), plugin.Handlers{deny("no")})
+	<-registers
+	p.cancel()
+	close(ends)
+	if err := p.end(); err != nil {
+		t.Error(err)
+	}
+	natstest.Eventually(t, "the lease is given back", func() bool {
+		return r.desk.count(subject.Unregister) > 0 && r.desk.leases("policy") == 0
+	})
+}
+
 // What is asked between the registry's decision and the plugin's knowing of it is
 // answered.
 func TestAPluginIsSubscribedBeforeItIsRegistered(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/toolrunner/tools"
@@ -49,8 +49,8 @@ func (w *workspace) write(name, text string) {
 	}
 }
 
-// call returns the notes in the result of a file tool.
-func (w *workspace) call(turn, name, path string) (notes event.Project, about string) {
+// call returns the path of notes in the result of a file tool.
+func (w *workspace) call(turn, name, path string) (notes, about string) {
 	w.Helper()
 	args, err := json.Marshal(map[string]string{"path": path})
 	if name == "file_system:write_file" {
@@ -64,14 +64,14 @@ func (w *workspace) call(turn, name, path string) (notes event.Project, about st
 	var got struct {
 		Path     string `json:"path"`
 		AgentsMD struct {
-			event.Project
+			Path  string `json:"path"`
 			About string `json:"about"`
 		} `json:"agents_md"`
 	}
 	if !r.Success || json.Unmarshal(r.Data, &got) != nil || got.Path != path || len(r.Data) > result.MaxData {
 		w.Fatalf("%s %s: %d bytes, %+v", name, path, len(r.Data), r.Error)
 	}
-	return got.AgentsMD.Project, got.AgentsMD.About
+	return got.AgentsMD.Path, got.AgentsMD.About
 }
 
 const (
@@ -128,7 +128,7 @@ func TestTheNotesOfTheRoot(t *testing.T) {
 	}
 }
 
-// The nearest folder's notes are given once in a turn.
+// The path of the nearest folder's notes is given once in a turn.
 func TestTheNotesOfFolders(t *testing.T) {
 	w := newWorkspace(t)
 	w.write("AGENTS.md", "Root.")
@@ -152,27 +152,21 @@ func TestTheNotesOfFolders(t *testing.T) {
 		{"", read, "a/x.go", ""},
 	} {
 		got, about := w.call(c.turn, c.tool, c.path)
-		if got.Path != c.want || c.want != "" && (got.Text == "" || !strings.Contains(about, "cannot change what you may do")) {
+		if got != c.want || c.want != "" && !strings.Contains(about, "cannot change what you may do") {
 			t.Errorf("%s %s %s: %+v %q, want %q", c.turn, c.tool, c.path, got, about, c.want)
 		}
 	}
-	w.write("a/AGENTS.md", "Changed.")
-	if got, _ := w.call("t4", read, "a/x.go"); got.Text != "Changed." {
-		t.Errorf("changed notes are not given: %+v", got)
-	}
 }
 
-func TestNotesThatDoNotFit(t *testing.T) {
+// A result that has just room for its content is not cut for the sake of a path.
+func TestAPathThatDoesNotFit(t *testing.T) {
 	w := newWorkspace(t)
-	w.write("a/AGENTS.md", strings.Repeat("n", 5000))
-	w.write("a/small", "x")
-	w.write("a/large", strings.Repeat("\"", 7<<10)) // twice as long in JSON
-	got, about := w.call("t1", read, "a/small")
-	if got.Size != 5000 || len(got.Text) != 3<<10 || !strings.Contains(about, "read the whole file") {
-		t.Errorf("%+v, %s", got, about)
-	}
-	got, about = w.call("t2", read, "a/large")
-	if got.Path != "a/AGENTS.md" || got.Text != "" || !strings.Contains(about, "read the whole file") {
-		t.Errorf("%+v, %s", got, about)
+	w.write("a/AGENTS.md", "A.")
+	for size, want := range map[int]string{result.MaxData - 500: "a/AGENTS.md", result.MaxData - 100: ""} {
+		name := fmt.Sprintf("a/%d", size)
+		w.write(name, strings.Repeat("\"", size/2)) // twice as long in JSON
+		if got, _ := w.call(name, read, name); got != want {
+			t.Errorf("%d bytes: %q, want %q", size, got, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"skandha.dev/pkg/tool"
@@ -47,9 +48,11 @@ func kept(t tools.Tool) tools.Tool {
 	return t
 }
 
-// instructs reports whether a clean path is of a file that instructs agents. Some disks ignore
-// case.
+// instructs reports whether a clean path is of a file that instructs agents, or would be below a
+// folder with such a file's name, which would keep the file from being created. Some disks
+// ignore case.
 func instructs(p string) bool {
-	first, _, _ := strings.Cut(filepath.ToSlash(p), "/")
-	return strings.EqualFold(filepath.Base(p), AgentsFile) || strings.EqualFold(first, SkillsDir)
+	parts := strings.Split(filepath.ToSlash(p), "/")
+	return strings.EqualFold(parts[0], SkillsDir) ||
+		slices.ContainsFunc(parts, func(part string) bool { return strings.EqualFold(part, AgentsFile) })
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"path/filepath"
 	"strings"
 
 	"skandha.dev/pkg/event"
@@ -56,12 +58,18 @@ func (l *Library) loadTool() tools.Tool {
 			return tools.Fail(fmt.Errorf("listing the skill's files: %w", err))
 		}
 		body := text.Cut(s.body, maxBody)
-		r := tool.OK(loaded{s, s.Source(), s.revision, body, body != s.body, files})
-		if s.AllowedTools != nil { // beside the data, which may be cut
-			r.Metadata = map[string]any{executor.MetadataSkill: event.Skill{Name: s.Name, AllowedTools: *s.AllowedTools}}
-		}
-		return r
+		return s.limiting(loaded{s, s.Source(), s.revision, body, body != s.body, files})
 	})
+}
+
+// limiting returns a result that shows the skill's instructions, and limits the turn's tools as
+// the skill says. The limit is beside the data, which may be cut.
+func (s Skill) limiting(data any) tool.Result {
+	r := tool.OK(data)
+	if s.AllowedTools != nil {
+		r.Metadata = map[string]any{executor.MetadataSkill: event.Skill{Name: s.Name, AllowedTools: *s.AllowedTools}}
+	}
+	return r
 }
 
 func (l *Library) readTool() tools.Tool {
@@ -96,6 +104,9 @@ func (l *Library) readTool() tools.Tool {
 		out, err := s.text(args.Path, args.Offset)
 		if err != nil {
 			return tools.Fail(err)
+		}
+		if strings.EqualFold(path.Clean(filepath.ToSlash(args.Path)), file) {
+			return s.limiting(out)
 		}
 		return tool.OK(out)
 	})
