@@ -73,10 +73,12 @@ var (
 // Redact hides the credentials of URLs in a text. Processes apply it to the errors that they
 // print and to every log record.
 func Redact(text string) string {
+	if strings.Contains(text, "invalid proxy") { // it quotes the address, which may have no scheme
+		text = proxy.ReplaceAllString(text, "$1: see HTTP_PROXY and HTTPS_PROXY")
+	}
 	if !strings.Contains(text, "://") {
 		return text
 	}
-	text = proxy.ReplaceAllString(text, "$1: see HTTP_PROXY and HTTPS_PROXY")
 	return credentials.ReplaceAllString(text, "${1}${2}xxxxx@")
 }
 

@@ -183,6 +183,8 @@ func TestCredentialsInURLsAreNotShown(t *testing.T) {
 		"get https://example.org/@ada: not found":        "get https://example.org/@ada: not found",
 		`invalid proxy address "u:secret%zz@h": parse "http://u:secret%zz@h": invalid`: "invalid proxy address: " +
 			"see HTTP_PROXY and HTTPS_PROXY",
+		`invalid proxy address "my_user:se%zzcret@proxy:3128": parse "my_user:se%zzcret": first path segment`: "invalid " +
+			"proxy address: see HTTP_PROXY and HTTPS_PROXY",
 		"mail ada@example.org": "mail ada@example.org",
 	} {
 		if got := telemetry.Redact(text); got != want {

@@ -50,6 +50,20 @@ func scriptOf(r rune, likely *unicode.RangeTable) *unicode.RangeTable {
 	return nil
 }
 
+// telling reports whether so much of a text is in a script that its vector depends on it.
+func telling(text string, s *unicode.RangeTable) bool {
+	in, all := 0, 0
+	for _, r := range text {
+		if unicode.IsSpace(r) {
+			continue
+		}
+		if all++; unicode.Is(s, r) {
+			in++
+		}
+	}
+	return 2*in >= all
+}
+
 // shift is how far other letters of a script are taken from.
 const shift = 24
 

@@ -78,7 +78,8 @@ func (r *Ranker) Await(text string, patience *embed.Patience) {
 	}
 	texts, in := []string{text}, script(text)
 	blind, known := r.blindFor(in)
-	if !known {
+	tried := !known && telling(text, in)
+	if tried {
 		texts = append(texts, garbled(text, in))
 	}
 	var v embed.Vectors
@@ -92,8 +93,9 @@ func (r *Ranker) Await(text string, patience *embed.Patience) {
 	defer r.mu.Unlock()
 	if v.Model != r.vectors.Model {
 		r.replace(match.Vectors{Model: v.Model}) // the next refresh embeds all tools again
+		blind = false                            // that was known of the other model
 	}
-	if !known {
+	if tried {
 		blind = same(v.Values[0], v.Values[1])
 		r.blind[in] = blind
 	}

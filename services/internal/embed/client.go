@@ -199,10 +199,8 @@ func (c *Client) request(ctx context.Context, verb string, question, answer any)
 		}
 	}
 	reply, err := c.call(ctx, verb, body)
-	if errors.Is(err, bus.ErrUnavailable) { // is there no embedder, or no provider process?
-		if _, none := c.call(ctx, providerapi.VerbAbsent, nil); errors.Is(none, bus.ErrNotFound) {
-			err = none
-		}
+	if errors.Is(err, bus.ErrUnavailable) && c.absent(ctx, verb) {
+		err = bus.ErrNotFound
 	}
 	switch {
 	case errors.Is(err, bus.ErrNotFound):
@@ -212,6 +210,18 @@ func (c *Client) request(ctx context.Context, verb string, question, answer any)
 		return err
 	}
 	return json.Unmarshal(reply, answer)
+}
+
+// absent reports whether provider processes are there, and none has an embedder. One that has,
+// whose API is away, still answers for its status.
+func (c *Client) absent(ctx context.Context, verb string) bool {
+	if verb != providerapi.VerbStatus {
+		if _, err := c.call(ctx, providerapi.VerbStatus, nil); err == nil {
+			return false
+		}
+	}
+	_, err := c.call(ctx, providerapi.VerbAbsent, nil)
+	return errors.Is(err, bus.ErrNotFound)
 }
 
 func (c *Client) call(ctx context.Context, verb string, body []byte) ([]byte, error) {

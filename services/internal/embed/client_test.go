@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/embed"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/test/embedtest"
 	"skandha.dev/services/test/natstest"
@@ -23,6 +24,7 @@ import (
 // service answers as the provider service does, with the model that the test sets.
 type service struct {
 	model embedtest.Model
+	bus   *natsserver.Server
 
 	mu       sync.Mutex
 	name     string // empty: none is configured
@@ -35,7 +37,7 @@ type service struct {
 func start(t *testing.T) (*service, *embed.Client) {
 	t.Helper()
 	srv := natstest.Start(t)
-	s := &service{name: "toy/a"}
+	s := &service{name: "toy/a", bus: srv}
 	there, here := natstest.Connect(t, srv), natstest.Connect(t, srv)
 	for verb, f := range map[string]func(*bus.Request) (any, error){
 		providerapi.VerbEmbed: s.answer, providerapi.VerbStatus: s.status,
@@ -230,6 +232,27 @@ func TestFailuresReachTheCaller(t *testing.T) {
 	}
 	s.set(func() { s.fail = nil })
 	must(t, c, "a") // it was not remembered
+}
+
+// An embedder whose API is away is still configured, whatever another process says.
+func TestAnOutageIsNotTheLackOfAnEmbedder(t *testing.T) {
+	s, c := start(t)
+	r, err := natstest.Connect(t, s.bus).Respond(subject.Service(providerapi.EmbedderName, providerapi.VerbAbsent),
+		providerapi.EmbedderName, providerapi.EmbedderName, func(q *bus.Request) {
+			_ = q.ReplyError(bus.Errorf(bus.CodeNotFound, "this process has none"))
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	must(t, c, "before")
+	s.set(func() { s.fail = func([]string) error { return bus.Errorf(bus.CodeUnavailable, "the API is away") } })
+	if _, err := c.Embed(natstest.Context(t), []string{"during"}); errors.Is(err, embed.ErrNone) || !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("error is %v", err)
+	}
+	if m, err := c.Model(natstest.Context(t)); err != nil || m != "toy/a" {
+		t.Errorf("the model is %q, %v", m, err)
+	}
 }
 
 func TestTheDeadlineIsTheCallers(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -79,8 +80,12 @@ func (x *index) keep(l line) error {
 		if err != nil {
 			return err
 		}
-		if _, err := x.file.Write(append(text, '\n')); err != nil {
+		end, err := x.file.Seek(0, io.SeekEnd)
+		if err != nil {
 			return err
+		}
+		if _, err := x.file.Write(append(text, '\n')); err != nil {
+			return errors.Join(err, x.file.Truncate(end)) // half a line would damage the file
 		}
 	}
 	x.apply(l)

@@ -234,7 +234,7 @@ func (s *Store) sendAll(ctx context.Context, records []sdk.Record) (map[name]str
 func (s *Store) send(ctx context.Context, records []sdk.Record) (map[name]string, error) {
 	conflicts, err := s.ask(ctx, sdk.IndexRequest{Verb: sdk.Write, Records: records})
 	if refused(err) {
-		return nil, fmt.Errorf("%w: storage plugin %s refuses it: %w", index.ErrInvalid, s.name, err)
+		return nil, fmt.Errorf("%w: storage plugin %s refuses it: %s", index.ErrInvalid, s.name, err.Error())
 	}
 	if err != nil {
 		return nil, err

@@ -196,6 +196,9 @@ func (s *Store) sharing(ctx context.Context, q index.Query) ([]memory.Hit, error
 func (s *Store) rank(ctx context.Context, q index.Query, r sdk.IndexRequest, match memory.Match) ([]memory.Hit, error) {
 	r.Verb, r.Agent, r.Kinds, r.Limit = sdk.Rank, q.Agent, texts(q.Kinds), q.Limit
 	found, err := s.ask(ctx, r)
+	for ; errors.Is(err, bus.ErrTooLarge) && r.Limit > 1; found, err = s.ask(ctx, r) {
+		r.Limit /= 2 // the best are found all the same
+	}
 	if err != nil {
 		return nil, err
 	}
