@@ -11,6 +11,7 @@ import (
 
 	"skandha.dev/services/test/anthropictest"
 	"skandha.dev/services/test/geminitest"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/openaitest"
 	"skandha.dev/services/test/providertest"
 	"skandha.dev/services/test/scripted"
@@ -76,9 +77,20 @@ func (v vendor) use() {
 		v.t.Errorf("not deleted: %v", err)
 	}
 
+	v.remembers("my cat is called Tom")
 	kill()
 	v.up()
 	v.says("second", `"text":"Asked: my cat is called Tom`, "what did I tell you about my cat?", "--json")
+}
+
+// remembers waits until a memory has a text: turns are remembered with the next write of the
+// view, about a second after their end.
+func (v vendor) remembers(text string) {
+	v.t.Helper()
+	natstest.Eventually(v.t, "a memory of "+text, func() bool {
+		out, err := v.command("memory", "list", "--data", v.data).CombinedOutput()
+		return err == nil && strings.Contains(string(out), text)
+	})
 }
 
 // up runs the system until it is killed.

@@ -3,6 +3,7 @@ package shell_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,9 +186,10 @@ func TestWhatWaitsForANewerCoreIsNoBacklog(t *testing.T) {
 		return err == nil
 	})
 	s.await(well, event.TypeRecorded)
-	for _, f := range s.core.Status(t.Context()).Faults {
-		if f.What == coreapi.FaultOverload || strings.Contains(f.Message, "limit") {
-			t.Errorf("%+v", f)
-		}
-	}
+	// A slow machine may have been overloaded for a moment; it does not stay so.
+	natstest.Eventually(t, "no backlog is reported", func() bool {
+		return !slices.ContainsFunc(s.core.Status(t.Context()).Faults, func(f coreapi.Fault) bool {
+			return f.What == coreapi.FaultOverload || strings.Contains(f.Message, "limit")
+		})
+	})
 }

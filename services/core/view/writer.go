@@ -58,8 +58,6 @@ type Writer struct {
 	causes *journal.Consumption
 
 	readers chan chan struct{} // each is closed once the view holds everything observed before
-	ended   chan struct{}      // a turn has ended
-	trouble bool               // some memories could not be written; used by the writer's goroutine alone
 }
 
 // ended is a commit that ends a turn.
@@ -98,7 +96,7 @@ const (
 func NewWriter(cfg WriterConfig) *Writer {
 	return &Writer{
 		cfg: cfg, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{},
-		readers: make(chan chan struct{}), ended: make(chan struct{}, 1),
+		readers: make(chan chan struct{}),
 	}
 }
 
@@ -141,10 +139,6 @@ func (w *Writer) Folded(ref subject.Ref, c event.Commit, seq uint64) {
 	w.stats[ref] = record(w.stats[ref], ref, c, c.Header.Prev, seq)
 	if leaves(c) {
 		w.ends = append(w.ends, ended{ref, c})
-		select {
-		case w.ended <- struct{}{}:
-		default:
-		}
 	}
 }
 
@@ -211,8 +205,6 @@ func (w *Writer) Start() (stop func()) {
 				w.flush(everything)
 				w.saveFloor()
 				return
-			case <-w.ended:
-				w.remember()
 			case written := <-w.readers:
 				w.flush(forReader())
 				close(written)
@@ -274,20 +266,6 @@ func (w *Writer) flush(pick func(*dirty) bool) {
 	w.retry(ends)
 }
 
-// remember writes the memories of turns at once, so that the next turn finds them, in whatever
-// session, even if this core is killed. After a failure they wait for the next write.
-func (w *Writer) remember() {
-	if w.trouble {
-		return
-	}
-	w.mu.Lock()
-	ends := w.ends
-	w.ends = nil
-	w.mu.Unlock()
-	ends, _, _ = w.learn(ends, nil, nil)
-	w.retry(ends)
-}
-
 // learn writes memories, and returns those that it could not write with what else may be
 // written. The statistics and snapshots of their sessions must wait: a session whose snapshot
 // is up to date counts as recorded, and one whose statistics are as remembered.
@@ -309,8 +287,7 @@ func (w *Writer) learn(ends []ended, stats []store.ToolRecord, snaps []*decide.S
 		}
 		return err == nil
 	})
-	w.trouble = len(left) > 0
-	if !w.trouble {
+	if len(left) == 0 {
 		return nil, stats, snaps
 	}
 	w.mu.Lock()
