@@ -4,24 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"gonum.org/v1/gonum/blas/blas32"
 )
 
 // Dot returns the sum of products of two vectors of the same dimension: their cosine
 // similarity, if their length is 1.
 func Dot(a, b []float32) float64 {
-	b = b[:len(a)]
-	var sums [4]float32
-	for len(a) >= 4 && len(b) >= 4 {
-		sums[0] += a[0] * b[0]
-		sums[1] += a[1] * b[1]
-		sums[2] += a[2] * b[2]
-		sums[3] += a[3] * b[3]
-		a, b = a[4:], b[4:]
-	}
-	for i, x := range a {
-		sums[0] += x * b[i]
-	}
-	return float64(sums[0]) + float64(sums[1]) + float64(sums[2]) + float64(sums[3])
+	return float64(blas32.Dot(blas32.Vector{N: len(a), Inc: 1, Data: a}, blas32.Vector{N: len(a), Inc: 1, Data: b}))
 }
 
 // EncodeVector returns the numbers as IEEE 754, 4 bytes each, little-endian.

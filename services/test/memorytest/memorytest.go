@@ -94,6 +94,7 @@ func RunReopen(t *testing.T, place func(t *testing.T) (open func() index.Store))
 		same(t, len(search(t, a, index.Query{Text: "tea"})), 0)
 		growTogether(t, a, b)
 	})
+	t.Run("SearchesFollow", func(t *testing.T) { searchesFollow(t, place(t)) })
 }
 
 // RunOutage checks that calls fail as unavailable while the server is gone, and work when

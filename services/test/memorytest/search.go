@@ -242,3 +242,27 @@ func unembedded(t *testing.T, s index.Store) {
 	}
 	same(t, left("m", 0, 9), nil)
 }
+
+// searchesFollow checks that a process finds what another one has changed, by vectors too.
+func searchesFollow(t *testing.T, open func() index.Store) {
+	a, b := open(), open()
+	finds := func(want ...string) {
+		t.Helper()
+		same(t, ids(search(t, a, index.Query{Text: "tea", Vector: []float32{1, 0}, Model: "m"})), append([]string{}, want...))
+	}
+	put(t, b, embedded(fact(1, "Ann likes tea"), "m", 1, 0), embedded(fact(2, "Ben has a dog"), "m", 0, 1))
+	finds("1", "2")
+	put(t, b, embedded(fact(3, "Cid likes tea"), "m", 1, 0.5))
+	finds("1", "3", "2")
+	later := func(e index.Entry, revision uint64) index.Entry { e.Revision = revision; return e }
+	put(t, b, later(fact(1, "Ann has a cat"), 4)) // its vector was that of another text
+	finds("3", "2")
+	put(t, b, embedded(later(fact(1, "Ann has a cat"), 4), "m", -1, 0))
+	finds("3", "2", "1")
+	ok(t, b.Remove(t.Context(), fact(3, "").Key(), 5))
+	finds("2", "1")
+	ok(t, b.Wipe(t.Context()))
+	finds()
+	put(t, b, embedded(fact(3, "Cid likes tea"), "m", 1, 0.5))
+	finds("3")
+}

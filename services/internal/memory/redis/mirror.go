@@ -12,9 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/lexical"
 	index "skandha.dev/services/internal/memory"
 )
 
@@ -23,23 +21,11 @@ type mirror struct {
 	mu    sync.Mutex
 	epoch string
 	at    uint64 // number of the last change that it has
-	items map[string]*item
-	order []*item // newest first; replaced, never changed
-}
-
-// item is what is compared of one memory. It is immutable.
-type item struct {
-	index.Cursor
-
-	revision uint64
-	kind     memory.Kind
-	terms    []string
-	model    string
-	vector   []float32
+	items index.Items
 }
 
 // look returns the agent's memories as they are now, newest first.
-func (s *Store) look(ctx context.Context, agent subject.Agent) ([]*item, error) {
+func (s *Store) look(ctx context.Context, agent subject.Agent) ([]*index.Item, error) {
 	m, found := s.mirrors.Get(agent)
 	if !found {
 		m = &mirror{}
@@ -49,37 +35,37 @@ func (s *Store) look(ctx context.Context, agent subject.Agent) ([]*item, error) 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ids, err := s.changesOf(ctx, agent, m)
-	if err != nil || len(ids) == 0 {
-		return m.order, err
+	changed, err := s.changesOf(ctx, agent, m)
+	if err != nil {
+		return nil, err
 	}
-	if m.items == nil {
-		m.items = map[string]*item{}
-	}
-	for part := range slices.Chunk(ids, maxBatch) {
-		if err := s.read(ctx, agent, m, part); err != nil {
-			m.items, m.order, m.epoch, m.at = nil, nil, "", 0 // read in part
+	// In the order of their numbers, so that a call that ends too early has not been in vain.
+	for part := range slices.Chunk(changed, maxBatch) {
+		var ids []string
+		for _, z := range part {
+			id, _ := z.Member.(string)
+			ids = append(ids, id)
+		}
+		entries, err := s.fetch(ctx, agent, ids)
+		if err != nil {
 			return nil, err
 		}
+		m.items.Change(ids, entries)
+		m.at = uint64(part[len(part)-1].Score)
 	}
-	m.order = make([]*item, 0, len(m.items))
-	for _, i := range m.items {
-		m.order = append(m.order, i)
-	}
-	slices.SortFunc(m.order, func(a, b *item) int { return a.Compare(b.Cursor) })
-	return m.order, nil
+	return m.items.Newest(), nil
 }
 
-// changesOf returns which memories have changed since the mirror was read, and notes that
-// it has these changes. A mirror of another epoch becomes empty.
-func (s *Store) changesOf(ctx context.Context, agent subject.Agent, m *mirror) (ids []string, err error) {
+// changesOf returns which memories have changed since the mirror was read, with the numbers of
+// these changes. A mirror of another epoch becomes empty.
+func (s *Store) changesOf(ctx context.Context, agent subject.Agent, m *mirror) ([]redis.Z, error) {
 	keys := s.keys(agent)
 	var now, last *redis.StringCmd
-	var since *redis.StringSliceCmd
-	_, err = s.conn.Client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+	var since *redis.ZSliceCmd
+	_, err := s.conn.Client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		now, last = tx.Get(ctx, keys[epoch]), tx.Get(ctx, keys[changed])
 		from := "(" + strconv.FormatUint(m.at, 10)
-		since = tx.ZRangeByScore(ctx, keys[changes], &redis.ZRangeBy{Min: from, Max: "+inf"})
+		since = tx.ZRangeByScoreWithScores(ctx, keys[changes], &redis.ZRangeBy{Min: from, Max: "+inf"})
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -90,33 +76,14 @@ func (s *Store) changesOf(ctx context.Context, agent subject.Agent, m *mirror) (
 		return nil, &damageError{keys, fmt.Errorf("the number of the last change is %.40q", last.Val())}
 	}
 	if m.epoch == now.Val() && m.at <= at {
-		m.at = at
 		return since.Val(), nil
 	}
-	empty := m.epoch == "" && m.at == 0
-	m.items, m.order, m.epoch, m.at = nil, nil, now.Val(), 0
+	empty := m.at == 0
+	m.items, m.epoch, m.at = index.Items{}, now.Val(), 0
 	if empty {
-		m.at = at
 		return since.Val(), nil
 	}
 	return s.changesOf(ctx, agent, m)
-}
-
-// read reads some memories into the mirror.
-func (s *Store) read(ctx context.Context, agent subject.Agent, m *mirror, ids []string) error {
-	entries, err := s.fetch(ctx, agent, ids)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		delete(m.items, id)
-	}
-	for _, e := range entries {
-		m.items[e.ID] = &item{
-			index.CursorOf(e.Memory), e.Revision, e.Kind, lexical.Terms(e.Text), e.Model, e.Vector,
-		}
-	}
-	return nil
 }
 
 // fetch returns those of the entries that there are, in order.

@@ -7,7 +7,6 @@ import (
 
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/lexical"
 	index "skandha.dev/services/internal/memory"
 )
 
@@ -60,10 +59,10 @@ func (s *Store) List(ctx context.Context, agent subject.Agent, kinds []memory.Ki
 }
 
 // pageOf returns the ids of a page of items, and the cursor of the next one.
-func pageOf(items []*item, after index.Cursor, kinds []memory.Kind, limit int) (ids []string, next string) {
+func pageOf(items []*index.Item, after index.Cursor, kinds []memory.Kind, limit int) (ids []string, next string) {
 	for _, i := range items {
 		switch {
-		case after.Compare(i.Cursor) >= 0 || !(index.Query{Kinds: kinds}).Includes(i.kind):
+		case after.Compare(i.Cursor) >= 0 || !(index.Query{Kinds: kinds}).Includes(i.Kind):
 		case len(ids) == limit:
 			return ids, after.String()
 		default:
@@ -106,13 +105,13 @@ func (s *Store) unembedded(
 	if err != nil {
 		return nil, err
 	}
-	var left []*item
+	var left []*index.Item
 	for _, i := range items {
-		if i.model != model && i.revision > after {
+		if i.Model != model && i.Revision > after {
 			left = append(left, i)
 		}
 	}
-	slices.SortFunc(left, func(a, b *item) int { return cmp.Compare(a.revision, b.revision) })
+	slices.SortFunc(left, func(a, b *index.Item) int { return cmp.Compare(a.Revision, b.Revision) })
 	var ids []string
 	for _, i := range left[:min(limit, len(left))] {
 		ids = append(ids, i.ID)
@@ -139,48 +138,11 @@ func (s *Store) Search(ctx context.Context, q index.Query) (hits []memory.Hit, e
 		if err != nil {
 			return err
 		}
-		near, others := nearest(items, q)
-		hits, err = s.complete(ctx, q.Agent, index.Merge(near, sharing(others, q), q.Limit))
+		near, others := index.Nearest(items, q)
+		hits, err = s.complete(ctx, q.Agent, index.Merge(near, index.Sharing(others, q), q.Limit))
 		return err
 	})
 	return hits, err
-}
-
-// nearest ranks the items with a vector of the query's model, and returns the other ones
-// of its kinds.
-func nearest(items []*item, q index.Query) (near []memory.Hit, others []*item) {
-	for _, i := range items {
-		switch {
-		case !q.Includes(i.kind):
-		case q.Vector == nil || i.model != q.Model || len(i.vector) != len(q.Vector):
-			others = append(others, i)
-		default:
-			near = append(near, i.hit(index.Dot(i.vector, q.Vector), memory.Semantic))
-		}
-	}
-	slices.SortStableFunc(near, func(a, b memory.Hit) int { return cmp.Compare(b.Score, a.Score) })
-	return near[:min(q.Limit, len(near))], others
-}
-
-// sharing ranks items by words. Among equals, the newest is first.
-func sharing(items []*item, q index.Query) (hits []memory.Hit) {
-	terms := index.Terms(q.Text)
-	if len(terms) == 0 {
-		return nil
-	}
-	b := lexical.NewBuilder(terms...)
-	for _, i := range slices.Backward(items) {
-		b.Add(i.terms...)
-	}
-	for _, h := range b.Index().Search(terms, q.Limit) {
-		hits = append(hits, items[len(items)-1-h.Text].hit(h.Score, memory.Lexical))
-	}
-	return hits
-}
-
-// hit returns a hit that [Store.complete] completes.
-func (i *item) hit(score float64, match memory.Match) memory.Hit {
-	return memory.Hit{Memory: memory.Memory{ID: i.ID}, Score: score, Match: match}
 }
 
 // complete reads the memories of hits. It omits those that were removed meanwhile.

@@ -8,4 +8,8 @@
 // a quarter of the bytes to read. The best candidates, twice as many as wanted and 16 more,
 // are ranked again by the exact cosine similarity. So a memory is missed only if that many
 // others are about equally near.
+//
+// Of the agents that it has searched last, a process also keeps the memories of those with at
+// most 4,096 of them and 4 MB of vectors, and compares their exact vectors by itself. Before
+// each search it reads what has changed, also by other processes.
 package sqlite

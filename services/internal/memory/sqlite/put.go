@@ -49,7 +49,7 @@ func (s *Store) Remove(ctx context.Context, key index.Key, revision uint64) erro
 			if err != nil || old.revision > revision {
 				return err
 			}
-			if err := c.clear(old); err != nil {
+			if err := errors.Join(c.clear(old), c.do(db.change)); err != nil {
 				return err
 			}
 			return c.do(db.remove, key.Agent, key.ID, int64(revision))
@@ -105,7 +105,7 @@ func (c change) put(e index.Entry) error {
 			return err
 		}
 	}
-	if err := c.clear(old); err != nil {
+	if err := errors.Join(c.clear(old), c.do(c.db.change)); err != nil {
 		return err
 	}
 	return c.add(e, string(data))

@@ -39,6 +39,17 @@ var migrations = []string{
 	) STRICT;
 	`,
 	`CREATE INDEX entry_lacks ON entry (agent, model) WHERE removed = 0;`,
+	// A process that keeps an agent's memories reads what has changed since.
+	`
+	ALTER TABLE entry ADD COLUMN change INTEGER NOT NULL DEFAULT 0; -- number of the last one
+	CREATE INDEX entry_changed ON entry (agent, change);
+	CREATE TABLE changes (
+		one   INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+		epoch INTEGER NOT NULL, -- counts how often the file was wiped
+		last  INTEGER NOT NULL  -- number of the last change
+	) STRICT;
+	INSERT INTO changes VALUES (1, 0, 0);
+	`,
 }
 
 const (
@@ -46,17 +57,19 @@ const (
 		SELECT e.no, e.revision, e.removed, e.model, e.data, coalesce(m.name, ''), e.vector FROM entry AS e
 		LEFT JOIN model AS m ON m.no = e.model WHERE e.agent = ? AND e.id = ?`
 	saveSQL = `
-		INSERT INTO entry (agent, id, revision, removed, kind, created, model, data, vector)
-		VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?)
+		INSERT INTO entry (agent, id, revision, removed, kind, created, model, data, vector, change)
+		VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?, (SELECT last FROM changes))
 		ON CONFLICT (agent, id) DO UPDATE SET
 			revision = excluded.revision, removed = 0, kind = excluded.kind, created = excluded.created,
-			model = excluded.model, data = excluded.data, vector = excluded.vector
+			model = excluded.model, data = excluded.data, vector = excluded.vector, change = excluded.change
 		RETURNING no`
 	removeSQL = `
-		INSERT INTO entry (agent, id, revision, removed, kind, created, model, data)
-		VALUES (?, ?, ?, 1, '', 0, 0, '')
+		INSERT INTO entry (agent, id, revision, removed, kind, created, model, data, change)
+		VALUES (?, ?, ?, 1, '', 0, 0, '', (SELECT last FROM changes))
 		ON CONFLICT (agent, id) DO UPDATE SET
-			revision = excluded.revision, removed = 1, kind = '', created = 0, model = 0, data = '', vector = NULL`
+			revision = excluded.revision, removed = 1, kind = '', created = 0, model = 0, data = '', vector = NULL,
+			change = excluded.change`
+	changeSQL = `UPDATE changes SET last = last + 1`
 	unwordSQL = `DELETE FROM words WHERE rowid = ?`
 	wordSQL   = `INSERT INTO words (rowid, terms) VALUES (?, ?)`
 
@@ -104,6 +117,16 @@ const (
 	foundSQL = `
 		SELECT data FROM entry WHERE agent = ? AND +removed = 0 AND id IN (SELECT value FROM json_each(?))`
 
+	changesSQL = `SELECT epoch, last FROM changes`
+	// How large a mirror would be. It reads one memory more than a mirror may have.
+	sizeSQL = `
+		SELECT count(*), coalesce(sum(bytes), 0) FROM (
+			SELECT length(vector) AS bytes FROM entry WHERE removed = 0 AND agent = ?1 LIMIT ?2)`
+	changedSQL = `
+		SELECT e.id, e.removed, e.data, e.revision, coalesce(m.name, ''), coalesce(m.dimension, 0), e.vector, e.change
+		FROM entry AS e
+		LEFT JOIN model AS m ON m.no = e.model WHERE e.agent = ?1 AND e.change > ?2`
+
 	setPositionSQL = `
 		INSERT INTO position (one, revision) VALUES (1, ?)
 		ON CONFLICT (one) DO UPDATE SET revision = excluded.revision WHERE excluded.revision > revision`
@@ -113,4 +136,5 @@ const (
 // wipeSQL empties every table except those of vectors.
 var wipeSQL = []string{
 	"DELETE FROM entry", "DELETE FROM model", "DELETE FROM position", "INSERT INTO words (words) VALUES ('delete-all')",
+	"UPDATE changes SET epoch = epoch + 1",
 }

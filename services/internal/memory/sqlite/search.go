@@ -85,6 +85,15 @@ func joined(kinds []memory.Kind) string {
 	return b.String()
 }
 
+// vectorOf returns a vector that must have a dimension.
+func vectorOf(b []byte, dimension int) ([]float32, error) {
+	v, err := decodeVector(b)
+	if err == nil && len(v) != dimension {
+		err = fmt.Errorf("%w: a vector has %d dimensions, not %d", sqlitefile.ErrDamaged, len(v), dimension)
+	}
+	return v, err
+}
+
 func memories(rows *sql.Rows, err error) (page []memory.Memory, _ error) {
 	if err != nil {
 		return nil, err
@@ -155,30 +164,57 @@ func (db *database) find(ctx context.Context, name string) (no int64, dimension 
 	return no, dimension, err
 }
 
-// Search implements memory.Store. It ranks ids, and reads only the memories that are best.
+// Search implements memory.Store.
 func (s *Store) Search(ctx context.Context, q index.Query) (hits []memory.Hit, err error) {
 	if q, err = q.Prepare(); err != nil {
 		return nil, err
 	}
 	err = s.file.Do(ctx, "search", func(db *database) error {
-		var model int64
-		var near []memory.Hit
-		if q.Vector != nil {
-			if model, near, err = db.near(ctx, q); err != nil {
-				return err
-			}
-		}
-		shared, err := db.sharing(ctx, q, model)
-		if err != nil {
-			return err
-		}
-		hits, err = db.complete(ctx, q.Agent, index.Merge(near, shared, q.Limit))
+		hits, err = db.search(ctx, q)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return hits, nil
+}
+
+// search ranks memories by their vectors, and those that have none by words. Unless this process
+// keeps the agent's memories, it ranks ids, and reads only the memories that are best.
+func (db *database) search(ctx context.Context, q index.Query) (hits []memory.Hit, err error) {
+	var model int64
+	var near []memory.Hit
+	if q.Vector != nil {
+		if model, err = db.modelFor(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	if model != 0 {
+		items, kept, err := db.look(ctx, q.Agent)
+		if err != nil {
+			return nil, err
+		}
+		if near, others := index.Nearest(items, q); kept && len(others) <= maxOthers {
+			return index.Merge(near, index.Sharing(others, q), q.Limit), nil
+		}
+		if near, err = db.near(ctx, q, model); err != nil {
+			return nil, err
+		}
+	}
+	shared, err := db.sharing(ctx, q, model)
+	if err != nil {
+		return nil, err
+	}
+	return db.complete(ctx, q.Agent, index.Merge(near, shared, q.Limit))
+}
+
+// modelFor returns the number of the query's model, 0 if no vector of it was ever stored.
+func (db *database) modelFor(ctx context.Context, q index.Query) (model int64, err error) {
+	model, dimension, err := db.find(ctx, q.Model)
+	if err == nil && model != 0 && dimension != len(q.Vector) {
+		err = index.WrongDimension(q.Model, len(q.Vector), dimension)
+	}
+	return model, err
 }
 
 // complete reads the memories of hits that have only ids. One that was just removed is left out.
@@ -213,20 +249,12 @@ func (db *database) complete(ctx context.Context, agent subject.Agent, hits []me
 }
 
 // near ranks the memories that have a vector of the query's model.
-func (db *database) near(ctx context.Context, q index.Query) (model int64, hits []memory.Hit, err error) {
-	model, dimension, err := db.find(ctx, q.Model)
-	switch {
-	case err != nil || model == 0:
-		return 0, nil, err
-	case dimension != len(q.Vector):
-		return 0, nil, index.WrongDimension(q.Model, len(q.Vector), dimension)
-	}
+func (db *database) near(ctx context.Context, q index.Query, model int64) ([]memory.Hit, error) {
 	nos, err := db.candidates(ctx, q, model)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	hits, err = db.similar(ctx, q, model, nos)
-	return model, hits, err
+	return db.similar(ctx, q, model, nos)
 }
 
 // candidates returns the numbers of the entries that are nearest by the quantised vectors.
@@ -275,10 +303,7 @@ func exact(rows *sql.Rows, query []float32) (hit memory.Hit, err error) {
 	if err := rows.Scan(&hit.ID, &created, &raw); err != nil {
 		return hit, err
 	}
-	v, err := decodeVector(raw)
-	if err == nil && len(v) != len(query) {
-		err = fmt.Errorf("%w: a vector has %d dimensions, not %d", sqlitefile.ErrDamaged, len(v), len(query))
-	}
+	v, err := vectorOf(raw, len(query))
 	if err != nil {
 		return hit, err
 	}

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"skandha.dev/pkg/subject"
 	index "skandha.dev/services/internal/memory"
 	"skandha.dev/services/internal/store/sqlitefile"
 )
@@ -38,18 +41,25 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // database is every statement prepared.
 type database struct {
-	conns *sqlitefile.Conns
+	conns   *sqlitefile.Conns
+	mirrors *lru.Cache[subject.Agent, *mirror]
 
-	known, save, remove, unword, word, model, addModel, setPosition             *sql.Stmt // write
+	known, save, remove, change, unword, word, model, addModel, setPosition     *sql.Stmt // write
 	ping, get, list, unembedded, exact, lacks, shared, found, modelOf, position *sql.Stmt // read
+	changes, size, changed                                                      *sql.Stmt // read, for mirrors
 }
 
 func prepare(ctx context.Context, c *sqlitefile.Conns) (*database, error) {
-	db := &database{conns: c}
+	mirrors, err := lru.New[subject.Agent, *mirror](maxMirrors)
+	if err != nil {
+		return nil, err
+	}
+	db := &database{conns: c, mirrors: mirrors}
 	return db, c.Prepare(ctx,
 		sqlitefile.Statement{Into: &db.known, On: c.Write, Text: knownSQL},
 		sqlitefile.Statement{Into: &db.save, On: c.Write, Text: saveSQL},
 		sqlitefile.Statement{Into: &db.remove, On: c.Write, Text: removeSQL},
+		sqlitefile.Statement{Into: &db.change, On: c.Write, Text: changeSQL},
 		sqlitefile.Statement{Into: &db.unword, On: c.Write, Text: unwordSQL},
 		sqlitefile.Statement{Into: &db.word, On: c.Write, Text: wordSQL},
 		sqlitefile.Statement{Into: &db.model, On: c.Write, Text: modelSQL},
@@ -65,6 +75,9 @@ func prepare(ctx context.Context, c *sqlitefile.Conns) (*database, error) {
 		sqlitefile.Statement{Into: &db.found, On: c.Read, Text: foundSQL},
 		sqlitefile.Statement{Into: &db.modelOf, On: c.Read, Text: modelSQL},
 		sqlitefile.Statement{Into: &db.position, On: c.Read, Text: positionSQL},
+		sqlitefile.Statement{Into: &db.changes, On: c.Read, Text: changesSQL},
+		sqlitefile.Statement{Into: &db.size, On: c.Read, Text: sizeSQL},
+		sqlitefile.Statement{Into: &db.changed, On: c.Read, Text: changedSQL},
 	)
 }
 

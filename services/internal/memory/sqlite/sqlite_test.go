@@ -3,7 +3,10 @@ package sqlite_test
 import (
 	"database/sql"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"skandha.dev/pkg/memory"
@@ -52,8 +55,7 @@ var said = index.Entry{Revision: 6, Memory: memory.Memory{
 func TestDamageMovesTheFileAside(t *testing.T) {
 	for name, statement := range map[string]string{
 		"a table is gone":      "DROP TABLE position",
-		"vectors are gone":     "DROP TABLE vectors_1",
-		"words are gone":       "DROP TABLE words",
+		"changes are gone":     "DROP TABLE changes",
 		"a memory is garbage":  "UPDATE entry SET data = 'garbage'",
 		"a vector is garbage":  "UPDATE entry SET vector = x'010203'",
 		"a vector is too long": "UPDATE entry SET vector = zeroblob(12)",
@@ -81,6 +83,66 @@ func TestDamageMovesTheFileAside(t *testing.T) {
 				t.Errorf("moved aside: %q, %v", aside, err)
 			}
 		})
+	}
+}
+
+// What a search does not read any more is missed by the next change.
+func TestDamageIsFoundByAChange(t *testing.T) {
+	for _, table := range []string{"vectors_1", "words"} {
+		path := newPath(t)
+		s := open(t, path)
+		if err := errors.Join(s.Put(t.Context(), []index.Entry{said, tea}), s.SetPosition(t.Context(), 7)); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, path, "DROP TABLE "+table)
+		again := tea
+		again.Revision++
+		if err := s.Put(t.Context(), []index.Entry{again}); err != nil {
+			t.Error(err)
+		}
+		if at, err := s.Position(t.Context()); err != nil || at != 0 {
+			t.Errorf("without %s: position %d, %v", table, at, err)
+		}
+		q := index.Query{Agent: "main", Text: "tea", Vector: tea.Vector, Model: "m"}
+		if hits, err := s.Search(t.Context(), q); err != nil || len(hits) != 1 || hits[0].ID != tea.ID {
+			t.Errorf("without %s: found %+v, %v", table, hits, err)
+		}
+	}
+}
+
+// An agent with more memories than a process keeps is searched by SQLite, with the same result.
+func TestManyMemories(t *testing.T) {
+	s := open(t, newPath(t))
+	chance := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same vectors in each run
+	var entries []index.Entry
+	search := func() (ids []string) {
+		t.Helper()
+		hits, err := s.Search(t.Context(), index.Query{Agent: "main", Vector: []float32{1, 0, 0}, Model: "m", Limit: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hits {
+			ids = append(ids, h.ID)
+		}
+		return ids
+	}
+	add := func(n int, from float32) {
+		t.Helper()
+		for range n {
+			e := tea
+			e.ID, e.Revision = fmt.Sprint("m", len(entries)), uint64(len(entries)+1)
+			e.Vector = []float32{from + chance.Float32(), 1, chance.Float32()}
+			entries = append(entries, e)
+		}
+		if err := s.Put(t.Context(), entries[len(entries)-n:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(100, 1)
+	few := search()
+	add(5000, -2) // all are further away
+	if many := search(); !slices.Equal(few, many) {
+		t.Errorf("found %q, and among many %q", few, many)
 	}
 }
 
