@@ -41,18 +41,10 @@ func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin 
 		worst = worse(worst, memory.FromTool)
 	}
 	for _, e := range s.Window {
-		var m struct { // what counts of a provider.Message: each turn reads the whole window
-			Role  provider.Role     `json:"role"`
-			Tool  string            `json:"tool"`
-			Files []json.RawMessage `json:"files"`
-		}
-		if json.Unmarshal(e.Msg, &m) != nil {
-			continue
-		}
 		switch {
-		case m.Role == provider.RoleTool:
-			worst = worse(worst, originOf(m.Tool, lookup))
-		case len(m.Files) > 0:
+		case e.source.result:
+			worst = worse(worst, originOf(e.source.tool, lookup))
+		case e.source.files:
 			worst = memory.FromWeb
 		}
 	}

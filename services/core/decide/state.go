@@ -118,6 +118,32 @@ type Lease struct {
 type Entry struct {
 	Turn string          `json:"turn"`
 	Msg  json.RawMessage `json:"msg"`
+
+	source source // of Msg; each turn asks for those of the whole window
+}
+
+// source is where a message comes from, as far as it counts for its trust.
+type source struct {
+	result bool   // of a tool
+	tool   string // of the result
+	files  bool   // that a user has sent
+}
+
+func origin(m provider.Message) source {
+	return source{result: m.Role == provider.RoleTool, tool: m.Tool, files: len(m.Files) > 0}
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *Entry) UnmarshalJSON(b []byte) error {
+	type entry Entry // without this method
+	if err := json.Unmarshal(b, (*entry)(e)); err != nil {
+		return err
+	}
+	var m provider.Message
+	if json.Unmarshal(e.Msg, &m) == nil {
+		e.source = origin(m)
+	}
+	return nil
 }
 
 // SeenInput is the id of an accepted input.

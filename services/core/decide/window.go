@@ -70,7 +70,7 @@ func (s *State) say(m provider.Message) {
 	if err != nil {
 		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded from JSON
 	}
-	entry := Entry{s.Turn.ID, b}
+	entry := Entry{s.Turn.ID, b, origin(m)}
 	s.Chain = entry.chain(s.Chain)
 	s.Window = grow(s.Window, &s.windowTail, entry)
 	size := 0

@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -106,7 +107,11 @@ func TestASessionOfANewerCoreIsTakenOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text := fmt.Sprintf("%s", st.Window); !strings.Contains(text, "three") || strings.Contains(text, "one") != keeps {
+			window, err := json.Marshal(st.Window)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(window); !strings.Contains(text, "three") || strings.Contains(text, "one") != keeps {
 				t.Errorf("the conversation is %s", text)
 			}
 		})
