@@ -22,6 +22,7 @@ const (
 	defaultLimit = 20
 	maxLimit     = 100
 	modelWait    = 500 * time.Millisecond
+	indexWait    = 500 * time.Millisecond
 )
 
 // Do answers a request of service.core.memory. Errors are *[bus.Error].
@@ -30,6 +31,10 @@ func (m *Memories) Do(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.Mem
 		return a, err
 	}
 	q.Limit = min(cmp.Or(q.Limit, defaultLimit), maxLimit)
+	looks := q.Op == coreapi.MemoryList || q.Op == coreapi.MemorySearch
+	if looks {
+		m.catchUp(ctx, m.high.Load())
+	}
 	switch q.Op {
 	case coreapi.MemoryList:
 		a.Memories, a.Next, err = m.cfg.Index.List(ctx, q.Agent, q.Kinds, q.Limit, q.After)
@@ -43,7 +48,6 @@ func (m *Memories) Do(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.Mem
 	case coreapi.MemoryForget:
 		err = m.forget(ctx, q.Agent, q.ID)
 	}
-	looks := q.Op == coreapi.MemoryList || q.Op == coreapi.MemorySearch
 	if model, wrong := m.modelNow(ctx, looks); wrong == nil {
 		a.Embedder = model
 	}
@@ -124,8 +128,8 @@ func (m *Memories) store(ctx context.Context, q coreapi.MemoryQuery) (*memory.Me
 		}
 	}
 	x.Pinned = q.Pinned != nil && *q.Pinned
-	created, err := m.create(ctx, x)
-	if err != nil || created {
+	err := m.put(ctx, x, 0)
+	if !errors.Is(err, bus.ErrFenceLost) {
 		return &x, err
 	}
 	old, _, err := m.get(ctx, q.Agent, x.ID)

@@ -14,7 +14,9 @@
 //
 // An experience is written once: its id follows from the commit that ended the turn, and a
 // key that exists is not created again, not even after somebody has deleted the memory.
-// What [Memories.Do] has acknowledged is in the bucket. Recall never fails a turn: it finds
+// It is in the bucket as soon as possible after the end of its turn, and within a second in the
+// index, together with others. What [Memories.Do] has acknowledged is in the bucket, and can be
+// found by the same core. Recall never fails a turn: it finds
 // less, and says why.
 //
 // # Order

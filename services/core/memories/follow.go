@@ -19,6 +19,7 @@ import (
 
 const (
 	lookEvery  = 2 * time.Second  // for changes by other cores
+	gather     = time.Second      // after a change by this one
 	applyEvery = 256              // changes in one write to the index
 	stepWait   = 30 * time.Second // for one write to the index, or one batch of embeddings
 	embedBatch = 64               // texts
@@ -28,7 +29,6 @@ const (
 // follower applies the bucket to the index.
 type follower struct {
 	*Memories
-	at     uint64          // the last revision that was read
 	after  uint64          // where the search for memories without a vector continues
 	of     string          // the model that this is about
 	bad    map[uint64]bool // revisions that the embedder refuses
@@ -51,17 +51,25 @@ func (m *Memories) Start(ctx context.Context, model Embedder) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// sleep waits for the next look at the bucket.
+// sleep waits for the next look at the bucket. Changes that follow each other are one write of the
+// index, unless somebody waits for them.
 func (f *follower) sleep(ctx context.Context) bool {
 	t := time.NewTimer(lookEvery)
 	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-f.poke:
-	case <-t.C:
+	poke := f.poke
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-poke:
+			poke = nil
+			t.Reset(gather)
+		case <-f.urgent:
+			return true
+		case <-t.C:
+			return true
+		}
 	}
-	return true
 }
 
 // step applies what has changed, and embeds what has no vector.
@@ -80,6 +88,7 @@ func (f *follower) step(ctx context.Context) {
 func (f *follower) report(ctx context.Context, err error) {
 	if err == nil {
 		f.behind.Store(nil)
+		f.at.done()
 		if f.failed != "" {
 			f.cfg.Log.Info("the index of memories is complete again")
 		}
@@ -103,12 +112,12 @@ func (f *follower) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if position < f.at && f.at > 0 { // the index has lost something
+	if position < f.at.get() { // the index has lost something
 		f.filling()
 		f.after = 0
-		f.cfg.Log.Info("the index of memories is filled again from the bucket", "revision", f.at)
+		f.cfg.Log.Info("the index of memories is filled again from the bucket", "revision", f.at.get())
 	}
-	from := min(f.at, position)
+	from := min(f.at.get(), position)
 	var batch []journal.Entry
 	for e, err := range f.bucket.After(ctx, from) {
 		if err != nil {
@@ -138,12 +147,12 @@ func (f *follower) position(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if max(position, f.at, high) <= last {
+	if max(position, f.at.get(), high) <= last {
 		return position, nil
 	}
 	f.cfg.Log.Warn("the index of memories is newer than the bucket, which was replaced; it is made again",
 		"index", position, "bucket", last)
-	f.at = 0
+	f.at.set(0)
 	f.high.CompareAndSwap(high, 0)
 	f.mu.Lock()
 	clear(f.pinned)
@@ -182,6 +191,7 @@ func (f *follower) write(ctx context.Context, changes []journal.Entry, position 
 			}
 		}
 	}
+	f.embedFirst(ctx, puts)
 	if err := f.put(ctx, puts); err != nil {
 		return fmt.Errorf("writing the index: %w", err)
 	}
@@ -191,11 +201,25 @@ func (f *follower) write(ctx context.Context, changes []journal.Entry, position 
 			return fmt.Errorf("writing the index: %w", err)
 		}
 	}
-	f.at = max(f.at, last)
+	f.at.set(max(f.at.get(), last))
 	return nil
 }
 
-// put writes entries to the index. One that it refuses does not keep the others out.
+// embedFirst computes the vectors of a few new entries, so that one write of the index does, and
+// they are never without. Those for which the embedder takes long follow later.
+func (f *follower) embedFirst(ctx context.Context, entries []index.Entry) {
+	if len(entries) == 0 || len(entries) > embedBatch || !f.cfg.Leads() || time.Now().Before(f.next) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, embedWait)
+	defer cancel()
+	if err := f.vectors(ctx, entries); err != nil && !errors.Is(err, embed.ErrNone) {
+		f.cfg.Log.Debug("memories are indexed without vectors for now", "error", err)
+	}
+}
+
+// put writes entries to the index. One that it refuses does not keep the others out, and a vector
+// that it refuses not the memory.
 func (f *follower) put(ctx context.Context, entries []index.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -203,6 +227,12 @@ func (f *follower) put(ctx context.Context, entries []index.Entry) error {
 	err := f.cfg.Index.Put(ctx, entries)
 	if !errors.Is(err, index.ErrInvalid) {
 		return err
+	}
+	if entries[0].Vector != nil {
+		for i := range entries {
+			entries[i].Model, entries[i].Vector = "", nil
+		}
+		return f.put(ctx, entries)
 	}
 	if len(entries) == 1 {
 		f.cfg.Log.Warn("the index refuses a memory, which is left out", "agent", entries[0].Agent,
@@ -260,7 +290,7 @@ func (f *follower) embedMissing(ctx context.Context) error {
 		return err
 	}
 	if f.after = entries[len(entries)-1].Revision; len(entries) == embedBatch {
-		f.wake() // there is more; changes of the bucket come between
+		signal(f.urgent) // there is more; changes of the bucket come between
 	}
 	return nil
 }
@@ -291,6 +321,14 @@ func (f *follower) embedAll(ctx context.Context, entries []index.Entry) error {
 func (f *follower) embedThese(ctx context.Context, entries []index.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, stepWait)
 	defer cancel()
+	if err := f.vectors(ctx, entries); err != nil {
+		return err
+	}
+	return f.cfg.Index.Put(ctx, entries)
+}
+
+// vectors computes the vectors of entries.
+func (f *follower) vectors(ctx context.Context, entries []index.Entry) error {
 	texts := make([]string, len(entries))
 	for i, e := range entries {
 		texts[i] = e.Text
@@ -302,5 +340,5 @@ func (f *follower) embedThese(ctx context.Context, entries []index.Entry) error 
 	for i := range entries {
 		entries[i].Vector, entries[i].Model = v.Values[i], v.Model
 	}
-	return f.cfg.Index.Put(ctx, entries)
+	return nil
 }

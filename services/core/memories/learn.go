@@ -53,7 +53,7 @@ func (m *Memories) Learn(ctx context.Context, ref subject.Ref, c event.Commit) e
 		_ = v.Visit(c.Events[i]) // the fold reports what cannot be read
 	}
 	for _, x := range all {
-		if _, err := m.create(ctx, x); err != nil {
+		if err := m.learn(ctx, x); err != nil {
 			return err
 		}
 	}
@@ -63,6 +63,16 @@ func (m *Memories) Learn(ctx context.Context, ref subject.Ref, c event.Commit) e
 		}
 	}
 	return nil
+}
+
+// learn stores a new memory, unless its key was used before: it was learned already, and
+// somebody may have deleted it since. The follower indexes it, together with others.
+func (m *Memories) learn(ctx context.Context, x memory.Memory) error {
+	_, err := m.keep(ctx, x, 0)
+	if errors.Is(err, bus.ErrFenceLost) {
+		return nil
+	}
+	return err
 }
 
 func outcome(status string, actions []event.Action, cost, ms int64) memory.Outcome {
@@ -130,10 +140,7 @@ func (m *Memories) serve(ctx context.Context, x memory.Memory, tool, request str
 				Source: memory.Source{Origin: x.Source.Origin, Tool: tool},
 			}
 			c.Text = capability(tool, []string{request})
-			if _, err := m.create(ctx, c); err != nil {
-				return err
-			}
-			return nil // somebody has deleted it, or just created it
+			return m.learn(ctx, c)
 		case err != nil:
 			return err
 		}
@@ -146,7 +153,7 @@ func (m *Memories) serve(ctx context.Context, x memory.Memory, tool, request str
 		if slices.Index(memory.Origins(), x.Source.Origin) > slices.Index(memory.Origins(), c.Source.Origin) {
 			c.Source.Origin = x.Source.Origin
 		}
-		if err = m.put(ctx, c, rev); !errors.Is(err, bus.ErrFenceLost) {
+		if _, err = m.keep(ctx, c, rev); !errors.Is(err, bus.ErrFenceLost) {
 			return err
 		}
 	}

@@ -48,8 +48,10 @@ type Memories struct {
 	bucket *journal.Bucket
 	model  Embedder      // set by Start
 	high   atomic.Uint64 // the latest revision that this core has written
-	poke   chan struct{}
+	poke   chan struct{} // has a token after a change
+	urgent chan struct{} // has a token while somebody waits for the index
 	behind atomic.Pointer[string] // why the index is not complete; nil: it is
+	at     progress
 
 	mu     sync.Mutex
 	pinned map[subject.Agent]map[string]memory.Memory
@@ -59,7 +61,8 @@ type Memories struct {
 func New(cfg Config) *Memories {
 	m := &Memories{
 		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketMemories), poke: make(chan struct{}, 1),
-		pinned: map[subject.Agent]map[string]memory.Memory{},
+		urgent: make(chan struct{}, 1),
+		pinned: map[subject.Agent]map[string]memory.Memory{}, at: progress{moved: make(chan struct{})},
 	}
 	m.filling()
 	return m
@@ -74,39 +77,39 @@ func (m *Memories) filling() {
 // key returns the bucket's key of a memory: ids may contain any character.
 func key(agent subject.Agent, id string) string { return string(agent) + "." + subject.Encode(id) }
 
-// create stores a new memory. If the key was used before, it changes nothing and returns
-// false, even if that memory is deleted.
-func (m *Memories) create(ctx context.Context, x memory.Memory) (created bool, err error) {
-	err = m.put(ctx, x, 0)
-	if errors.Is(err, bus.ErrFenceLost) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// put stores a memory whose last change has a revision, and indexes it.
+// put stores a memory whose last change has a revision, and indexes it. That of a new one is 0:
+// if the key was used before, even by a memory that is deleted, the error is bus.ErrFenceLost.
 func (m *Memories) put(ctx context.Context, x memory.Memory, revision uint64) error {
-	if err := x.Check(); err != nil {
-		return &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
-	}
-	value, err := json.Marshal(x)
+	rev, err := m.keep(ctx, x, revision)
 	if err != nil {
 		return err
 	}
-	rev, err := m.bucket.Put(ctx, key(x.Agent, x.ID), value, journal.Fence{Revision: revision})
-	if errors.Is(err, bus.ErrRefused) && strings.Contains(err.Error(), "maximum bytes exceeded") {
-		return fmt.Errorf("storing memory %q: %w", x.ID, ErrFull) // the server's words; the bus takes it for the log
-	}
-	if err != nil {
-		return fmt.Errorf("storing memory %q: %w", x.ID, err)
-	}
-	m.wrote(rev)
-	m.pin(x)
 	if err := m.cfg.Index.Put(ctx, []index.Entry{{Memory: x, Revision: rev}}); err != nil {
 		m.cfg.Log.Debug("indexing a memory; it follows from the bucket", "agent", x.Agent, "memory", x.ID, "error", err)
 	}
-	m.wake()
 	return nil
+}
+
+// keep stores a memory whose last change has a revision. The follower indexes it.
+func (m *Memories) keep(ctx context.Context, x memory.Memory, revision uint64) (rev uint64, err error) {
+	if err := x.Check(); err != nil {
+		return 0, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
+	}
+	value, err := json.Marshal(x)
+	if err != nil {
+		return 0, err
+	}
+	rev, err = m.bucket.Put(ctx, key(x.Agent, x.ID), value, journal.Fence{Revision: revision})
+	if errors.Is(err, bus.ErrRefused) && strings.Contains(err.Error(), "maximum bytes exceeded") {
+		return 0, fmt.Errorf("storing memory %q: %w", x.ID, ErrFull) // the server's words; the bus takes it for the log
+	}
+	if err != nil {
+		return 0, fmt.Errorf("storing memory %q: %w", x.ID, err)
+	}
+	m.wrote(rev)
+	m.pin(x)
+	signal(m.poke)
+	return rev, nil
 }
 
 // get returns a memory and its revision.
@@ -136,8 +139,72 @@ func (m *Memories) forget(ctx context.Context, agent subject.Agent, id string) e
 	if err := m.cfg.Index.Remove(ctx, index.Key{Agent: agent, ID: id}, gone); err != nil {
 		m.cfg.Log.Debug("removing a memory from the index; it follows", "agent", agent, "memory", id, "error", err)
 	}
-	m.wake()
+	signal(m.poke)
 	return nil
+}
+
+// progress is how far the follower is.
+type progress struct {
+	mu    sync.Mutex
+	at    uint64        // the last revision that it has read and indexed
+	whole bool          // it has once read all there was
+	moved chan struct{} // closed at each change
+}
+
+// done notes that all there is was read.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.whole {
+		p.whole = true
+		p.changed()
+	}
+}
+
+func (p *progress) changed() {
+	close(p.moved)
+	p.moved = make(chan struct{})
+}
+
+func (p *progress) set(at uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at != at {
+		p.at = at
+		p.changed()
+	}
+}
+
+func (p *progress) get() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at
+}
+
+// await waits until all there was at the start is indexed, and everything up to a revision, or
+// until ctx ends.
+func (p *progress) await(ctx context.Context, revision uint64, urgent chan<- struct{}) {
+	for {
+		p.mu.Lock()
+		there, moved := p.whole && p.at >= revision, p.moved
+		p.mu.Unlock()
+		if there {
+			return
+		}
+		signal(urgent)
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// catchUp waits, not long, until the index has everything up to a revision.
+func (m *Memories) catchUp(ctx context.Context, revision uint64) {
+	ctx, cancel := context.WithTimeout(ctx, indexWait)
+	defer cancel()
+	m.at.await(ctx, revision, m.urgent)
 }
 
 // wrote notes a revision.
@@ -150,9 +217,10 @@ func (m *Memories) wrote(revision uint64) {
 	}
 }
 
-func (m *Memories) wake() {
+// signal puts a token into a channel that has room for one.
+func signal(c chan<- struct{}) {
 	select {
-	case m.poke <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -40,6 +40,7 @@ func (m *Memories) For(p *embed.Patience) Reader { return Reader{m, p} }
 func (r Reader) Recall(ref subject.Ref, input string) event.Recalled {
 	ctx, cancel := context.WithTimeout(context.Background(), recallWait)
 	defer cancel()
+	r.m.catchUp(ctx, 0) // the core may just have started
 	hits, trouble, err := r.search(ctx, index.Query{Agent: ref.Agent, Text: input, Limit: recalled})
 	if err != nil {
 		trouble = "the index of memories cannot be searched: " + err.Error()

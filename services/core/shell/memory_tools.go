@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/tool"
@@ -24,8 +25,8 @@ func (c *Core) memoryTools() []ownTool {
 	}
 	return []ownTool{
 		{run: c.retrieveMemories, spec: internal("memory:retrieve",
-			"Finds what the agent remembers about a text, best first: memories, each with its source, and then notes "+
-				"of notes:add that share words with it.",
+			"Finds what the agent remembers about a text, best first: facts and notes, each with its source; notes of "+
+				"notes:add that share words with it; and then what turns have left (experience, lesson, capability).",
 			`{"type":"object","properties":{
 				"query":{"type":"string","minLength":1,"description":"any text, such as what the user said"},
 				"kinds":{"type":"array","items":{"enum":["fact","note","experience","lesson","capability"]},"default":[]},
@@ -72,16 +73,31 @@ func (c *Core) retrieveMemories(ctx context.Context, n *internalCall) tool.Resul
 	if failed != nil {
 		return *failed
 	}
-	found := make([]any, 0, ask.Limit)
-	for _, h := range a.Hits {
-		found = append(found, h)
+	var notes []json.RawMessage
+	if len(ask.Kinds) == 0 || slices.Contains(ask.Kinds, memory.Note) {
+		notes = c.notes(ctx, n, ask.Query, ask.Limit)
 	}
-	if len(ask.Kinds) == 0 {
-		for _, note := range c.notes(ctx, n, ask.Query, ask.Limit) {
-			found = append(found, note)
+	return tool.OK(map[string]any{"memories": mixed(a.Hits, notes, ask.Limit), "trouble": a.Trouble})
+}
+
+// mixed returns memories and notes, at most limit. What was stored on purpose comes first, at least
+// half of it memories if there are enough; then what turns have left.
+func mixed(hits []memory.Hit, notes []json.RawMessage, limit int) []any {
+	var stored, left []any
+	for _, h := range hits {
+		if h.Kind == memory.Fact || h.Kind == memory.Note {
+			stored = append(stored, h)
+		} else {
+			left = append(left, h)
 		}
 	}
-	return tool.OK(map[string]any{"memories": found[:min(len(found), ask.Limit)], "trouble": a.Trouble})
+	half := min(len(stored), max(limit-len(notes), (limit+1)/2))
+	found := append(make([]any, 0, limit), stored[:half]...)
+	for _, note := range notes {
+		found = append(found, note)
+	}
+	found = append(append(found, stored[half:]...), left...)
+	return found[:min(len(found), limit)]
 }
 
 // notes returns the notes that a runner's tool of the same name finds, none if there is none.

@@ -331,6 +331,28 @@ func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 	}
 }
 
+// What a killed core has not written, the next one finds at its start, although the lease of the
+// dead one goes on.
+func TestACoreThatStartsFindsWhatAnotherHasNotWritten(t *testing.T) {
+	v := startViewed(t, func() store.Store {
+		st, err := sqlite.Open(t.Context(),
+			sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
+		must(t, err)
+		t.Cleanup(func() { _ = st.Close() })
+		return st
+	})
+	v.stopCore()
+	k := store.Key{Agent: "main", Session: "s1"}
+	must(t, v.view.DeleteSession(t.Context(), k))
+	_, err := v.view.Lease(t.Context(), store.Lease{Holder: "dead"}, time.Hour)
+	must(t, err)
+	v.run(v.view)
+	natstest.Eventually(t, "the session is listed again", func() bool {
+		_, err := v.view.LoadSnapshot(t.Context(), k)
+		return err == nil
+	})
+}
+
 // replace atomically replaces a file; nil: by an older copy of the view.
 func replace(t *testing.T, path string, data []byte) {
 	t.Helper()

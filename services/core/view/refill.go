@@ -48,6 +48,7 @@ type Refill struct {
 	log    string               // the log's identity; empty until it is known
 
 	// Used only by the loop.
+	looked  bool // for what the last run of this core, or of another one, did not write
 	held    bool // this core holds the lease
 	renewed time.Time
 	next    time.Time     // time of the next comparison
@@ -111,8 +112,7 @@ func (r *Refill) Start(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		every := min(lookAt, r.cfg.Every/4)
-		for sleep(ctx, every+r.pause) {
-			r.step(ctx)
+		for r.step(ctx); sleep(ctx, every+r.pause); r.step(ctx) {
 		}
 	}()
 	return func() {
@@ -162,6 +162,9 @@ func (r *Refill) try(ctx context.Context) error {
 	if err := r.revokeCoverage(ctx); err != nil {
 		return err
 	}
+	if err := r.lookFirst(ctx); err != nil {
+		return err
+	}
 	if err := r.mendWanted(ctx); err != nil {
 		return err
 	}
@@ -189,6 +192,21 @@ func (r *Refill) try(ctx context.Context) error {
 	}
 	r.next = time.Now().Add(max(r.cfg.Every, seldom*(time.Since(begun)-r.sweep.folding)))
 	return r.renew(ctx)
+}
+
+// lookFirst finds, once after the start, what a core that was killed has not written. It needs no
+// lease, which a dead core may still hold, and leaves a view that is known to be incomplete to the
+// core that does.
+func (r *Refill) lookFirst(ctx context.Context) error {
+	if r.looked {
+		return nil
+	}
+	what, err := r.coverage(ctx)
+	if err == nil && what == r.complete() {
+		err = r.sweep.behind(ctx)
+	}
+	r.looked = err == nil
+	return err
 }
 
 // Identify reads the log's identity, which is its time of creation: a recreated stream has

@@ -114,6 +114,35 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 	return nil
 }
 
+// behind schedules all sessions that are behind the log for folding.
+func (w *sweep) behind(ctx context.Context) error {
+	all, err := w.r.cfg.Bus.Sessions(ctx, "")
+	if err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(all, sweepBatch) {
+		heads, err := w.heads(ctx, batch)
+		if err != nil {
+			return err
+		}
+		for i, s := range batch {
+			if w.lacks(s, heads[i]) {
+				w.r.Want(s.Ref, false)
+			}
+		}
+	}
+	return nil
+}
+
+// heads returns what the view has of some sessions.
+func (w *sweep) heads(ctx context.Context, sessions []journal.SessionInfo) ([]store.Head, error) {
+	keys := make([]store.Key, len(sessions))
+	for i, s := range sessions {
+		keys[i] = store.KeyOf(s.Ref)
+	}
+	return w.r.cfg.Store.Heads(ctx, keys)
+}
+
 // began reports that a refill begins.
 func (w *sweep) began(sessions int, what coverage) {
 	why := "it is empty, or something was lost"
@@ -140,11 +169,7 @@ func (w *sweep) compare(
 	suspects, done := w.suspects, 0
 	w.suspects = map[subject.Ref]uint64{}
 	for batch := range slices.Chunk(all, sweepBatch) {
-		keys := make([]store.Key, len(batch))
-		for i, s := range batch {
-			keys[i] = store.KeyOf(s.Ref)
-		}
-		heads, err := w.r.cfg.Store.Heads(ctx, keys)
+		heads, err := w.heads(ctx, batch)
 		if err != nil {
 			return failed, err
 		}

@@ -57,6 +57,7 @@ type Writer struct {
 	use    []commands.ToolUse
 	causes *journal.Consumption
 
+	ended   chan struct{}      // has a token while a turn has ended
 	readers chan chan struct{} // each is closed once the view holds everything observed before
 }
 
@@ -96,7 +97,7 @@ const (
 func NewWriter(cfg WriterConfig) *Writer {
 	return &Writer{
 		cfg: cfg, snaps: map[subject.Ref]*dirty{}, stats: map[subject.Ref][]store.ToolRecord{},
-		readers: make(chan chan struct{}),
+		ended: make(chan struct{}, 1), readers: make(chan chan struct{}),
 	}
 }
 
@@ -139,6 +140,10 @@ func (w *Writer) Folded(ref subject.Ref, c event.Commit, seq uint64) {
 	w.stats[ref] = record(w.stats[ref], ref, c, c.Header.Prev, seq)
 	if leaves(c) {
 		w.ends = append(w.ends, ended{ref, c})
+		select {
+		case w.ended <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -205,6 +210,8 @@ func (w *Writer) Start() (stop func()) {
 				w.flush(everything)
 				w.saveFloor()
 				return
+			case <-w.ended: // not with the next tick, before which somebody may kill this process
+				w.learnNow()
 			case written := <-w.readers:
 				w.flush(forReader())
 				close(written)
@@ -263,6 +270,16 @@ func (w *Writer) flush(pick func(*dirty) bool) {
 	if len(stats)+len(snaps) > 0 {
 		w.wrote(w.write(stats, snaps))
 	}
+	w.retry(ends)
+}
+
+// learnNow writes the memories of turns that have ended, without the rest of the view.
+func (w *Writer) learnNow() {
+	w.mu.Lock()
+	ends := w.ends
+	w.ends = nil
+	w.mu.Unlock()
+	ends, _, _ = w.learn(ends, nil, nil)
 	w.retry(ends)
 }
 

@@ -6,12 +6,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/plugin"
 )
 
@@ -26,7 +28,9 @@ func main() {
 // remind annotates each perception. If it fails, the turn continues without annotations.
 func remind(ctx context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plugin.Reply, error) {
 	for i, p := range c.Data.Perceptions {
-		found, err := c.CallTool(ctx, "memory:retrieve", map[string]any{"query": p.Text, "limit": 3})
+		found, err := c.CallTool(ctx, "memory:retrieve", map[string]any{
+			"query": p.Text, "kinds": []memory.Kind{memory.Note}, "limit": 3,
+		})
 		if err != nil {
 			return plugin.Reply{}, err
 		}
@@ -35,8 +39,9 @@ func remind(ctx context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plug
 		}
 		var data struct {
 			Memories []struct {
-				Time time.Time `json:"time"`
-				Text string    `json:"text"`
+				Time    time.Time `json:"time"`    // of notes:add
+				Created time.Time `json:"created"` // of a memory
+				Text    string    `json:"text"`
 			} `json:"memories"`
 		}
 		if err := json.Unmarshal(found.Data, &data); err != nil {
@@ -44,7 +49,7 @@ func remind(ctx context.Context, c *plugin.HookCall[hook.PerceptionsData]) (plug
 		}
 		for _, m := range data.Memories {
 			c.Data.Perceptions[i].Annotations = append(c.Data.Perceptions[i].Annotations,
-				fmt.Sprintf("A note of %s: %s", m.Time.Format(time.DateOnly), m.Text))
+				fmt.Sprintf("A note of %s: %s", cmp.Or(m.Time, m.Created).Format(time.DateOnly), m.Text))
 		}
 	}
 	return plugin.Replace(c.Data), nil

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/lexical"
@@ -27,14 +29,20 @@ func retrieve(b Book) tools.Tool {
 			"long notes less. No note has to hold all of the words.",
 		Args: json.RawMessage(`{"type":"object","properties":{
 			"query":{"type":"string","description":"any text, such as what the user said"},
+			"kinds":{"type":"array","items":{"type":"string"},"default":[],
+				"description":"of memories; without \"note\", nothing is found"},
 			"limit":{"type":"integer","minimum":1,"maximum":100,"default":5}},
 			"required":["query"],"additionalProperties":false}`),
 		Idempotent: true, Internal: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"}, TimeoutMS: 10_000,
 	}, func(ctx context.Context, c tools.Call, args struct {
-		Query string `json:"query"`
-		Limit int    `json:"limit"`
+		Query string        `json:"query"`
+		Kinds []memory.Kind `json:"kinds"`
+		Limit int           `json:"limit"`
 	},
 	) tool.Result {
+		if len(args.Kinds) > 0 && !slices.Contains(args.Kinds, memory.Note) {
+			return tool.OK(map[string]any{"memories": []Memory{}})
+		}
 		if args.Limit <= 0 {
 			args.Limit = 5
 		}
