@@ -31,42 +31,53 @@ const (
 	ownMemories  = 500
 	memoryWords  = 24
 	benchEmbeds  = "bench/embed"
+	knownTexts   = 100
 	settlingTime = 5 * time.Millisecond // between two looks at what has no vector yet
 )
 
 // remembering is B22: a turn of an agent that searches 500 memories with vectors, beside the
 // same turn of an agent of the same core that remembers nothing. Both say the same texts, each
 // once. The core has the vector of a text before the turn begins, so the embedder costs
-// nothing. What turns leave for the memory is written later, while turns of both agents run.
+// nothing. What turns leave for the memory is written while turns of both agents run.
 func remembering(ctx context.Context, o Options) (rows []Row, err error) {
+	for _, sync := range []natsserver.Sync{natsserver.Always, natsserver.Relaxed} {
+		ours, raw, err := rememberingWith(ctx, o, sync)
+		if err != nil {
+			return rows, err
+		}
+		what := fmt.Sprintf("a turn with %d memories, to none, sync %s", ownMemories, sync)
+		rows = append(rows, ratio("B22", what, ours, raw, 1.3))
+	}
+	return rows, nil
+}
+
+func rememberingWith(ctx context.Context, o Options, sync natsserver.Sync) (ours, raw time.Duration, err error) {
 	dir, err := os.MkdirTemp(o.Dir, "bench-")
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // scratch
 	index, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "memory.db"), Logger: quiet})
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, index.Close()) }()
 	r := &rig{dir: dir, index: index, config: core.Config{Agents: map[string]core.AgentConfig{
 		mindful:   {Guide: core.GuideConfig{SystemPrompt: "Answer.", MemoryPolicy: guide.VectorDB}},
 		forgetful: {Guide: core.GuideConfig{SystemPrompt: "Answer."}},
 	}}}
-	if err := r.start(ctx, natsserver.Relaxed); err != nil {
-		return nil, err
+	if err := r.start(ctx, sync); err != nil {
+		return 0, 0, err
 	}
 	defer r.stop()
 	m, err := newMind(ctx, r)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	if err := m.fill(ctx, index); err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	ours, raw, err := m.compare(ctx, o.n(1000))
-	what := fmt.Sprintf("a turn with %d memories, beside one without", ownMemories)
-	return []Row{ratio("B22", what, ours, raw, 1.3)}, err
+	return m.compare(ctx, o.n(300))
 }
 
 // mind gives memories to an agent and asks for them.
@@ -173,31 +184,50 @@ func (m *mind) text() string {
 	return strings.Join(words, " ")
 }
 
-// compare runs n turns of each agent in turn, after a warm-up, and returns their medians.
+// compare runs n turns of each agent in turn, after a warm-up, and returns their medians. Who
+// speaks first alternates.
 func (m *mind) compare(ctx context.Context, n int) (ours, raw time.Duration, err error) {
-	var text string
-	var a, b []time.Duration
+	agents := []*talker{m.with, m.plain}
+	times := map[*talker][]time.Duration{}
 	warm := n/10 + 3
+	var texts []string
 	for i := range n + warm {
-		text = m.text()
-		found, err := m.ask(ctx, coreapi.MemoryQuery{Op: coreapi.MemorySearch, Text: text, Limit: 1})
-		if err == nil && (len(found.Hits) == 0 || found.Trouble != "") {
-			err = fmt.Errorf("found %d memories: %s", len(found.Hits), found.Trouble)
+		if len(texts) == 0 {
+			if texts, err = m.known(ctx); err != nil {
+				return 0, 0, err
+			}
 		}
-		if err != nil {
-			return 0, 0, err
+		for _, agent := range []*talker{agents[i%2], agents[1-i%2]} {
+			took, err := timed(ctx, func(ctx context.Context) error { return agent.say(ctx, texts[0]) })
+			if err != nil {
+				return 0, 0, err
+			}
+			if i >= warm {
+				times[agent] = append(times[agent], took)
+			}
 		}
-		x, err := timed(ctx, func(ctx context.Context) error { return m.with.say(ctx, text) })
-		if err != nil {
-			return 0, 0, err
-		}
-		y, err := timed(ctx, func(ctx context.Context) error { return m.plain.say(ctx, text) })
-		if err != nil {
-			return 0, 0, err
-		}
-		if i >= warm {
-			a, b = append(a, x), append(b, y)
-		}
+		texts = texts[1:]
 	}
-	return median(a), median(b), nil
+	return median(times[m.with]), median(times[m.plain]), nil
+}
+
+// known returns texts of which the core has the vectors.
+func (m *mind) known(ctx context.Context) (texts []string, err error) {
+	for range knownTexts {
+		text := m.text()
+		if err := m.find(ctx, text); err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// find searches the memories. From then on, the core has the vector of the text.
+func (m *mind) find(ctx context.Context, text string) error {
+	found, err := m.ask(ctx, coreapi.MemoryQuery{Op: coreapi.MemorySearch, Text: text, Limit: 1})
+	if err == nil && (len(found.Hits) == 0 || found.Trouble != "") {
+		err = fmt.Errorf("found %d memories: %s", len(found.Hits), found.Trouble)
+	}
+	return err
 }
