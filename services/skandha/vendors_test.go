@@ -77,14 +77,13 @@ func (v vendor) use() {
 		v.t.Errorf("not deleted: %v", err)
 	}
 
-	v.remembers("my cat is called Tom")
-	kill()
+	kill() // the view has not been written yet
 	v.up()
+	v.remembers("my cat is called Tom")
 	v.says("second", `"text":"Asked: my cat is called Tom`, "what did I tell you about my cat?", "--json")
 }
 
-// remembers waits until a memory has a text: turns are remembered with the next write of the
-// view, about a second after their end.
+// remembers waits until a memory has a text.
 func (v vendor) remembers(text string) {
 	v.t.Helper()
 	natstest.Eventually(v.t, "a memory of "+text, func() bool {
