@@ -47,7 +47,7 @@ type Directory struct {
 	lostTools  map[string]time.Time // when each tool was last offered
 	arrived    map[string]time.Time // when a tool's latest executor or plugin replica arrived
 	lostModel  map[string]time.Time // the same for providers
-	models     map[string]bool      // providers on offer, by name; "": any
+	models     map[string]bool      // providers on offer, by name; "": any; false: all their processes drain
 	started    time.Time
 	expected   int                  // tools that were offered before this core started
 	lostPublic map[string]time.Time // the same for built-in tools that models were offered
@@ -258,10 +258,10 @@ func (d *Directory) rebuild() {
 	}
 	for _, i := range order {
 		if i.Kind == subject.Provider {
-			models[""] = true // any provider
+			models[""] = models[""] || !i.Draining
 		}
 		for _, p := range i.Providers {
-			models[p.Name] = true
+			models[p.Name] = models[p.Name] || !i.Draining
 		}
 	}
 	d.noteLost(tools, models)
