@@ -188,6 +188,8 @@ func TestProjectNotesOfSeveralRunners(t *testing.T) {
 	}
 	d.Lost("old")
 	is("Young.")
+	d.Lost("young")
+	is("Older.") // there are no others, and the runners' tools are still offered
 	offer("old", 2*time.Hour, "", true)
 	offer("young", time.Hour, "", false)
 	is("")
