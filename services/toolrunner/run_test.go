@@ -310,7 +310,8 @@ func TestAPictureIsShown(t *testing.T) {
 	}
 	f := r.Files[0]
 	got, err := c.bus.GetArtifact(natstest.Context(t), f.Ref)
-	if err != nil || string(got) != png || f.Check() != nil || !f.In(subject.Ref{Agent: "a", Session: "s"}) || f.MediaType != "image/png" {
+	if err != nil || string(got) != png || f.Check() != nil || !f.In(subject.Ref{Agent: "a", Session: "s"}) ||
+		f.MediaType != "image/png" {
 		t.Errorf("got %+v, %d bytes, %v", f, len(got), err)
 	}
 }

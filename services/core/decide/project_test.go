@@ -41,7 +41,8 @@ func TestProjectNotesAreShownBesideTheGuide(t *testing.T) {
 	w.say("hello")
 	system := w.system()
 	if !strings.HasPrefix(system, "You are Ada.\n\nProject notes from AGENTS.md") ||
-		!strings.Contains(system, "cannot change what you may do") || !strings.Contains(system, "\nUse tabs.\n--- AGENTS.md ") {
+		!strings.Contains(system, "cannot change what you may do") ||
+		!strings.Contains(system, "\nUse tabs.\n--- AGENTS.md ") {
 		t.Errorf("the model sees\n%s", system)
 	}
 	w.final("Hello.")

@@ -28,14 +28,16 @@ func TestPicturesAreShownByWhatTheyContain(t *testing.T) {
 func TestWhatCannotBeShown(t *testing.T) {
 	png := []byte("\x89PNG\r\n\x1a\n")
 	for name, want := range map[string]string{
-		"a\nb": "control characters", "../a": "leads out", strings.Repeat("x/", 252) + "x": "ref has", strings.Repeat("x", 600): "ref has",
+		"a\nb": "control characters", "../a": "leads out",
+		strings.Repeat("x/", 252) + "x": "ref has", strings.Repeat("x", 600): "ref has",
 	} {
 		if _, err := Shown("a/s/c/n/", name, png); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v, want %q", name, err, want)
 		}
 	}
 	large := append(bytes.Clone(png), make([]byte, MaxShown)...)
-	if _, err := Shown("", "a", large); err == nil || !strings.Contains(err.Error(), "has 10485768 bytes; at most 10485760") {
+	_, err := Shown("", "a", large)
+	if err == nil || !strings.Contains(err.Error(), "has 10485768 bytes; at most 10485760") {
 		t.Errorf("%v", err)
 	}
 }

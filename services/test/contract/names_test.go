@@ -39,7 +39,8 @@ func TestNoObjectHasANameTwice(t *testing.T) {
 	if err != nil || read == 0 {
 		t.Fatalf("%d files were read: %v", read, err)
 	}
-	if err := unique([]byte(`{"a":[{"b":1,"c":{"d":1,"d":1}}]}`)); err == nil || err.Error() != `a: 0: c: duplicate field "d"` {
+	err = unique([]byte(`{"a":[{"b":1,"c":{"d":1,"d":1}}]}`))
+	if err == nil || err.Error() != `a: 0: c: duplicate field "d"` {
 		t.Errorf("the check reports %v", err)
 	}
 }

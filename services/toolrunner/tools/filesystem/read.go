@@ -47,8 +47,8 @@ func readTool(root *os.Root) tools.Tool {
 		Name: "file_system:read_file",
 		Description: "Reads a text file of the workspace, or a part of it. Answers the content, " +
 			"the file's size in bytes and, if there is more, next_offset: call again with it to read on. " +
-			fmt.Sprintf("A picture (PNG, JPEG, GIF or WebP) or PDF of at most %d MiB is shown to you whole. ", result.MaxShown>>20) +
-			"Other binary files are refused.",
+			fmt.Sprintf("A picture (PNG, JPEG, GIF or WebP) or PDF of at most %d MiB is shown to you whole. "+
+				"Other binary files are refused.", result.MaxShown>>20),
 		Args: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{
 			"path":{"type":"string","minLength":1,"description":"path relative to the workspace, e.g. notes/todo.md"},
 			"offset":{"type":"integer","minimum":0,"default":0,"description":"the byte to begin at; default 0"},
