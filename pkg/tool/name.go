@@ -10,8 +10,11 @@ import (
 // reserved, whether or not a service that offers the tools is running.
 var groups = []string{
 	"capability", "file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell",
-	"skandha", "status", "time", "tools",
+	"skandha", "skills", "status", "time", "tools",
 }
+
+// ReservedGroups returns the groups of the names of built-in tools, in order.
+func ReservedGroups() []string { return slices.Clone(groups) }
 
 // Reserved reports whether a name is in a group of the built-in tools, ignoring case.
 func Reserved(name string) bool {

@@ -12,7 +12,7 @@ func TestNamesOfPluginsTools(t *testing.T) {
 	for name, want := range map[string]string{
 		"mail:send": "", "web_search": "", "Mail-2.0:send.all": "", "file_systems:read": "", "file_system": "",
 		"file_system:read_file": "reserved", "File_System:read_file": "reserved", "file_system:read_all": "reserved",
-		"python:execute": "reserved", "PLAN:execute": "reserved", "time:": "not a valid tool name",
+		"python:execute": "reserved", "skills:load": "reserved", "PLAN:execute": "reserved", "time:": "not a valid tool name",
 		"": "not a valid tool name", ":": "not a valid tool name", "a:": "not a valid tool name",
 		":b": "not a valid tool name", "a:b:c": "not a valid tool name", "a b": "not a valid tool name",
 		"file_system:read_file ": "not a valid tool name", "file_system\u200b:read_file": "not a valid tool name",

@@ -44,7 +44,8 @@ func TestPicturesAreShownByWhatTheyContain(t *testing.T) {
 	const png, pdf = "\x89PNG\r\n\x1a\n\x00\xff", "%PDF-1.4\nplain"
 	s.python(`import os
 for name, data in {'plot.txt': b'\x89PNG\r\n\x1a\n\x00\xff', 'paper': b'%PDF-1.4\nplain', 'j': b'\xff\xd8\xff\xe0',
-        'g': b'GIF89a\x01', 'w': b'RIFF\x04\x00\x00\x00WEBPVP8 ', 'fake.png': b'only text', 'b.bin': b'\x00\x01'}.items():
+        'g': b'GIF89a\x01', 'w': b'RIFF\x04\x00\x00\x00WEBPVP8 ', 'fake.png': b'only text',
+        'b.bin': b'\x00\x01'}.items():
     open(name, 'wb').write(data)
 os.symlink('plot.txt', 'inside')
 os.symlink('/usr/share/pixmaps/logo.png', 'outside')

@@ -151,7 +151,8 @@ var echoes = map[string]echo{
 	"plain text": answering(403, "text/plain", `x-api-key: %[1]s is not allowed`),
 	"a redirect": answering(302, "text/plain", `%[1]s`),
 	"a stream": answering(200, "text/event-stream", "event: error\n"+
-		`data: {"type":"error","error":{"type":"%[1]s","message":"key %[1]s is revoked","code":"%[1]s","status":"%[1]s"}}`+"\n\n"),
+		`data: {"type":"error","error":{"type":"%[1]s","message":"key %[1]s is revoked",`+
+		`"code":"%[1]s","status":"%[1]s"}}`+"\n\n"),
 	"half a chunk": answering(200, "text/event-stream", "event: message_start\n"+`data: {"id":"%[1]s", %[1]s`+"\n\n"),
 	"an outage":    answering(503, "application/json", `{"error":"%[1]s, %[1]s"}`),
 }

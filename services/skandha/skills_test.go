@@ -11,8 +11,9 @@ import (
 func TestSkillsAreListed(t *testing.T) {
 	workspace, dir := t.TempDir(), filepath.Join(t.TempDir(), "skills")
 	for name, text := range map[string]string{
-		filepath.Join(workspace, "skills", "pdf"): "---\nname: pdf\ndescription: Fills forms.\nallowed-tools: math:evaluate time:*\n---\nx",
-		filepath.Join(dir, "word"):                "---\nname: word\ndescription: Writes.\n---\nx",
+		filepath.Join(workspace, "skills", "pdf"): "---\nname: pdf\ndescription: Fills forms.\n" +
+			"allowed-tools: math:evaluate time:*\n---\nx",
+		filepath.Join(dir, "word"): "---\nname: word\ndescription: Writes.\n---\nx",
 	} {
 		if err := errors.Join(os.MkdirAll(name, 0o700), os.WriteFile(filepath.Join(name, "SKILL.md"), []byte(text), 0o600)); err != nil {
 			t.Fatal(err)

@@ -183,7 +183,7 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 	defer r.running.Add(-1)
 	c := tools.Call{
 		Agent: req.Agent, Session: req.Session, Turn: req.Tool.Turn, ID: req.Call, Attempt: req.Attempt,
-		Args: req.Tool.Args, Progress: progress,
+		Args: req.Tool.Args, Store: r.store, Progress: progress,
 	}
 	if t, own := r.tools[req.Tool.Name]; own {
 		return answer(r.run(ctx, c, t))

@@ -297,6 +297,25 @@ func TestALargeResultIsCutAndItsArtifactIsWhole(t *testing.T) {
 	}
 }
 
+// A picture of the workspace is an artifact of the call's session.
+func TestAPictureIsShown(t *testing.T) {
+	c := start(t, toolrunner.Config{})
+	const png = "\x89PNG\r\n\x1a\n\x00\xff"
+	if err := os.WriteFile(filepath.Join(c.workspace, "plot.png"), []byte(png), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := c.call("file_system:read_file", `{"path":"plot.png"}`)
+	if !r.Success || len(r.Files) != 1 {
+		t.Fatalf("got %+v", r)
+	}
+	f := r.Files[0]
+	got, err := c.bus.GetArtifact(natstest.Context(t), f.Ref)
+	if err != nil || string(got) != png || f.Check() != nil || !f.In(subject.Ref{Agent: "a", Session: "s"}) ||
+		f.MediaType != "image/png" {
+		t.Errorf("got %+v, %d bytes, %v", f, len(got), err)
+	}
+}
+
 func TestAPanicIsTheCallsFailureAlone(t *testing.T) {
 	c := startWithEffects(t, toolrunner.Config{})
 	if r := c.call("test:panic", `{}`); r.Success || r.Error.Code != tool.CodeInternal {

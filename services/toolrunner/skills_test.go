@@ -57,6 +57,8 @@ func TestSkillsOverTheBus(t *testing.T) {
 	}
 	for _, s := range with.Tools {
 		switch {
+		case !tool.Reserved(s.Name):
+			t.Errorf("a plugin may take the name %s: its group is missing in pkg/tool/name.go", s.Name)
 		case s.Name == "skills:load" && !strings.Contains(s.Description, "\n- report: Writes reports."):
 			t.Errorf("the description is %q", s.Description)
 		case isSkill(s) && !slices.Equal(s.Permissions, []string{"fs.read"}):

@@ -189,7 +189,7 @@ func (b *builder) noProviderSince(t time.Time, of []Choice) bool {
 
 // noProvider explains why a turn ended for lack of a provider.
 func (b *builder) noProvider() string {
-	names := b.s.Providers(b.env.Agent)
+	names := b.s.Providers(b.env.Agent, nil)
 	switch {
 	case names[0] == "":
 		return fmt.Sprintf("no provider has been available for %s", providerWait)

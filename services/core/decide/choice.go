@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/commands"
+	"skandha.dev/services/internal/executor"
 )
 
 // Choice is a provider, and one of its models. Its text is "<provider>" or
@@ -79,11 +80,13 @@ func (s *State) choices(a *Agent) []Choice {
 }
 
 // Providers returns the names of the providers that may answer the session now, in order of
-// preference; "" is any provider. While a plan is in progress, it is about another attempt.
-func (s *State) Providers(a *Agent) []string {
+// preference; "" is any provider. With the final answer of the current plan's attempt, it
+// returns those for another attempt.
+func (s *State) Providers(a *Agent, failed *executor.Answer) []string {
 	all := s.choices(a)
-	if s.Turn != nil && s.Turn.Plan != nil {
-		if left := s.Turn.Plan.after(all); len(left) > 0 {
+	if failed != nil && s.Turn != nil && s.Turn.Plan != nil {
+		p := *s.Turn.Plan
+		if left := p.next(all, *failed, planError(*failed)); len(left) > 0 {
 			all = left
 		}
 	}

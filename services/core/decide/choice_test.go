@@ -248,3 +248,25 @@ func TestWhatAFailureCostIsSpent(t *testing.T) {
 		t.Errorf("the turn has spent %+v", u)
 	}
 }
+
+// A session whose provider is full waits for that provider's slots, and for those of no other.
+func TestAFullProviderIsWaitedForAlone(t *testing.T) {
+	w := chosen(t, "openai", "gemini", "sim")
+	w.say("x")
+	next := func(a executor.Answer, want string) {
+		t.Helper()
+		if got := strings.Join(w.state.Providers(w.agent, &a), " "); got != want {
+			t.Errorf("another attempt waits for %s, want %s", got, want)
+		}
+	}
+	full := executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}
+	next(full, "openai gemini sim")
+	next(executor.Answer{State: executor.Never}, "openai gemini sim")
+	bad := func(code provider.ErrorCode, retryable bool) executor.Answer {
+		return executor.Answer{State: executor.Finished, Error: &provider.Error{Code: code, Retryable: retryable}}
+	}
+	next(bad(provider.ErrUnavailable, true), "gemini sim openai")
+	next(bad(provider.ErrAuth, false), "gemini sim")
+	w.fails(provider.ErrAuth, false)
+	next(full, "gemini sim")
+}

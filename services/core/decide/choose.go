@@ -59,7 +59,7 @@ func (b *builder) decided(p Plan, answer string) bool {
 	}
 	tools := b.specs(t.Considered.Tools)
 	r := b.request(tools)
-	q := engine.Question{System: p.Question.System, User: p.Question.Text, Schema: p.Question.Schema}
+	q := engine.Question{User: p.Question.Text, Schema: p.Question.Schema}
 	for _, s := range tools {
 		q.Tools = append(q.Tools, s.Name)
 	}

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,27 @@ func TestAnAnswerIsRepairedOnce(t *testing.T) {
 	w.say("and now")
 	if m := w.shown(); len(m) < 2 || m[1].Text != events[event.Recorded](w)[0].Answer {
 		t.Fatalf("the model sees %+v", m)
+	}
+}
+
+// A plugin that adds to the system prompt is asked about the repair, too: what it adds is there once.
+func TestARepairHasAHooksAdditionOnce(t *testing.T) {
+	w := engaged(t)
+	w.points[hook.BeforePlan] = true
+	w.hooks = func(e hook.Envelope) hook.Decision {
+		var p hook.PlanData
+		if err := json.Unmarshal(e.Data, &p); err != nil {
+			t.Fatal(err)
+		}
+		p.System, p.Advice = p.System+"\nBe kind.", []string{"Be brief."}
+		return hook.Decision{Verb: hook.Replace, Data: mustJSON(p)}
+	}
+	w.say("writes a greeting")
+	first := w.asked().System
+	w.final("no JSON")
+	if q := w.asked(); q == nil || q.System != first || strings.Count(first, "Be kind.") != 1 ||
+		strings.Count(first, "Be brief.") != 1 {
+		t.Fatalf("the first question says\n%s\nthe second is %+v", first, q)
 	}
 }
 

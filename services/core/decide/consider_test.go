@@ -132,10 +132,12 @@ func TestAHookJudgesWhatIsFound(t *testing.T) {
 	}
 	w.say("writes, please")
 	w.calls("tools:find", `{"query":"reads keep"}`)
-	if r := w.resultOf("c0"); !r.Success || strings.Contains(string(r.Data), `"read"`) || !strings.Contains(string(r.Data), `"keep"`) {
+	r := w.resultOf("c0")
+	if found := string(r.Data); !r.Success || strings.Contains(found, `"read"`) || !strings.Contains(found, `"keep"`) {
 		t.Fatalf("%s", mustJSON(r))
 	}
-	if found := w.state.Turn.Considered.Found; slices.Contains(found, "read") || w.offers() != "keep write plan:execute tools:find" {
+	if found := w.state.Turn.Considered.Found; slices.Contains(found, "read") ||
+		w.offers() != "keep write plan:execute tools:find" {
 		t.Fatalf("found %q, offered %s", found, w.offers())
 	}
 	deny = true

@@ -116,7 +116,7 @@ type Directory interface {
 	// offers the named provider, except those in not. Empty names mean any provider.
 	PickProvider(name string, not []subject.Instance) (subject.Instance, bool)
 	// NoProvider returns how long no executor has offered the named provider; 0 if one
-	// does, with or without a free slot.
+	// accepts work, with or without a free slot. Executors that drain offer nothing.
 	NoProvider(name string) time.Duration
 	// Providers describes the available providers, for /provider.
 	Providers() []provider.Info

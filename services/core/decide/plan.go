@@ -174,24 +174,27 @@ func OnPlanAnswer(s *State, delivery uint64, a executor.Answer, env *Env) (d *De
 	}
 	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
 	b.touched = true
-	switch {
-	case a.State == executor.Finished && a.Response != nil:
-		if !b.planned(a) {
-			return nil, true
-		}
-	case a.State == executor.Finished && a.Error != nil:
-		if !b.planFailed(a, *a.Error) {
-			return nil, true
-		}
-	default:
-		if !b.planFailed(a, provider.Error{
-			Code: provider.ErrUnavailable, Retryable: true,
-			Message: strings.TrimSpace(fmt.Sprintf("the provider answered %s %s %s", a.State, a.Reason, a.Message)),
-		}) {
-			return nil, true
-		}
+	var done bool
+	if a.State == executor.Finished && a.Response != nil {
+		done = b.planned(a)
+	} else {
+		done = b.planFailed(a, planError(a))
+	}
+	if !done {
+		return nil, true
 	}
 	return b.done(), false
+}
+
+// planError returns the error of an attempt at a model call that has no usable response.
+func planError(a executor.Answer) provider.Error {
+	if a.State == executor.Finished && a.Error != nil {
+		return *a.Error
+	}
+	return provider.Error{
+		Code: provider.ErrUnavailable, Retryable: true,
+		Message: strings.TrimSpace(fmt.Sprintf("the provider answered %s %s %s", a.State, a.Reason, a.Message)),
+	}
 }
 
 // maxFailedBytes bounds the reason of a failed attempt that another one follows.
@@ -205,7 +208,7 @@ const maxErrorBytes = 4000
 func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	p := *b.s.Turn.Plan
 	e.Message = text.Cut(e.Message, maxErrorBytes)
-	next := b.nextProviders(&p, a, e)
+	next := p.next(b.s.choices(b.env.Agent), a, e)
 	code := event.FailProvider
 	if e.Code == provider.ErrOverBudget {
 		code = event.FailLimitCost
@@ -237,13 +240,12 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 	return true
 }
 
-// nextProviders returns the providers for another attempt, in order; there are none after too
-// many failures. It counts in p what kind of attempt has ended. A provider that is busy or whose
-// process failed is asked again, until that has happened too often in this plan; then it is a
-// failure like the model's own, so that the list goes on. A provider that failed for good is not
-// asked again.
-func (b *builder) nextProviders(p *Plan, a executor.Answer, e provider.Error) []Choice {
-	all := b.s.choices(b.env.Agent)
+// next returns those of the providers that are for another attempt, in order; there are none
+// after too many failures. It counts in p what kind of attempt has ended. A provider that is busy
+// or whose process failed is asked again, until that has happened too often in this plan; then it
+// is a failure like the model's own, so that the list goes on. A provider that failed for good is
+// not asked again.
+func (p *Plan) next(all []Choice, a executor.Answer, e provider.Error) []Choice {
 	switch {
 	case busy(a) && p.Refused < maxRefused:
 		p.Refused++

@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/executor"
@@ -10,13 +11,18 @@ import (
 )
 
 // project returns the notes of the project if the turn begins with others than the session has
-// seen, else nil. They are the same for the whole turn.
+// seen, else nil. They are the same for the whole turn. Those of a runner that left a moment ago
+// stay.
 func (b *builder) project() *event.Project {
 	if b.s.Turn.Round > 0 {
 		return nil
 	}
 	var now event.Project
-	if !b.agent().Guide.IgnoreAgentsMD && b.mayRead(b.env.Project.Path) {
+	switch {
+	case b.agent().Guide.IgnoreAgentsMD || !b.agent().Offers(executor.ReadFile):
+	case !b.offers(executor.ReadFile) && !b.givenUp(executor.ReadFile, time.Time{}):
+		return nil
+	case b.mayRead(b.env.Project.Path):
 		now = b.env.Project
 		now.Text = text.Cut(now.Text, executor.MaxProject)
 	}
@@ -30,7 +36,7 @@ func (b *builder) project() *event.Project {
 // the notes of no file that it could not read itself.
 func (b *builder) mayRead(path string) bool {
 	spec, known := b.env.Tools.Lookup(executor.ReadFile)
-	if !known || path == "" || !b.agent().Offers(executor.ReadFile) {
+	if !known || path == "" {
 		return false
 	}
 	return b.env.Policy.Evaluate(b.access(&Step{}, spec, encode(map[string]string{"path": path}))).Effect == Allow

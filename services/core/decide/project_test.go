@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/memory"
@@ -40,7 +41,8 @@ func TestProjectNotesAreShownBesideTheGuide(t *testing.T) {
 	w.say("hello")
 	system := w.system()
 	if !strings.HasPrefix(system, "You are Ada.\n\nProject notes from AGENTS.md") ||
-		!strings.Contains(system, "cannot change what you may do") || !strings.Contains(system, "\nUse tabs.\n--- AGENTS.md ") {
+		!strings.Contains(system, "cannot change what you may do") ||
+		!strings.Contains(system, "\nUse tabs.\n--- AGENTS.md ") {
 		t.Errorf("the model sees\n%s", system)
 	}
 	w.final("Hello.")
@@ -83,6 +85,35 @@ func TestChangesOfProjectNotesTakeEffectWithTheNextTurn(t *testing.T) {
 	}
 	w.final("c")
 	if got := fmt.Sprint(w.requested()); got != "[One. - Two. ]" {
+		t.Errorf("the log has %s", got)
+	}
+}
+
+// The notes outlast a runner for as long as calls of its tools wait for it.
+func TestAShortOutageKeepsProjectNotes(t *testing.T) {
+	w := noted(t, "Use tabs.")
+	w.say("hello")
+	w.final("a")
+	was := w.project
+	turn := func(text string, absent time.Duration, shown bool) {
+		t.Helper()
+		w.project, w.goneSince = event.Project{}, w.now.Add(-absent)
+		delete(w.tools, executor.ReadFile)
+		w.say(text)
+		if strings.Contains(w.system(), "Use tabs.") != shown {
+			t.Errorf("%s: the model sees\n%s", text, w.system())
+		}
+		w.final("b")
+	}
+	turn("a restart", 3*time.Second, true)
+	turn("gone", time.Minute, false)
+	w.offer(executor.ReadFile)
+	w.project = was
+	w.say("back")
+	w.final("c")
+	w.agent.Tools = []string{"write"}
+	turn("it may no longer read", 3*time.Second, false)
+	if got := fmt.Sprint(w.requested()); got != "[Use tabs. -  Use tabs. ]" {
 		t.Errorf("the log has %s", got)
 	}
 }

@@ -82,7 +82,8 @@ func TestASkillNarrowsTheTurn(t *testing.T) {
 // Calls that were offered before the skill was loaded meet the gate, which audits the denial.
 func TestTheGateEnforcesASkill(t *testing.T) {
 	for name, steps := range map[string]string{
-		"a plan":      `{"steps":[{"id":"s","tool":"skills:load","params":{}},{"id":"w","tool":"write","params":{"text":"x"},"depends_on":["s"]}]}`,
+		"a plan": `{"steps":[{"id":"s","tool":"skills:load","params":{}},` +
+			`{"id":"w","tool":"write","params":{"text":"x"},"depends_on":["s"]}]}`,
 		"an approval": "",
 	} {
 		w := skilled(t)

@@ -158,9 +158,15 @@ func TestAPluginAddsToAQuestion(t *testing.T) {
 		made func(system string) string
 		want func(system string) string
 	}{
-		"replaced": {func(string) string { return "Be brief." }, func(s string) string { return s + "\n\nBe brief.\n\nLeave out names." }},
-		"extended": {func(s string) string { return "Be brief. " + s }, func(s string) string { return "Be brief. " + s + "\n\nLeave out names." }},
-		"removed":  {func(string) string { return "" }, func(s string) string { return s + "\n\nLeave out names." }},
+		"replaced": {
+			func(string) string { return "Be brief." },
+			func(s string) string { return s + "\n\nBe brief.\n\nLeave out names." },
+		},
+		"extended": {
+			func(s string) string { return "Be brief. " + s },
+			func(s string) string { return "Be brief. " + s + "\n\nLeave out names." },
+		},
+		"removed": {func(string) string { return "" }, func(s string) string { return s + "\n\nLeave out names." }},
 	} {
 		w := longTalk(t)
 		w.points[hook.BeforePlan] = true

@@ -175,7 +175,9 @@ func (w *world) Lookup(name string) (tool.Spec, bool) {
 
 func (w *world) Public() []tool.Spec {
 	var out []tool.Spec
-	for _, name := range []string{"file_system:read_file", "forbidden", "keep", "mail:send", "read", "skills:load", "write"} {
+	for _, name := range []string{
+		"file_system:read_file", "forbidden", "keep", "mail:send", "read", "skills:load", "write",
+	} {
 		if spec, ok := w.Lookup(name); ok {
 			out = append(out, spec)
 		}

@@ -47,7 +47,7 @@ type Directory struct {
 	lostTools  map[string]time.Time // when each tool was last offered
 	arrived    map[string]time.Time // when a tool's latest executor or plugin replica arrived
 	lostModel  map[string]time.Time // the same for providers
-	models     map[string]bool      // providers on offer, by name; "": any
+	models     map[string]bool      // providers on offer, by name; "": any; false: all their processes drain
 	started    time.Time
 	expected   int                  // tools that were offered before this core started
 	lostPublic map[string]time.Time // the same for built-in tools that models were offered
@@ -258,10 +258,10 @@ func (d *Directory) rebuild() {
 	}
 	for _, i := range order {
 		if i.Kind == subject.Provider {
-			models[""] = true // any provider
+			models[""] = models[""] || !i.Draining
 		}
 		for _, p := range i.Providers {
-			models[p.Name] = true
+			models[p.Name] = models[p.Name] || !i.Draining
 		}
 	}
 	d.noteLost(tools, models)
@@ -417,13 +417,14 @@ func (d *Directory) PoolOf(name string) string {
 }
 
 // Project returns the notes of the workspace: those of the runner that started first, of the
-// runners that have some.
+// runners that have some. Those of a runner without responders count if there are no others, for as
+// long as its tools are offered.
 func (d *Directory) Project() event.Project {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var first *instance
 	for _, i := range d.instances {
-		if i.Project != nil && i.gone.IsZero() && (first == nil || older(i, first) < 0) {
+		if i.Project != nil && (first == nil || noted(i, first) < 0) {
 			first = i
 		}
 	}
@@ -431,6 +432,17 @@ func (d *Directory) Project() event.Project {
 		return event.Project{}
 	}
 	return *first.Project
+}
+
+// noted orders runners by whose notes count.
+func noted(a, b *instance) int {
+	if live := a.gone.IsZero(); live != b.gone.IsZero() {
+		if live {
+			return -1
+		}
+		return 1
+	}
+	return older(a, b)
 }
 
 // older orders instances by their start.

@@ -53,6 +53,37 @@ func TestProvidersOfAKnownInstanceChange(t *testing.T) {
 	has("offline", true)
 }
 
+// A provider whose only process drains is absent, so that the next one is asked; no turn gives up
+// on it before the process has stopped.
+func TestADrainingProviderIsAbsent(t *testing.T) {
+	d := New(slog.New(slog.DiscardHandler))
+	d.started = time.Now().Add(-time.Hour)
+	is := func(id subject.Instance, draining, gone bool) {
+		announce(t, d, executor.Announcement{
+			Instance: id, Kind: subject.Provider, Service: "provider", Draining: draining, Gone: gone,
+			Providers: []provider.Info{{Name: "one"}},
+		})
+	}
+	without := func(fits func(time.Duration) bool, want string) {
+		t.Helper()
+		for _, name := range []string{"one", ""} {
+			if got := d.WithoutProvider(name); !fits(got) {
+				t.Errorf("provider %q has been absent for %s, want %s", name, got, want)
+			}
+		}
+	}
+	present := func(d time.Duration) bool { return d == 0 }
+	is("p1", false, false)
+	without(present, "0: it is present")
+	is("p1", true, false)
+	without(func(d time.Duration) bool { return d == 1 }, "1ns: it drains")
+	is("p2", false, false)
+	without(present, "0: another process is present")
+	is("p2", true, true)
+	is("p1", true, true)
+	without(func(d time.Duration) bool { return d > 0 && d < time.Hour }, "the time since it stopped")
+}
+
 // The name of a built-in tool is its service's, whichever started first, and so is every
 // name that looks like it; a plugin's tool keeps its name against others in other letters.
 func TestBuiltInToolsKeepTheirNames(t *testing.T) {
@@ -157,6 +188,8 @@ func TestProjectNotesOfSeveralRunners(t *testing.T) {
 	}
 	d.Lost("old")
 	is("Young.")
+	d.Lost("young")
+	is("Older.") // there are no others, and the runners' tools are still offered
 	offer("old", 2*time.Hour, "", true)
 	offer("young", time.Hour, "", false)
 	is("")

@@ -152,7 +152,7 @@ func (d *Directory) noteLost(tools map[string]*toolEntry, models map[string]bool
 		delete(d.lostPublic, name)
 	}
 	for name := range d.models {
-		if !models[name] {
+		if _, offered := models[name]; !offered {
 			d.lostModel[name] = now
 		}
 	}
@@ -196,12 +196,17 @@ func (d *Directory) goneSince(name string) time.Time {
 }
 
 // WithoutProvider returns for how long no provider with that name has been offered. An empty
-// name means any provider.
+// name means any provider. A provider whose processes all drain has just become absent: another
+// one is asked, but no turn gives up before the last process has stopped.
 func (d *Directory) WithoutProvider(name string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.models[name] {
+	accepts, offered := d.models[name]
+	switch {
+	case accepts:
 		return 0
+	case offered:
+		return 1
 	}
 	return max(time.Since(d.since(d.lostModel[name])), 1)
 }

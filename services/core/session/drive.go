@@ -282,12 +282,13 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 	}
 	plan, tools := s.state.Wants()
 	ready := plan || len(tools) > 0
+	var failed *executor.Answer
 	for _, w := range s.work {
 		ready = ready || w.final != nil && !w.byOthers && !w.again
 		switch {
 		case w.final == nil || w.byOthers:
 		case w.Kind == subject.Provider:
-			plan = true
+			plan, failed = true, w.final
 		default:
 			if st := s.step(w.Call); st != nil {
 				tools = append(tools, st.Tool)
@@ -295,7 +296,7 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 		}
 	}
 	if plan {
-		for _, name := range s.awaited() {
+		for _, name := range s.awaited(failed) {
 			add(directory.Need{Kind: subject.Provider, Name: name})
 		}
 	}
@@ -305,10 +306,10 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 	return out, !ready
 }
 
-// awaited returns the providers that the turn waits for: a slot of the first that is offered,
-// or any of them to appear.
-func (s *session) awaited() []string {
-	all := s.state.Providers(s.Plugins.Agent(s.ref.Agent))
+// awaited returns the providers that the turn waits for, after an attempt that failed if there
+// was one: a slot of the first that is offered, or any of them to appear.
+func (s *session) awaited(failed *executor.Answer) []string {
+	all := s.state.Providers(s.Plugins.Agent(s.ref.Agent), failed)
 	for i, name := range all {
 		if s.Directory.WithoutProvider(name) == 0 {
 			return all[i : i+1]

@@ -65,7 +65,7 @@ const providerGrace = 3 * time.Second
 // providerFault returns the fault of an agent whose provider no service offers, or nil.
 func (c *Core) providerFault(name subject.Agent) *coreapi.Fault {
 	var gone time.Duration
-	wanted := (&decide.State{}).Providers(c.cfg.Agents[name])
+	wanted := (&decide.State{}).Providers(c.cfg.Agents[name], nil)
 	for i, provider := range wanted {
 		if d := c.dir.WithoutProvider(provider); i == 0 || d < gone {
 			gone = d

@@ -247,7 +247,8 @@ func TestAnOutageIsNotTheLackOfAnEmbedder(t *testing.T) {
 	t.Cleanup(r.Stop)
 	must(t, c, "before")
 	s.set(func() { s.fail = func([]string) error { return bus.Errorf(bus.CodeUnavailable, "the API is away") } })
-	if _, err := c.Embed(natstest.Context(t), []string{"during"}); errors.Is(err, embed.ErrNone) || !errors.Is(err, bus.ErrUnavailable) {
+	_, err = c.Embed(natstest.Context(t), []string{"during"})
+	if errors.Is(err, embed.ErrNone) || !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("error is %v", err)
 	}
 	if m, err := c.Model(natstest.Context(t)); err != nil || m != "toy/a" {

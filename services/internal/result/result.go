@@ -1,6 +1,7 @@
 // Package result limits the size of a tool's result, so that it can be committed. Data
 // above [MaxData] is cut in the middle and stored whole as an artifact, which the result's
-// metadata names. Every tool runner passes its results through this package.
+// metadata names. Every tool runner passes its results through this package. It also says
+// which files a result may show a model; see [Shown].
 package result
 
 import (

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,11 @@ import (
 
 // Adapter asks models at one base URL.
 type Adapter struct {
-	cfg    Config
-	models *genai.Models
-	policy *retry.Policy
-	api    httpapi.API
+	cfg     Config
+	models  *genai.Models
+	policy  *retry.Policy
+	api     httpapi.API
+	schemas httpapi.Schemas
 }
 
 var _ adapter.Adapter = (*Adapter)(nil)
@@ -76,12 +78,11 @@ func (a *Adapter) Generate(
 	if err := ctx.Err(); err != nil {
 		return contract.Response{}, adapter.Failure(err)
 	}
-	q, err := a.question(req)
-	if err != nil {
-		return contract.Response{}, err
+	if len(req.Tools) > 0 { // models before Gemini 3 refuse a schema of the answer beside tools
+		req = httpapi.InWords(req)
 	}
-	resp, err := a.policy.Do(ctx, func(ctx context.Context) (contract.Response, bool, error) {
-		return a.try(ctx, q, delta)
+	resp, err := a.schemas.Ask(cmp.Or(req.Model, a.cfg.Model), req, func(req contract.Request) (contract.Response, error) {
+		return a.ask(ctx, req, delta)
 	})
 	if err != nil {
 		if ctx.Err() == context.Canceled {
@@ -90,6 +91,19 @@ func (a *Adapter) Generate(
 		return contract.Response{}, adapter.Failure(err)
 	}
 	return resp, nil
+}
+
+// ask asks until the policy has had enough.
+func (a *Adapter) ask(
+	ctx context.Context, req contract.Request, delta func(text, reasoning string),
+) (contract.Response, error) {
+	q, err := a.question(req)
+	if err != nil {
+		return contract.Response{}, err
+	}
+	return a.policy.Do(ctx, func(ctx context.Context) (contract.Response, bool, error) {
+		return a.try(ctx, q, delta)
+	})
 }
 
 // try asks once. It reports whether pieces of the answer were passed on.

@@ -86,8 +86,8 @@ func (a *Adapter) question(req contract.Request) (*question, error) {
 	}
 	c.show()
 	q.body["contents"] = c.contents
-	if system := systemText(req); system != "" {
-		q.body["systemInstruction"] = content{Parts: []any{textPart{system}}}
+	if req.System != "" {
+		q.body["systemInstruction"] = content{Parts: []any{textPart{req.System}}}
 	}
 	if len(req.Tools) > 0 {
 		q.body["tools"] = []any{map[string]any{"functionDeclarations": q.declare(req.Tools)}}
@@ -98,15 +98,6 @@ func (a *Adapter) question(req contract.Request) (*question, error) {
 	return q, nil
 }
 
-// systemText is the system prompt. Models before Gemini 3 refuse a schema of the answer
-// beside tools; then the prompt asks for it.
-func systemText(req contract.Request) string {
-	if len(req.Schema) == 0 || len(req.Tools) == 0 {
-		return req.System
-	}
-	return httpapi.InWords(req).System
-}
-
 func settingsOf(req contract.Request) map[string]any {
 	settings := map[string]any{}
 	if req.Temperature != nil {
@@ -115,7 +106,7 @@ func settingsOf(req contract.Request) map[string]any {
 	if req.MaxTokens > 0 {
 		settings["maxOutputTokens"] = req.MaxTokens
 	}
-	if len(req.Schema) > 0 && len(req.Tools) == 0 {
+	if len(req.Schema) > 0 {
 		settings["responseMimeType"], settings["responseJsonSchema"] = "application/json", req.Schema
 	}
 	return settings

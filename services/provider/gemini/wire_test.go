@@ -3,6 +3,7 @@ package gemini_test
 import (
 	"encoding/json"
 	"image/color"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -90,6 +91,44 @@ func TestASchemaBesideToolsIsAnInstruction(t *testing.T) {
 	if got := s.Seen()[1]; got.GenerationConfig.MimeType != "application/json" ||
 		string(got.GenerationConfig.Schema) != schema || !strings.Contains(string(got.SystemInstruction.Parts[0]), `"Be brief."`) {
 		t.Errorf("without tools, sent %+v, %s", got.GenerationConfig, got.SystemInstruction.Parts)
+	}
+}
+
+// A model without schemas of answers is asked in words instead, from then on at once.
+func TestAModelThatRefusesASchemaIsAskedInWords(t *testing.T) {
+	for _, why := range []string{
+		`Invalid JSON payload received. Unknown name "responseJsonSchema" at 'generation_config': Cannot find field.`,
+		`* GenerateContentRequest.generation_config.response_schema.properties: should be non-empty for OBJECT type`,
+		"Json mode is not supported for this model", "response mime type 'application/json' is not supported",
+	} {
+		s := geminitest.New(t)
+		a := client(t, s)
+		s.Next(func(w http.ResponseWriter, _ *http.Request) {
+			geminitest.Refuse(w, http.StatusBadRequest, "INVALID_ARGUMENT", why, "")
+		})
+		req := request(t, says("hello"))
+		req.System, req.Schema, req.Tools = "Be brief.", json.RawMessage(`{"type":"object"}`), nil
+		for n := range 2 {
+			ask(t, a, req)
+			if len(s.Seen()) != n+2 {
+				t.Fatalf("%s: %d requests, want %d", why, len(s.Seen()), n+2)
+			}
+			r := s.Seen()[n+1]
+			if r.GenerationConfig.MimeType != "" || len(r.GenerationConfig.Schema) > 0 ||
+				!strings.Contains(string(r.SystemInstruction.Parts[0]), `{\"type\":\"object\"}`) {
+				t.Errorf("%s: then sent %+v, %s", why, r.GenerationConfig, r.SystemInstruction.Parts)
+			}
+		}
+	}
+	// Another refusal is the caller's to know.
+	s := geminitest.New(t)
+	s.Next(func(w http.ResponseWriter, _ *http.Request) {
+		geminitest.Refuse(w, http.StatusBadRequest, "INVALID_ARGUMENT", "temperature is too high", "")
+	})
+	req := request(t, says("hello"))
+	req.Schema, req.Tools = json.RawMessage(`{"type":"object"}`), nil
+	if _, err := client(t, s).Generate(t.Context(), req, func(string, string) {}); err == nil || len(s.Seen()) != 1 {
+		t.Errorf("got %v after %d requests", err, len(s.Seen()))
 	}
 }
 

@@ -59,7 +59,8 @@ func TestSecretsAreInNoError(t *testing.T) {
 		"ftp://user:hunter2@api.test", "user:hunter2@api.test", "http://user:hunter2@api test", "?key=hunter2",
 		"http://api.test:hunter2/",
 	} {
-		if err := httpapi.CheckURL(base, "https://api.test/v1", "KEY"); err == nil || strings.Contains(err.Error(), "hunter2") {
+		err := httpapi.CheckURL(base, "https://api.test/v1", "KEY")
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", base, err)
 		}
 	}

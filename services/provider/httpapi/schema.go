@@ -21,7 +21,8 @@ func InWords(req contract.Request) contract.Request {
 
 // schemaFields are the names by which APIs refuse a schema of the answer.
 var schemaFields = regexp.MustCompile(
-	`(?i)response_?format|json_?schema|output_?(format|config)|structured.?output|text\.format`)
+	`(?i)response_?format|json_?schema|output_?(format|config)|structured.?output|text\.format|` +
+		`response.?(schema|mime.?type)|json.?mode`)
 
 func refusesSchema(req contract.Request, err error) bool {
 	var e *contract.Error

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox/agent"
 )
 
@@ -358,10 +359,10 @@ func Keep(ctx context.Context, conn *agent.Conn, c Call, store Store, name strin
 }
 
 func keep(ctx context.Context, c Call, store Store, name, media string, data []byte) (Artifact, error) {
-	safe, ok := ArtifactPath(path.Clean(name))
-	if !ok {
+	safe := path.Clean(name)
+	if !result.ValidPath(safe) {
 		return Artifact{}, failf("%.200q: an artifact's path must be relative to /workspace, "+
-			"with at most %d bytes and no control characters", name, maxName)
+			"with at most %d bytes and no control characters", name, result.MaxPath)
 	}
 	out := Artifact{Path: safe, Ref: c.Prefix() + safe, MediaType: media, Bytes: int64(len(data))}
 	if err := store.PutArtifact(ctx, out.Ref, data); err != nil {

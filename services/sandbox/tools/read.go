@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/runes"
 	"skandha.dev/services/sandbox/agent"
 )
@@ -47,7 +48,7 @@ func readTool() Tool {
 		fmt.Sprintf("Reads a file, or a part of it: text by lines (default) or by bytes, or binary files as base64. "+
 			"It returns at most %d KiB (base64: %d KiB of the file) at a time and, if there is more, next_offset: "+
 			"call again with it as offset. A picture (PNG, JPEG, GIF or WebP) or PDF of at most %d MiB is shown to you whole, "+
-			"unless encoding is base64.", maxText>>10, maxBinary>>10, maxShown>>20),
+			"unless encoding is base64.", maxText>>10, maxBinary>>10, result.MaxShown>>20),
 		pathArg("the file")+fmt.Sprintf(`,
 		"encoding":{"type":"string","enum":["text","base64"],"default":"text","description":"text (UTF-8) or base64"},
 		"unit":{"type":"string","enum":["lines","bytes"],"default":"lines","description":"what offset and limit count; base64 always counts bytes"},
@@ -58,11 +59,11 @@ func readTool() Tool {
 			if a.Encoding == "base64" {
 				return readBinary(ctx, conn, name, a)
 			}
-			head, _, err := conn.Read(ctx, name, 0, sniffed)
+			head, _, err := conn.Read(ctx, name, 0, result.Sniffed)
 			switch {
 			case err != nil:
 				return nil, err
-			case shownAs(head) != "":
+			case result.ShownAs(head) != "":
 				return show(ctx, conn, c, store, name)
 			case a.Unit == "bytes":
 				return readBytes(ctx, conn, name, a)

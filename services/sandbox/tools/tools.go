@@ -6,13 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/driver"
 )
@@ -41,7 +40,7 @@ type Call struct {
 
 // Prefix returns the prefix of the names of all artifacts of the call.
 func (c Call) Prefix() string {
-	return strings.Join([]string{string(c.Agent), string(c.Session), c.ID, c.Attempt}, "/") + "/"
+	return result.Name(c.Ref, c.ID, c.Attempt) + "/"
 }
 
 // Store keeps artifacts; *bus.Bus implements it.
@@ -120,21 +119,3 @@ func inside(p string) string {
 	}
 	return p
 }
-
-// ArtifactPath returns a path in the sandbox as part of an artifact's name. It reports
-// whether the path is valid: code in the sandbox is not trusted to name files.
-func ArtifactPath(p string) (string, bool) {
-	if p == "" || len(p) > maxName || !utf8.ValidString(p) || path.IsAbs(p) || path.Clean(p) != p || p == "." ||
-		p == ".." || strings.HasPrefix(p, "../") {
-		return "", false
-	}
-	for _, r := range p {
-		if r < ' ' || r == 0x7f {
-			return "", false
-		}
-	}
-	return p, true
-}
-
-// maxName is the longest path in an artifact's name, in bytes.
-const maxName = 512

@@ -39,7 +39,8 @@ func (emptyIndex) Wipe(context.Context, string) error { return nil }
 
 func TestIndexes(t *testing.T) {
 	example := filepath.Join(t.TempDir(), "index")
-	if out, err := exec.Command("go", "build", "-o", example, "skandha.dev/pkg/plugin/examples/index").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", example, "skandha.dev/pkg/plugin/examples/index")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the example: %v\n%s", err, out)
 	}
 	good := try(t, "index", func(o *conformance.Options) { o.Command = []string{example} })

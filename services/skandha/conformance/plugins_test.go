@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	case "sdk":
 		sdkPlugin()
 	case "empty index":
-		plugin.Main(plugin.Manifest{Name: "empty", Version: "1.0.0"}, plugin.Handlers{plugin.StorageBackend{Index: emptyIndex{}}})
+		plugin.Main(plugin.Manifest{Name: "empty", Version: "1.0.0"},
+			plugin.Handlers{plugin.StorageBackend{Index: emptyIndex{}}})
 	default:
 		plain(role)
 	}

@@ -103,9 +103,8 @@ func (k *comparer) compare(at string, typ reflect.Type, n node, open bool) {
 	}
 	want := map[reflect.Kind]string{
 		reflect.String: "string", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Map: "object",
-		reflect.Struct:  "object",
-		reflect.Float32: "number", reflect.Float64: "number", reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer",
-		reflect.Uint64: "integer",
+		reflect.Struct: "object", reflect.Float32: "number", reflect.Float64: "number",
+		reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer", reflect.Uint64: "integer",
 	}[typ.Kind()]
 	if want == "" || !slices.Contains(n.strings("type"), want) {
 		k.Errorf("%s: Go has %s (%q), the schema has %v", at, typ, want, n.m["type"])

@@ -29,7 +29,9 @@ type indexRig struct {
 func newIndexRig(t *testing.T, file string) *indexRig {
 	t.Helper()
 	s := natstest.StartProcess(t, "", 0)
-	r := &indexRig{coreRig: newCoreRigOn(t, bus.Config{URL: s.URL()}), url: s.URL(), program: build(t, "index"), file: file}
+	r := &indexRig{
+		coreRig: newCoreRigOn(t, bus.Config{URL: s.URL()}), url: s.URL(), program: build(t, "index"), file: file,
+	}
 	r.start()
 	t.Cleanup(func() {
 		if r.running != nil {

@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/result"
 )
 
 // Call is one call of a tool.
@@ -17,8 +18,15 @@ type Call struct {
 	ID      string // the call's id
 	Attempt string
 	Args    json.RawMessage
+	// Store keeps artifacts of the call, whose names begin with Prefix.
+	Store result.Store
 	// Progress reports the progress to people, in a few words.
 	Progress func(string)
+}
+
+// Prefix returns the prefix of the names of all artifacts of the call.
+func (c Call) Prefix() string {
+	return result.Name(subject.Ref{Agent: c.Agent, Session: c.Session}, c.ID, c.Attempt) + "/"
 }
 
 // Tool is a tool that this process runs.

@@ -93,7 +93,9 @@ func (x *index) keep(l line) error {
 }
 
 // Write implements plugin.StorageIndex.
-func (x *index) Write(_ context.Context, collection string, records []plugin.Record) (conflicts []plugin.Record, err error) {
+func (x *index) Write(
+	_ context.Context, collection string, records []plugin.Record,
+) (conflicts []plugin.Record, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, r := range records {

@@ -66,8 +66,10 @@ func (r *Request) question(o *Outcome, drafts []draft) Question {
 	return q
 }
 
-// repair returns the question again, with the answer and what is wrong with it.
+// repair returns the question again, with the answer and what is wrong with it. Its system prompt
+// is the engine's own, whatever plugins made of the first one: they are asked about this one, too.
 func (q Question) repair(answer string, wrong []string) *Question {
+	q.System = system
 	more := ""
 	if n := len(wrong) - maxWrong; n > 0 {
 		wrong, more = wrong[:maxWrong], fmt.Sprintf("\n- and %d more", n)

@@ -155,8 +155,8 @@ func ends(text string) string {
 var (
 	urls      = regexp.MustCompile(`https?://\S+`)
 	addresses = regexp.MustCompile(`[\w.+-]+@[\w-]+\.[\w.]+`)
-	fileNames = regexp.MustCompile(`(?i)[\w./\\-]+\.(?:txt|log|md|gz|go|py|(pdf|docx?|xlsx?|csv|json|ya?ml|xml|html?|png|` +
-		`jpe?g|gif|svg|mp3|wav|mp4|mov|zip|tar|sql|pptx?))\b`)
+	fileNames = regexp.MustCompile(`(?i)[\w./\\-]+\.(?:txt|log|md|gz|go|py|` +
+		`(pdf|docx?|xlsx?|csv|json|ya?ml|xml|html?|png|jpe?g|gif|svg|mp3|wav|mp4|mov|zip|tar|sql|pptx?))\b`)
 )
 
 // kinds replaces URLs, addresses and file names by words for what they are, so that "delete

@@ -4,7 +4,8 @@
 // symbolic link leads out of it, even if a directory is replaced by a link in the
 // meantime. A path that goes through a link inside is refused with the path that it
 // leads to, because policy judges a call by the path that it names. Only regular files
-// are read and written; a device or a FIFO is refused without waiting for its other end.
+// are read and written, and pictures and PDFs are shown to the model; a device or a FIFO
+// is refused without waiting for its other end.
 // Protected files, such as those with tokens, are refused by identity, whatever link or
 // mount leads to them.
 //

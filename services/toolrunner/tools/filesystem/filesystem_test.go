@@ -22,6 +22,7 @@ type fixture struct {
 	outer string // holds the secret and the workspace
 	dir   string // the workspace
 	tools map[string]tools.Tool
+	shelf shelf
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -59,7 +60,9 @@ func (f *fixture) call(name string, args map[string]any) tool.Result {
 	if errs != nil {
 		return tool.Failure(tool.CodeInvalidArgs, strings.Join(errs, "; "))
 	}
-	return tl.Run(f.t.Context(), tools.Call{Args: norm})
+	return tl.Run(f.t.Context(), tools.Call{
+		Agent: "a", Session: "s", ID: "c", Attempt: "n", Args: norm, Store: &f.shelf,
+	})
 }
 
 func (f *fixture) put(name, content string) {
@@ -136,7 +139,7 @@ func TestReadingOnGivesAllOfTheFile(t *testing.T) {
 func TestBinaryFilesAreNotRead(t *testing.T) {
 	f := newFixture(t)
 	for name, data := range map[string]string{
-		"png": "\x89PNG\r\n\x1a\n\x00\x00", "latin1": "caf\xe9 au lait", "nul": "a\x00b",
+		"bmp": "BM\x00\x00\xff", "latin1": "caf\xe9 au lait", "nul": "a\x00b",
 	} {
 		f.put(name, data)
 		if r := f.call("read_file", map[string]any{"path": name}); r.Success ||

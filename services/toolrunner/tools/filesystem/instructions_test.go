@@ -42,7 +42,8 @@ func TestInstructionsAreNotWritten(t *testing.T) {
 			}
 		}
 	}
-	if err := (Limits{Instructions: "maybe"}).Validate(); err == nil || !strings.Contains(err.Error(), "want read, write or off") {
+	err := (Limits{Instructions: "maybe"}).Validate()
+	if err == nil || !strings.Contains(err.Error(), "want read, write or off") {
 		t.Error(err)
 	}
 }

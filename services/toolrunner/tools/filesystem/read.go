@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/runes"
 	"skandha.dev/services/toolrunner/tools"
 )
@@ -40,13 +41,14 @@ const (
 	maxRead     = 1 << 20
 )
 
-// readTool reads a text file, or a part of it.
+// readTool reads a text file, or a part of it, or shows a picture or PDF.
 func readTool(root *os.Root) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:read_file",
 		Description: "Reads a text file of the workspace, or a part of it. Answers the content, " +
 			"the file's size in bytes and, if there is more, next_offset: call again with it to read on. " +
-			"Binary files are refused.",
+			fmt.Sprintf("A picture (PNG, JPEG, GIF or WebP) or PDF of at most %d MiB is shown to you whole. "+
+				"Other binary files are refused.", result.MaxShown>>20),
 		Args: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{
 			"path":{"type":"string","minLength":1,"description":"path relative to the workspace, e.g. notes/todo.md"},
 			"offset":{"type":"integer","minimum":0,"default":0,"description":"the byte to begin at; default 0"},
@@ -54,13 +56,21 @@ func readTool(root *os.Root) tools.Tool {
 			"required":["path"],"additionalProperties":false}`, maxRead, defaultRead)),
 		Idempotent: true, Risk: tool.RiskLow, Permissions: []string{"fs.read"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "information_retrieval"}, TimeoutMS: 10_000,
-	}, func(_ context.Context, _ tools.Call, args struct {
+	}, func(ctx context.Context, c tools.Call, args struct {
 		Path   string `json:"path"`
 		Offset int64  `json:"offset"`
 		Limit  int    `json:"limit"`
 	},
 	) tool.Result {
-		out, err := read(root, args.Path, args.Offset, args.Limit)
+		f, size, err := open(root, args.Path)
+		if err != nil {
+			return tools.Fail(explain("reading", args.Path, err))
+		}
+		defer func() { _ = f.Close() }()
+		if media := shownAs(f); media != "" {
+			return show(ctx, c, args.Path, media, f, size)
+		}
+		out, err := part(f, size, args.Path, args.Offset, args.Limit)
 		if err != nil {
 			return tools.Fail(explain("reading", args.Path, err))
 		}
@@ -89,25 +99,35 @@ func ReadText(root *os.Root, name string, offset int64, limit int, protect ...st
 			return Content{}, explain("reaching", name, err)
 		}
 	}
-	out, err := read(root, name, offset, limit)
+	f, size, err := open(root, name)
+	if err != nil {
+		return Content{}, explain("reading", name, err)
+	}
+	defer func() { _ = f.Close() }()
+	out, err := part(f, size, name, offset, limit)
 	if err != nil {
 		return Content{}, explain("reading", name, err)
 	}
 	return out, nil
 }
 
-func read(root *os.Root, name string, offset int64, limit int) (Content, error) {
+// open opens a file to be read, and returns its size.
+func open(root *os.Root, name string) (*os.File, int64, error) {
 	p, err := clean(name)
 	if err != nil {
-		return Content{}, err
+		return nil, 0, err
 	}
 	f, info, err := OpenRegular(root, p, os.O_RDONLY)
 	if err != nil {
-		return Content{}, err
+		return nil, 0, err
 	}
-	defer func() { _ = f.Close() }()
-	if offset > info.Size() {
-		return Content{}, fmt.Errorf("offset %d is beyond the end; the file has %d bytes", offset, info.Size())
+	return f, info.Size(), nil
+}
+
+// part reads a part of a text file.
+func part(f io.ReaderAt, size int64, name string, offset int64, limit int) (Content, error) {
+	if offset > size {
+		return Content{}, fmt.Errorf("offset %d is beyond the end; the file has %d bytes", offset, size)
 	}
 	if limit <= 0 {
 		limit = defaultRead
@@ -120,9 +140,9 @@ func read(root *os.Root, name string, offset int64, limit int) (Content, error) 
 	start, end := runes.Whole(buf, min(limit, maxRead), offset > 0)
 	text := buf[start:end]
 	if kind := binaryKind(text); kind != "" {
-		return Content{}, fmt.Errorf("it is a binary file (%s, %d bytes); only text can be read", kind, info.Size())
+		return Content{}, fmt.Errorf("it is a binary file (%s, %d bytes); only text can be read", kind, size)
 	}
-	out := Content{Path: name, Size: info.Size(), Offset: offset + int64(start), Content: string(text)}
+	out := Content{Path: name, Size: size, Offset: offset + int64(start), Content: string(text)}
 	if next := offset + int64(end); end < len(buf) {
 		out.NextOffset = next
 	}

@@ -20,7 +20,8 @@ import (
 func TestMistakesInASkill(t *testing.T) {
 	for settings, want := range map[string]string{
 		"name: pdf\ndescription: d": "",
-		"name: pdf\ndescription: d\nlicense: MIT\ncompatibility: c\nmetadata: {author: a, version: 1.0}\nallowed-tools: Read Bash(git:*)": "",
+		"name: pdf\ndescription: d\nlicense: MIT\ncompatibility: c\nmetadata: {author: a, version: 1.0}\n" +
+			"allowed-tools: Read Bash(git:*)": "",
 		"description: d":              "SKILL.md: name is",
 		"name: pdf":                   "SKILL.md: description has 0 characters",
 		"name: PDF\ndescription: d":   `SKILL.md:2: name is "PDF"`,
@@ -249,14 +250,16 @@ func TestScanningIsBounded(t *testing.T) {
 		p.skill(p.dir, fmt.Sprintf("skill-%02d", i), "d", strings.Repeat("x", 250<<10))
 	}
 	list, wrong := p.library.List()
-	if len(list) != 16 || len(wrong) != 1 || !strings.Contains(wrong[0].Error(), "more than 4194304 bytes; skill-16 and those after it") {
+	if len(list) != 16 || len(wrong) != 1 ||
+		!strings.Contains(wrong[0].Error(), "more than 4194304 bytes; skill-16 and those after it") {
 		t.Errorf("%d skills, %v", len(list), wrong)
 	}
 	in := filepath.Join(p.workspace, "skills")
 	for i := range 2001 {
 		p.write(filepath.Join(in, fmt.Sprintf("f%d", i)), "")
 	}
-	if _, wrong = p.library.List(); len(wrong) != 2 || !strings.Contains(wrong[0].Error(), "skills has more than 2000 entries") {
+	if _, wrong = p.library.List(); len(wrong) != 2 ||
+		!strings.Contains(wrong[0].Error(), "skills has more than 2000 entries") {
 		t.Errorf("%v", wrong)
 	}
 }
