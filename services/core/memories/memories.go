@@ -46,10 +46,10 @@ type Embedder interface {
 type Memories struct {
 	cfg    Config
 	bucket *journal.Bucket
-	model  Embedder      // set by Start
-	high   atomic.Uint64 // the latest revision that this core has written
-	poke   chan struct{} // has a token after a change
-	urgent chan struct{} // has a token while somebody waits for the index
+	model  Embedder               // set by Start
+	high   atomic.Uint64          // the latest revision that this core has written
+	poke   chan struct{}          // has a token after a change
+	urgent chan struct{}          // has a token while somebody waits for the index
 	behind atomic.Pointer[string] // why the index is not complete; nil: it is
 	at     progress
 
