@@ -127,6 +127,7 @@ func (f *follower) apply(ctx context.Context) error {
 			if err := f.write(ctx, batch, position); err != nil {
 				return err
 			}
+			position = max(position, e.Revision)
 			batch = batch[:0]
 		}
 	}
@@ -197,12 +198,25 @@ func (f *follower) write(ctx context.Context, changes []journal.Entry, position 
 	}
 	last := changes[len(changes)-1].Revision
 	if last > position {
-		if err := f.cfg.Index.SetPosition(ctx, last); err != nil {
+		if err := f.mark(ctx, position, last); err != nil {
 			return fmt.Errorf("writing the index: %w", err)
 		}
 	}
 	f.at.set(max(f.at.get(), last))
 	return nil
+}
+
+// mark records that the index is complete up to a revision, if it still is up to position: it
+// may have been deleted or replaced since that was read, and would never be filled again.
+func (f *follower) mark(ctx context.Context, position, last uint64) error {
+	now, err := f.cfg.Index.Position(ctx)
+	if err != nil {
+		return err
+	}
+	if now < position {
+		return fmt.Errorf("it has lost what it had up to revision %d; it is filled again", position)
+	}
+	return f.cfg.Index.SetPosition(ctx, last)
 }
 
 // embedFirst computes the vectors of a few new entries, so that one write of the index does, and

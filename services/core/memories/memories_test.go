@@ -102,6 +102,11 @@ func start(t *testing.T, b *journal.Journal, path string, model *words) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startOn(t, b, st, model)
+}
+
+func startOn(t *testing.T, b *journal.Journal, st index.Store, model *words) *rig {
+	t.Helper()
 	m := memories.New(memories.Config{
 		Bus: b, Index: st, Log: natstest.Logger(t), Leads: func() bool { return true },
 		Origin: func(context.Context, subject.Ref) (memory.Origin, error) { return memory.FromWeb, nil },
@@ -307,6 +312,59 @@ func TestAWipedIndexIsFilledAgain(t *testing.T) {
 	r.settled()
 	if after := r.found("what may the child eat?"); !slices.Equal(before, after) {
 		t.Fatalf("found %q, before %q", after, before)
+	}
+}
+
+// fragile is an index that loses everything while a certain memory is written.
+type fragile struct {
+	index.Store
+	lose string
+	once sync.Once
+}
+
+func (f *fragile) Put(ctx context.Context, entries []index.Entry) (err error) {
+	if slices.ContainsFunc(entries, func(e index.Entry) bool { return e.Text == f.lose }) {
+		f.once.Do(func() { err = f.Wipe(ctx) })
+	}
+	return errors.Join(err, f.Store.Put(ctx, entries))
+}
+
+// An index that loses its data while it is filled is not taken for complete.
+func TestAnIndexThatLosesItsDataWhileItIsFilledIsFilledAgain(t *testing.T) {
+	r := newRig(t)
+	const many = 600 // more than two writes to the index
+	for i := range many {
+		r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: fmt.Sprintf("memory %d", i)})
+	}
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "memory.db"), Logger: natstest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := startOn(t, r.bus, &fragile{Store: st, lose: "memory 300"}, &words{})
+	last, err := r.bus.Bucket(journal.BucketMemories).Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the index says that it is complete", func() bool {
+		position, err := other.index.Position(t.Context())
+		return err == nil && position == last
+	})
+	entry, err := st.Get(t.Context(), index.Key{Agent: agent, ID: r.first()})
+	if err != nil {
+		t.Fatalf("the first memory is lost: %+v, %v", entry, err)
+	}
+}
+
+// first returns the id of the oldest memory.
+func (r *rig) first() string {
+	r.t.Helper()
+	q := coreapi.MemoryQuery{Op: coreapi.MemoryList, Limit: 100}
+	for {
+		a := r.do(q)
+		if a.Next == "" {
+			return a.Memories[len(a.Memories)-1].ID
+		}
+		q.After = a.Next
 	}
 }
 
