@@ -124,16 +124,18 @@ func TestTheBudgetHoldsAcrossProcesses(t *testing.T) {
 }
 
 // Each try may cost as much as the first: one that came to nothing after the model had worked is not repeated
-// beyond the limit.
+// beyond the limit, and core learns what it has cost.
 func TestEachTryIsHeldAgainstTheLimit(t *testing.T) {
 	settings := provider.Settings{Prices: budget.Prices{"m": {Output: 1000}}, MaxTokens: 100} // 0.1 USD at most
 	for _, c := range []struct {
 		code  contract.ErrorCode
 		asked int
 		want  contract.ErrorCode
+		spent contract.Usage
 	}{
-		{contract.ErrGarbage, 2, contract.ErrOverBudget}, // it was paid for
-		{contract.ErrRateLimited, 3, ""},                 // it was not
+		// it was paid for
+		{contract.ErrGarbage, 2, contract.ErrOverBudget, contract.Usage{CostMicroUSD: 200_000, Uncounted: 2}},
+		{contract.ErrRateLimited, 3, "", contract.Usage{}}, // it was not
 	} {
 		a := &billed{name: "cloud", tries: 3, failed: adapter.Errorf(c.code, "no"), usage: contract.Usage{OutputTokens: 1}}
 		core := start(t, provider.Config{Settings: settings}, a)
@@ -142,6 +144,9 @@ func TestEachTryIsHeldAgainstTheLimit(t *testing.T) {
 		got := core.answer(core.ask(q))
 		if len(a.asked) != c.asked || (c.want == "") != (got.Error == nil) || got.Error != nil && got.Error.Code != c.want {
 			t.Errorf("%s: asked %d times, answer is %+v, %v", c.code, len(a.asked), got, got.Error)
+		}
+		if got.Spent != c.spent {
+			t.Errorf("%s: it has spent %+v, want %+v", c.code, got.Spent, c.spent)
 		}
 	}
 }
