@@ -7,6 +7,7 @@ import (
 	"time"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/adapter"
 )
 
 // maxHeld is how long a question is remembered at most: no turn lasts longer.
@@ -22,6 +23,10 @@ func question(ctx context.Context) string {
 	id, _ := ctx.Value(questionKey{}).(string)
 	return id
 }
+
+// charged reports whether the API has answered a try that core can repeat. It charges for that,
+// whatever is wrong with the answer, so core decides whether it is asked again.
+func charged(ctx context.Context) bool { return question(ctx) != "" && adapter.HasBegun(ctx) }
 
 // wait waits until a question that failed before may be asked again. It fails at once if too
 // little time would be left for the answer. A question that is new is never held, so that core

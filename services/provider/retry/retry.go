@@ -116,7 +116,7 @@ func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
 	err := errPanicked
 	defer func() {
 		p.record(ctx, o, err)
-		p.hold(ctx, o.begun, err)
+		p.hold(ctx, o.begun || charged(ctx), err)
 	}()
 	var pause time.Duration
 	var refused error // by the gate
@@ -179,7 +179,7 @@ func (p *Policy) record(ctx context.Context, o outcome, err error) {
 // pause decides whether another try is worth it, and how long to wait before it.
 func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err error) (time.Duration, bool) {
 	var e *contract.Error
-	if !errors.As(err, &e) || !e.Retryable || o.begun || p.breaker.IsOpen() {
+	if !errors.As(err, &e) || !e.Retryable || o.begun || charged(ctx) || p.breaker.IsOpen() {
 		return last, false
 	}
 	next := min(max(2*last, p.cfg.Pause), p.cfg.MaxPause)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,6 +305,26 @@ func TestCancelEndsTheWaitForARetryAfter(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		if _, err := p.Do(ctx, try); !errors.Is(err, context.Canceled) || len(*at) != 1 {
 			t.Errorf("after %d calls: %v", len(*at), err)
+		}
+	})
+}
+
+// An API charges for an empty answer, too: only core asks for another one.
+func TestAnAnswerThatWasPaidForIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		empty := adapter.Errorf(contract.ErrGarbage, "neither text nor calls")
+		for id, want := range map[string]int{"t1-p1": 1, "": 3} { // without a question there is no core
+			var began atomic.Bool
+			calls := 0
+			_, err := retry.New(retry.Config{}).Do(adapter.WithBegan(retry.WithQuestion(t.Context(), id), &began),
+				func(ctx context.Context) (contract.Response, bool, error) {
+					calls++
+					adapter.Began(ctx)
+					return contract.Response{}, false, empty
+				})
+			if !errors.Is(err, empty) || calls != want {
+				t.Errorf("question %q: %v after %d calls, want %d", id, err, calls, want)
+			}
 		}
 	})
 }
