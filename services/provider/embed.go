@@ -166,7 +166,7 @@ func wireError(e *contract.Error) *bus.Error {
 func (s *service) embedding() providerapi.Embedder {
 	info := s.embedder.Info()
 	return providerapi.Embedder{
-		Model: modelName(info), Note: info.Note, Breaker: s.embedder.Breaker(), Price: s.described(info, true).Price,
+		Model: modelName(info), Note: info.Note, Breaker: s.embedder.Breaker(), Price: s.described(info, true, forTexts).Price,
 		Usage: new(s.embedded.total()),
 	}
 }

@@ -51,7 +51,7 @@ func embedText(c *core, body string) (providerapi.EmbedAnswer, error) {
 }
 
 func TestTheServiceComputesEmbeddings(t *testing.T) {
-	c, srv := withEmbedder(t, provider.Settings{Prices: budget.Prices{"openai/*": {Input: 2}}})
+	c, srv := withEmbedder(t, provider.Settings{Prices: budget.Prices{"openai/*": {Input: new(2.0)}}})
 	srv.Embedder.Concepts = map[string][]string{"rain": {"umbrella", "forecast"}}
 	v, err := embed.NewClient(c.caller).Embed(natstest.Context(t), []string{"take an umbrella", "the forecast", "an invoice"})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestFailuresOfTheEmbedderHaveCodes(t *testing.T) {
 func TestEmbeddingsCountAgainstTheBudget(t *testing.T) {
 	const worst = 16 + 1 // tokens of one letter
 	c, srv := withEmbedder(t, provider.Settings{
-		Prices: budget.Prices{"openai/*": {Input: 1e6}}, Budget: budget.Limit{USD: 2*worst + 2, Per: budget.Ever},
+		Prices: budget.Prices{"openai/*": {Input: new(1e6)}}, Budget: budget.Limit{USD: 2*worst + 2, Per: budget.Ever},
 	})
 	spent := func() int64 { return *c.report().Budget.SpentMicroUSD / 1e6 }
 	if _, err := embedText(c, `{"texts":["a"]}`); err != nil || spent() != 1 {

@@ -33,7 +33,7 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 	out := providerapi.Report{Instance: s.bus.Instance(), Providers: make([]providerapi.Provider, len(s.adapters))}
 	var all sync.WaitGroup
 	for i, a := range s.adapters {
-		out.Providers[i] = s.described(a.Info(), true)
+		out.Providers[i] = s.described(a.Info(), true, budget.Price.OfAnswers)
 		if c, ok := a.(adapter.Checker); ok {
 			all.Go(func() { checked(ctx, c, &out.Providers[i]) })
 		}
@@ -48,7 +48,7 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 	all.Wait()
 	if s.remote != nil {
 		for _, p := range *s.remote.list.Load() {
-			d := s.described(p.info, false)
+			d := s.described(p.info, false, budget.Price.OfAnswers)
 			d.Plugin = p.plugin
 			out.Providers = append(out.Providers, d)
 		}
@@ -56,17 +56,22 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 	return out
 }
 
-func (s *service) described(i contract.Info, own bool) providerapi.Provider {
+func (s *service) described(i contract.Info, own bool, suffices func(budget.Price) bool) providerapi.Provider {
 	p := providerapi.Provider{Name: i.Name, Model: i.Model, Note: i.Note}
-	price, known := s.cfg.Prices.Of(i.Name, i.Model)
-	if known || own && free(i.Name) {
+	if price, known := s.price(i, own, suffices); known {
 		p.Price = shown(price)
 	}
 	return p
 }
 
 func shown(p budget.Price) *providerapi.Price {
-	out := providerapi.Price{Input: p.Input, CachedInput: p.Input, CacheWrite: p.Input, Output: p.Output}
+	var out providerapi.Price
+	if p.Input != nil {
+		out.Input, out.CachedInput, out.CacheWrite = *p.Input, *p.Input, *p.Input
+	}
+	if p.Output != nil {
+		out.Output = *p.Output
+	}
 	if p.CachedInput != nil {
 		out.CachedInput = *p.CachedInput
 	}

@@ -47,7 +47,7 @@ func TestAProcessReportsItsProviders(t *testing.T) {
 	up := &remoteAPI{billed: billed{name: "up"}, models: []string{"z", "a"}}
 	down := &remoteAPI{billed: billed{name: "down"}, err: adapter.Errorf(contract.ErrAuth, "the key was refused")}
 	c := start(t, provider.Config{Settings: provider.Settings{
-		Prices: budget.Prices{"up/m": {Input: 1, Output: 2}}, Budget: budget.Limit{USD: 3},
+		Prices: budget.Prices{"up/m": {Input: new(1.0), Output: new(2.0)}}, Budget: budget.Limit{USD: 3},
 	}}, up, down, &billed{name: "offline"})
 	r := c.report()
 	if len(r.Providers) != 3 {

@@ -30,7 +30,7 @@ func (s *service) hold(
 	ctx context.Context, info contract.Info, own bool, req *contract.Request,
 ) (*spending, *contract.Error) {
 	info.Model = cmp.Or(req.Model, info.Model)
-	sp := s.priced(info, own)
+	sp := s.priced(info, own, budget.Price.OfAnswers)
 	if req.MaxCostMicroUSD == nil && s.ledger == nil {
 		return sp, nil
 	}
@@ -49,7 +49,7 @@ func (s *service) hold(
 
 // holdTexts is hold for the embeddings of texts, to which no agent's limit applies.
 func (s *service) holdTexts(ctx context.Context, info contract.Info, texts []string) (*spending, *contract.Error) {
-	sp := s.priced(info, true)
+	sp := s.priced(info, true, forTexts)
 	if s.ledger == nil {
 		return sp, nil
 	}
@@ -61,17 +61,27 @@ func (s *service) holdTexts(ctx context.Context, info contract.Info, texts []str
 }
 
 // priced finds the price of a provider's model.
-func (s *service) priced(info contract.Info, own bool) *spending {
-	sp := &spending{ledger: s.ledger}
-	if sp.price, sp.known = s.cfg.Prices.Of(info.Name, info.Model); !sp.known && own && free(info.Name) {
-		sp.known = true
-	}
-	return sp
+func (s *service) priced(info contract.Info, own bool, suffices func(budget.Price) bool) *spending {
+	price, known := s.price(info, own, suffices)
+	return &spending{ledger: s.ledger, price: price, known: known}
 }
+
+// price returns the price of a provider's model. It is known if it suffices, or if the
+// provider is free and the configuration does not say otherwise.
+func (s *service) price(info contract.Info, own bool, suffices func(budget.Price) bool) (budget.Price, bool) {
+	price, listed := s.cfg.Prices.Of(info.Name, info.Model)
+	if !listed {
+		return price, own && free(info.Name)
+	}
+	return price, suffices(price)
+}
+
+// forTexts reports that any price suffices for embeddings: they have no output.
+func forTexts(budget.Price) bool { return true }
 
 func unpriced(info contract.Info) *contract.Error {
 	return adapter.Errorf(contract.ErrOverBudget, "a limit of costs applies, and the price of model %s of %s is unknown: "+
-		"add it to providers.prices in the configuration file", info.Model, info.Name)
+		"add it to providers.prices in the configuration file, with input and output", info.Model, info.Name)
 }
 
 // reserve holds back the worst case of one try.
@@ -128,7 +138,7 @@ func (sp *spending) paid(u *contract.Usage) {
 }
 
 // costsNothing reports whether the price is known to be zero.
-func (sp *spending) costsNothing() bool { return sp.known && sp.price == budget.Price{} }
+func (sp *spending) costsNothing() bool { return sp.known && sp.price.IsZero() }
 
 // failed settles a try without an answer. If the model may have worked, what it cost is not
 // known, and its worst case counts.

@@ -46,7 +46,7 @@ func costing(most int64) func(*executor.Request) {
 }
 
 func TestCostIsKnownOrSaidToBeUnknown(t *testing.T) {
-	prices := budget.Prices{"cloud/m": {Input: 1, Output: 10}}
+	prices := budget.Prices{"cloud/m": {Input: new(1.0), Output: new(10.0)}, "half/m": {Input: new(1.0)}}
 	for _, c := range []struct {
 		name        string
 		usage, want contract.Usage
@@ -62,6 +62,11 @@ func TestCostIsKnownOrSaidToBeUnknown(t *testing.T) {
 			contract.Usage{InputTokens: 100, OutputTokens: 5},
 			contract.Usage{InputTokens: 100, OutputTokens: 5, Unpriced: 1},
 		},
+		{
+			"half",
+			contract.Usage{InputTokens: 100, OutputTokens: 5},
+			contract.Usage{InputTokens: 100, OutputTokens: 5, Unpriced: 1},
+		},
 		{"other", contract.Usage{CostMicroUSD: 7}, contract.Usage{CostMicroUSD: 7}},
 		{"local", contract.Usage{InputTokens: 3}, contract.Usage{InputTokens: 3}},
 		{"offline", contract.Usage{}, contract.Usage{}},
@@ -74,7 +79,7 @@ func TestCostIsKnownOrSaidToBeUnknown(t *testing.T) {
 }
 
 func TestAnAnswerThatMayCostTooMuchIsNotAskedFor(t *testing.T) {
-	settings := provider.Settings{Prices: budget.Prices{"cloud/*": {Input: 1, Output: 10}}, MaxTokens: 100}
+	settings := provider.Settings{Prices: budget.Prices{"cloud/*": {Input: new(1.0), Output: new(10.0)}, "half/*": {Input: new(1.0)}}, MaxTokens: 100}
 	for _, c := range []struct {
 		name string
 		most int64
@@ -83,6 +88,7 @@ func TestAnAnswerThatMayCostTooMuchIsNotAskedFor(t *testing.T) {
 		{"cloud", 1_000_000, ""},
 		{"cloud", 900, "0.0009 USD of the agent's limit are left"},
 		{"other", 1_000_000, "the price of model m of other is unknown: add it to providers.prices"},
+		{"half", 1_000_000, "the price of model m of half is unknown"}, // the part that is missing is not free
 		{"offline", 0, ""},
 	} {
 		a := &billed{name: c.name, usage: contract.Usage{InputTokens: 1}}
@@ -103,7 +109,7 @@ func TestAnAnswerThatMayCostTooMuchIsNotAskedFor(t *testing.T) {
 func TestTheBudgetHoldsAcrossProcesses(t *testing.T) {
 	srv := natstest.Start(t)
 	settings := provider.Settings{
-		Prices: budget.Prices{"m": {Output: 1000}}, MaxTokens: 100, Budget: budget.Limit{USD: 0.25, Per: budget.Ever},
+		Prices: budget.Prices{"m": {Input: new(0.0), Output: new(1000.0)}}, MaxTokens: 100, Budget: budget.Limit{USD: 0.25, Per: budget.Ever},
 	}
 	ask := func() executor.Answer {
 		t.Helper()
@@ -124,16 +130,18 @@ func TestTheBudgetHoldsAcrossProcesses(t *testing.T) {
 }
 
 // Each try may cost as much as the first: one that came to nothing after the model had worked is not repeated
-// beyond the limit.
+// beyond the limit, and core learns what it has cost.
 func TestEachTryIsHeldAgainstTheLimit(t *testing.T) {
-	settings := provider.Settings{Prices: budget.Prices{"m": {Output: 1000}}, MaxTokens: 100} // 0.1 USD at most
+	settings := provider.Settings{Prices: budget.Prices{"m": {Input: new(0.0), Output: new(1000.0)}}, MaxTokens: 100} // 0.1 USD at most
 	for _, c := range []struct {
 		code  contract.ErrorCode
 		asked int
 		want  contract.ErrorCode
+		spent contract.Usage
 	}{
-		{contract.ErrGarbage, 2, contract.ErrOverBudget}, // it was paid for
-		{contract.ErrRateLimited, 3, ""},                 // it was not
+		// it was paid for
+		{contract.ErrGarbage, 2, contract.ErrOverBudget, contract.Usage{CostMicroUSD: 200_000, Uncounted: 2}},
+		{contract.ErrRateLimited, 3, "", contract.Usage{}}, // it was not
 	} {
 		a := &billed{name: "cloud", tries: 3, failed: adapter.Errorf(c.code, "no"), usage: contract.Usage{OutputTokens: 1}}
 		core := start(t, provider.Config{Settings: settings}, a)
@@ -142,6 +150,9 @@ func TestEachTryIsHeldAgainstTheLimit(t *testing.T) {
 		got := core.answer(core.ask(q))
 		if len(a.asked) != c.asked || (c.want == "") != (got.Error == nil) || got.Error != nil && got.Error.Code != c.want {
 			t.Errorf("%s: asked %d times, answer is %+v, %v", c.code, len(a.asked), got, got.Error)
+		}
+		if got.Spent != c.spent {
+			t.Errorf("%s: it has spent %+v, want %+v", c.code, got.Spent, c.spent)
 		}
 	}
 }

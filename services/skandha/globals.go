@@ -30,7 +30,7 @@ type globals struct {
 	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"Lowest level that is logged to standard error: debug, info, warn or error. While chatting at a terminal, warnings go to DATA/chat.log."`
 	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) for an embedded system: agents and policy." placeholder:"FILE"`
 
-	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai, anthropic, gemini, local or offline. Default: the one that the environment has a key for." placeholder:"NAME"`
+	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai, anthropic, gemini, local or offline; or several, separated by commas, in order of preference. Default: the one that the environment has a key for." placeholder:"NAME"`
 	Model        string   `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model to use." placeholder:"NAME"`
 	BaseURL      string   `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
 	Embedder     string   `group:"Embedded system" env:"SKANDHA_EMBEDDER" help:"What computes embeddings for an embedded system, such as ollama/nomic-embed-text, openai/text-embedding-3-small or gemini/gemini-embedding-001; or none. Default: providers.embedder of the configuration file, else none: searches are lexical." placeholder:"PROVIDER/MODEL"`

@@ -238,14 +238,26 @@ func TestAProcessThatFailsComesLast(t *testing.T) {
 }
 
 func TestWhatAFailureCostIsSpent(t *testing.T) {
-	w := newWorld(t)
-	w.say("x")
-	w.planReplied(executor.Answer{
-		State: executor.Finished, Error: &provider.Error{Code: provider.ErrGarbage, Message: "?", Retryable: true},
-		Spent: provider.Usage{CostMicroUSD: 7, Uncounted: 1},
-	})
-	if u := w.state.Turn.Usage; u.CostMicroUSD != 7 || u.Uncounted != 1 {
-		t.Errorf("the turn has spent %+v", u)
+	known, unknown := provider.Usage{CostMicroUSD: 7, Uncounted: 1}, provider.Usage{Uncounted: 1, Unpriced: 1}
+	for _, c := range []struct {
+		answer executor.Answer
+		want   provider.Usage
+	}{
+		{executor.Answer{
+			State: executor.Finished, Error: &provider.Error{Code: provider.ErrGarbage, Message: "?", Retryable: true},
+			Spent: known,
+		}, known},
+		{executor.Answer{State: executor.Unknown}, unknown}, // its process died
+		{executor.Answer{State: executor.Stopped}, unknown},
+		{executor.Answer{State: executor.Never}, provider.Usage{}},
+		{executor.Answer{State: executor.Refused, Reason: executor.RefusedFull}, provider.Usage{}},
+	} {
+		w := newWorld(t)
+		w.say("x")
+		w.planReplied(c.answer)
+		if u := w.state.Turn.Usage; u != c.want {
+			t.Errorf("%s: the turn has spent %+v, want %+v", c.answer.State, u, c.want)
+		}
 	}
 }
 

@@ -288,12 +288,16 @@ func (b *builder) againPlan(p Plan, a executor.Answer, e provider.Error, next []
 	return true
 }
 
-// spent returns the cost of an answer that cannot be used.
+// spent returns the cost of an answer that cannot be used. It is unknown if the model may have
+// worked and its provider cannot say any more what became of that.
 func spent(a executor.Answer) provider.Usage {
-	if a.Response == nil {
-		return a.Spent
+	switch {
+	case a.Response != nil:
+		return a.Response.Usage
+	case a.State == executor.Unknown || a.State == executor.Stopped:
+		return provider.Usage{Uncounted: 1, Unpriced: 1}
 	}
-	return a.Response.Usage
+	return a.Spent
 }
 
 // planned applies the model's answer. It reports false like planFailed.

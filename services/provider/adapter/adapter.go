@@ -47,6 +47,12 @@ func Began(ctx context.Context) {
 	}
 }
 
+// HasBegun reports whether [Began] was called for the try.
+func HasBegun(ctx context.Context) bool {
+	flag, ok := ctx.Value(beganKey{}).(*atomic.Bool)
+	return ok && flag.Load()
+}
+
 // Limits bound one answer, so that it fits into one message and one commit,
 // whatever a model or its server sends.
 type Limits struct {

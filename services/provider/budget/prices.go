@@ -13,12 +13,20 @@ import (
 	"skandha.dev/services/provider/httpapi"
 )
 
-// Price is in US dollars per million tokens.
+// Price is in US dollars per million tokens. Absent is unknown, and not 0.
 type Price struct {
-	Input       float64  `yaml:"input"`
+	Input       *float64 `yaml:"input"`        // required
 	CachedInput *float64 `yaml:"cached_input"` // read from the provider's cache; absent: as input
 	CacheWrite  *float64 `yaml:"cache_write"`  // written to the provider's cache; absent: as input
-	Output      float64  `yaml:"output"`       // reasoning included
+	Output      *float64 `yaml:"output"`       // reasoning included; required, except for embedders
+}
+
+// OfAnswers reports whether the price of answers is known.
+func (p Price) OfAnswers() bool { return p.Input != nil && p.Output != nil }
+
+// IsZero reports whether nothing costs anything.
+func (p Price) IsZero() bool {
+	return or(p.Input, 0) == 0 && or(p.CachedInput, 0) == 0 && or(p.CacheWrite, 0) == 0 && or(p.Output, 0) == 0
 }
 
 // Prices maps models to their prices. A key is the name of a model, or <provider>/<model>; *
@@ -37,14 +45,17 @@ func (p Prices) Check() error {
 		if _, err := path.Match(model, ""); err != nil {
 			errs = append(errs, fmt.Errorf("%s is not a pattern: close the bracket, or write \\[ for it", model))
 		}
+		if price.Input == nil {
+			errs = append(errs, fmt.Errorf("%s.input is missing, want US dollars per million tokens, or 0 if it is free", model))
+		}
 		for _, f := range []struct {
 			name  string
 			value *float64
 		}{
-			{"input", &price.Input},
+			{"input", price.Input},
 			{"cached_input", price.CachedInput},
 			{"cache_write", price.CacheWrite},
-			{"output", &price.Output},
+			{"output", price.Output},
 		} {
 			if f.value != nil && !(*f.value >= 0 && *f.value <= maxPrice) {
 				errs = append(errs, fmt.Errorf("%s.%s is %v, want US dollars per million tokens, from 0 to %d", model, f.name,
@@ -84,14 +95,15 @@ func (p Price) Cost(u contract.Usage) int64 {
 	cached := min(u.CachedTokens, u.InputTokens)
 	written := min(u.CacheWriteTokens, u.InputTokens-cached)
 	fresh := u.InputTokens - cached - written
-	return int64(float64(fresh)*p.Input + float64(cached)*or(p.CachedInput, p.Input) +
-		float64(written)*or(p.CacheWrite, p.Input) + float64(u.OutputTokens)*p.Output + 0.5)
+	input := or(p.Input, 0)
+	return int64(float64(fresh)*input + float64(cached)*or(p.CachedInput, input) +
+		float64(written)*or(p.CacheWrite, input) + float64(u.OutputTokens)*or(p.Output, 0) + 0.5)
 }
 
 // Worst returns what a request can cost at most, in millionths of a US dollar.
 func (p Price) Worst(r contract.Request, maxTokens int) int64 {
-	input := max(p.Input, or(p.CacheWrite, p.Input))
-	return int64(float64(maxInput(r))*input + float64(maxTokens)*p.Output + 0.5)
+	input := max(or(p.Input, 0), or(p.CacheWrite, 0))
+	return int64(float64(maxInput(r))*input + float64(maxTokens)*or(p.Output, 0) + 0.5)
 }
 
 // WorstOfTexts returns what the embeddings of texts can cost at most, in millionths of a US
@@ -101,7 +113,7 @@ func (p Price) WorstOfTexts(texts []string) int64 {
 	for _, t := range texts {
 		tokens += overheadEach + len(t)
 	}
-	return int64(float64(tokens)*p.Input + 0.5)
+	return int64(float64(tokens)*or(p.Input, 0) + 0.5)
 }
 
 // overhead is how many tokens a vendor may add to a request, and to each of its messages and

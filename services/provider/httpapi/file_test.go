@@ -102,9 +102,12 @@ func TestCounted(t *testing.T) {
 			contract.Usage{InputTokens: 10, CachedTokens: 4, CacheWriteTokens: 6, OutputTokens: 1, Unpriced: 1},
 		},
 		{
-			contract.Usage{InputTokens: -1, OutputTokens: 2, CachedTokens: 5, ReasoningTokens: 3},
-			contract.Usage{OutputTokens: 2, ReasoningTokens: 2, Unpriced: 1},
+			contract.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 5, ReasoningTokens: 3},
+			contract.Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 1, ReasoningTokens: 2, Unpriced: 1},
 		},
+		// What cannot be is no count, also in part: the answer would seem too cheap, or use up the budget.
+		{contract.Usage{InputTokens: -1, OutputTokens: 2}, contract.Usage{Uncounted: 1, Unpriced: 1}},
+		{contract.Usage{InputTokens: 1, OutputTokens: 9e17}, contract.Usage{Uncounted: 1, Unpriced: 1}},
 	} {
 		if got := httpapi.Counted(c.got); got != c.want {
 			t.Errorf("%+v became %+v, want %+v", c.got, got, c.want)

@@ -51,6 +51,7 @@ type Policy struct {
 	breaker circuitbreaker.CircuitBreaker[outcome]
 	failed  map[string]bool // requests that the closed breaker has counted
 	last    string          // why the latest of them failed
+	held    map[string]held // requests that may be sent again later
 }
 
 type outcome struct {
@@ -61,7 +62,7 @@ type outcome struct {
 // New returns a policy for an API.
 func New(cfg Config) *Policy {
 	cfg = cfg.WithDefaults()
-	return &Policy{cfg: cfg, failed: map[string]bool{}, breaker: circuitbreaker.NewBuilder[outcome]().
+	return &Policy{cfg: cfg, failed: map[string]bool{}, held: map[string]held{}, breaker: circuitbreaker.NewBuilder[outcome]().
 		WithFailureThreshold(uint(cfg.TripAfter)).
 		WithDelay(cfg.OpenFor).
 		WithSuccessThreshold(1).
@@ -71,7 +72,8 @@ func New(cfg Config) *Policy {
 type questionKey struct{}
 
 // WithQuestion names the request that is sent under the context, so that all
-// attempts at it count once. A request without a name counts each time.
+// attempts at it count once, and a later one waits for as long as the API asked the one
+// before to. A request without a name counts each time.
 func WithQuestion(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, questionKey{}, id)
 }
@@ -104,12 +106,18 @@ func apiIsDown(o outcome, err error) bool {
 // The error is the last try's. While the breaker is open, it is the error that
 // opened it, with the time to ask again.
 func (p *Policy) Do(ctx context.Context, try Try) (contract.Response, error) {
+	if err := p.wait(ctx); err != nil {
+		return contract.Response{}, err
+	}
 	if !p.breaker.TryAcquirePermit() {
 		return contract.Response{}, p.refusal()
 	}
 	var o outcome
 	err := errPanicked
-	defer func() { p.record(ctx, o, err) }()
+	defer func() {
+		p.record(ctx, o, err)
+		p.hold(ctx, o.begun || charged(ctx), err)
+	}()
 	var pause time.Duration
 	var refused error // by the gate
 	again := retrypolicy.NewBuilder[outcome]().
@@ -150,7 +158,7 @@ func (p *Policy) record(ctx context.Context, o outcome, err error) {
 	if down {
 		p.last = adapter.Failure(err).Message
 	}
-	id, _ := ctx.Value(questionKey{}).(string)
+	id := question(ctx)
 	switch {
 	case p.breaker.IsHalfOpen() && (down || !learned): // an inconclusive trial is repeated later
 		p.breaker.RecordFailure()
@@ -171,14 +179,14 @@ func (p *Policy) record(ctx context.Context, o outcome, err error) {
 // pause decides whether another try is worth it, and how long to wait before it.
 func (p *Policy) pause(ctx context.Context, last time.Duration, o outcome, err error) (time.Duration, bool) {
 	var e *contract.Error
-	if !errors.As(err, &e) || !e.Retryable || o.begun || p.breaker.IsOpen() {
+	if !errors.As(err, &e) || !e.Retryable || o.begun || charged(ctx) || p.breaker.IsOpen() {
 		return last, false
 	}
 	next := min(max(2*last, p.cfg.Pause), p.cfg.MaxPause)
 	if e.RetryInMS > 0 {
 		wish := time.Duration(e.RetryInMS) * time.Millisecond
 		if wish > p.cfg.MaxPause {
-			return last, false // core can ask another provider meanwhile
+			return last, false // core can ask another provider meanwhile; see wait
 		}
 		next = max(next, wish)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,4 +238,93 @@ func TestConfigNamesTheField(t *testing.T) {
 	if err := (retry.Config{}).Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Core asks a question again as soon as an attempt has failed; the API is not asked before it
+// wants to be.
+func TestARepeatedQuestionHonoursRetryAfter(t *testing.T) {
+	limited := adapter.Errorf(contract.ErrRateLimited, "slow down")
+	for _, c := range []struct {
+		name    string
+		wish    time.Duration
+		begun   bool
+		at      []time.Duration // the earliest of each call
+		refused string          // in the message of the second attempt; empty: it is answered
+	}{
+		{"longer than a pause", time.Minute, false, []time.Duration{0, time.Minute}, ""},
+		{"longer than there is time", time.Hour, false, []time.Duration{0}, "it wants a pause of 1h0m0s"},
+		{"absurd", 1 << 50, false, []time.Duration{0}, "it wants a pause of"},
+		{"it broke off", 0, true, []time.Duration{0, 500 * time.Millisecond}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := retry.New(retry.Config{})
+				e := *limited
+				e.RetryInMS = c.wish.Milliseconds()
+				try, at := script(c.begun, &e, nil)
+				ask := func(id string) error {
+					ctx, cancel := context.WithTimeout(retry.WithQuestion(t.Context(), id), 2*time.Minute)
+					defer cancel()
+					_, err := p.Do(ctx, try)
+					return err
+				}
+				if err := ask("t1-p1"); !errors.Is(err, &e) {
+					t.Fatalf("the first attempt: %v", err)
+				}
+				switch err := ask("t1-p1"); {
+				case c.refused == "" && err != nil:
+					t.Errorf("the second attempt: %v", err)
+				case c.refused != "" && (code(err) != contract.ErrRateLimited || !strings.Contains(err.Error(), c.refused)):
+					t.Errorf("the second attempt: %v, want %q", err, c.refused)
+				}
+				if len(*at) != len(c.at) {
+					t.Fatalf("the API was called after %v, want %v", *at, c.at)
+				}
+				for i, want := range c.at {
+					if (*at)[i] < want {
+						t.Errorf("call %d after %s, want %s", i, (*at)[i], want)
+					}
+				}
+				before := time.Now()
+				if err := ask("t2-p1"); err != nil || !time.Now().Equal(before) {
+					t.Errorf("another question: %v after %s", err, time.Since(before))
+				}
+			})
+		})
+	}
+}
+
+func TestCancelEndsTheWaitForARetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.New(retry.Config{})
+		limited := adapter.Errorf(contract.ErrRateLimited, "slow down")
+		limited.RetryInMS = 60_000
+		try, at := script(false, limited)
+		ctx, cancel := context.WithCancel(retry.WithQuestion(t.Context(), "t1-p1"))
+		_, _ = p.Do(ctx, try)
+		time.AfterFunc(time.Second, cancel)
+		if _, err := p.Do(ctx, try); !errors.Is(err, context.Canceled) || len(*at) != 1 {
+			t.Errorf("after %d calls: %v", len(*at), err)
+		}
+	})
+}
+
+// An API charges for an empty answer, too: only core asks for another one.
+func TestAnAnswerThatWasPaidForIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		empty := adapter.Errorf(contract.ErrGarbage, "neither text nor calls")
+		for id, want := range map[string]int{"t1-p1": 1, "": 3} { // without a question there is no core
+			var began atomic.Bool
+			calls := 0
+			_, err := retry.New(retry.Config{}).Do(adapter.WithBegan(retry.WithQuestion(t.Context(), id), &began),
+				func(ctx context.Context) (contract.Response, bool, error) {
+					calls++
+					adapter.Began(ctx)
+					return contract.Response{}, false, empty
+				})
+			if !errors.Is(err, empty) || calls != want {
+				t.Errorf("question %q: %v after %d calls, want %d", id, err, calls, want)
+			}
+		}
+	})
 }

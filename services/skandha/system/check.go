@@ -69,9 +69,18 @@ func (s *System) warnOfProviders(agents map[string]core.AgentConfig, adapters []
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		for _, p := range agents[name].Provider {
 			if p, _, _ := strings.Cut(p, "/"); !slices.Contains(here, p) {
-				s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, "+
-					"or start the plugin that offers it", name, p, strings.Join(here, ", ")))
+				s.log.Warn(fmt.Sprintf("agents.%s.provider is %q, which is not available yet: want one of %s, or %s",
+					name, p, strings.Join(here, ", "), offering(p, here)))
 			}
 		}
 	}
+}
+
+// offering says how to make a provider available beside those that are.
+func offering(name string, here []string) string {
+	switch name {
+	case provider.NameOpenAI, provider.NameAnthropic, provider.NameGemini, provider.NameLocal, provider.NameOffline:
+		return "start with --provider " + strings.Join(append(slices.Clone(here), name), ",")
+	}
+	return "start the plugin that offers it"
 }

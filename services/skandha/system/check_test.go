@@ -93,7 +93,7 @@ ui:
 
 func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, "agents:\n  main: {provider: nosuch}\n  other: {provider: offline}\n")
+	file := write(t, "agents:\n  main: {provider: [nosuch, gemini]}\n  other: {provider: offline}\n")
 	var log bytes.Buffer
 	sys, err := system.Start(natstest.Context(t), system.Config{
 		Data: dir, ConfigFile: file, Sync: "relaxed", Provider: "offline",
@@ -103,9 +103,16 @@ func TestAProviderThatIsNotHereIsSaidAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys.Stop()
-	if got := log.String(); !strings.Contains(got,
-		`agents.main.provider is \"nosuch\", which is not available yet: want one of offline`) ||
-		strings.Contains(got, "agents.other") {
+	got := log.String()
+	for _, want := range []string{
+		`agents.main.provider is \"nosuch\", which is not available yet: want one of offline, or start the plugin`,
+		`agents.main.provider is \"gemini\", which is not available yet: want one of offline, or start with --provider offline,gemini`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("logged %s, want %s", got, want)
+		}
+	}
+	if strings.Contains(got, "agents.other") {
 		t.Errorf("logged %s", got)
 	}
 }

@@ -58,11 +58,14 @@ func (t *Attempts) onlyPayload(a executor.Answer) executor.Answer {
 	if a.State == executor.Refused {
 		return DidNotRun(a.Message)
 	}
-	a = executor.Answer{Result: a.Result, Response: a.Response, Error: a.Error}
+	a = executor.Answer{Result: a.Result, Response: a.Response, Error: a.Error, Spent: a.Spent}
 	if t.kind == subject.Provider {
 		a.Result = nil
 	} else {
 		a.Response, a.Error = nil, nil
+	}
+	if a.Error == nil {
+		a.Spent = provider.Usage{}
 	}
 	if a.Result == nil && a.Response == nil && a.Error == nil {
 		return t.failure(tool.CodeInternal, provider.ErrInternal, "it returned without a result")
@@ -85,6 +88,7 @@ func (t *Attempts) outOfTime(a executor.Answer, ran time.Duration) executor.Answ
 		out.Result.Data, out.Result.Metadata = a.Result.Data, a.Result.Metadata
 	case a.Error != nil && out.Error != nil:
 		out.Error.Message += ": " + a.Error.Message
+		out.Spent = a.Spent
 	}
 	return out
 }

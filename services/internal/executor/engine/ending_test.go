@@ -199,11 +199,12 @@ func TestDeadline(t *testing.T) {
 	})
 	t.Run("of a provider", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
+			cost := provider.Usage{CostMicroUSD: 7, Uncounted: 1}
 			table, err := validAttempts(Config{
 				Kind: subject.Provider, Service: "provider", Offer: Offer{Providers: []provider.Info{{Name: "p"}}},
 				Work: func(ctx context.Context, _ executor.Request, _ func(string)) executor.Answer {
 					<-ctx.Done()
-					return executor.Answer{Error: &provider.Error{Code: provider.ErrUnavailable, Message: "reading"}}
+					return executor.Answer{Error: &provider.Error{Code: provider.ErrUnavailable, Message: "reading"}, Spent: cost}
 				},
 			}, "p-1")
 			if err != nil {
@@ -214,6 +215,9 @@ func TestDeadline(t *testing.T) {
 			table.Run(t.Context(), r, l)
 			if e := l.last().Error; e == nil || e.Code != provider.ErrTimeout || !e.Retryable {
 				t.Fatalf("got %+v", e)
+			}
+			if a := l.last(); a.Spent != cost {
+				t.Errorf("it has spent %+v, want %+v", a.Spent, cost)
 			}
 		})
 	})
