@@ -133,6 +133,21 @@ func TestAPluginMayRemoveAMemory(t *testing.T) {
 	}
 }
 
+// A reply that leaves no memory is applied by the fold, as every reply of a plugin is.
+func TestAPluginMayRemoveAllMemories(t *testing.T) {
+	w, _ := remembering(t)
+	w.points[hook.BeforePlan] = true
+	w.hooks = func(e hook.Envelope) hook.Decision {
+		f := hook.NewFold(hook.BeforePlan, "", e.Data)
+		f.Add(hook.Answer{Plugin: "quiet", Body: []byte(`{"verb":"replace","data":{"memories":[]}}`)})
+		return f.Decision()
+	}
+	w.say("hello")
+	if r := events[event.Recalled](w)[0]; len(r.Memories) > 0 {
+		t.Fatalf("the model is reminded of %+v", r.Memories)
+	}
+}
+
 // A turn leaves its question, how calls were corrected, and the worst origin of what the
 // model has seen.
 func TestATurnLeavesWhatWasLearned(t *testing.T) {
