@@ -224,7 +224,7 @@ func TestTheExampleOfAMemory(t *testing.T) {
 		k.say("Where is the key?")
 		return false
 	})
-	if a := last.Annotations; len(a) != 1 || !strings.HasSuffix(a[0], ": the key is under the mat") {
+	if a := last.Annotations; len(a) != 1 || !strings.HasSuffix(a[0], `not the user's words: "the key is under the mat"`) {
 		t.Errorf("the annotations are %q", a)
 	}
 }
