@@ -56,7 +56,8 @@ func (c *Core) aboutMemory(ctx context.Context, n *internalCall, q coreapi.Memor
 	return a, nil
 }
 
-// retrieveMemories also asks a runner that keeps notes, if there is one.
+// retrieveMemories also asks a runner that keeps notes, if there is one. Notes have up to half
+// of the places, and those that memories leave.
 func (c *Core) retrieveMemories(ctx context.Context, n *internalCall) tool.Result {
 	var ask struct {
 		Query string        `json:"query"`
@@ -72,16 +73,19 @@ func (c *Core) retrieveMemories(ctx context.Context, n *internalCall) tool.Resul
 	if failed != nil {
 		return *failed
 	}
+	var notes []json.RawMessage
+	if len(ask.Kinds) == 0 {
+		notes = c.notes(ctx, n, ask.Query, ask.Limit)
+	}
+	places := min(len(notes), max(ask.Limit/2, ask.Limit-len(a.Hits)))
 	found := make([]any, 0, ask.Limit)
-	for _, h := range a.Hits {
+	for _, h := range a.Hits[:min(len(a.Hits), ask.Limit-places)] {
 		found = append(found, h)
 	}
-	if len(ask.Kinds) == 0 {
-		for _, note := range c.notes(ctx, n, ask.Query, ask.Limit) {
-			found = append(found, note)
-		}
+	for _, note := range notes[:places] {
+		found = append(found, note)
 	}
-	return tool.OK(map[string]any{"memories": found[:min(len(found), ask.Limit)], "trouble": a.Trouble})
+	return tool.OK(map[string]any{"memories": found, "trouble": a.Trouble})
 }
 
 // notes returns the notes that a runner's tool of the same name finds, none if there is none.

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	searched = 100 // the most: what the agent remembers comes before its notes
+	searched = 2 * shown // what the agent remembers has up to half of the places
 	shown    = 3
 )
 
