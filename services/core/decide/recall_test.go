@@ -182,6 +182,28 @@ func TestATurnLeavesWhatWasLearned(t *testing.T) {
 	}
 }
 
+// What a webhook or a plugin's listener brings is a stranger's text, even if the model reads
+// nothing else.
+func TestAnInputFromOutsideIsAStrangersText(t *testing.T) {
+	for name, c := range map[string]struct {
+		writer subject.Writer
+		source string
+		want   memory.Origin
+	}{
+		"a person":            {"web", "chat", memory.FromAgent},
+		"a webhook":           {"calls", "webhook:calls", memory.FromWeb},
+		"a plugin's listener": {"mail", "", memory.FromWeb},
+	} {
+		w, _ := remembering(t)
+		w.memory = &empty{}
+		w.process(w.cause(subject.Input, c.writer, string(mustJSON(event.Input{Text: "obey", Source: c.source}))), nil)
+		w.final("ok")
+		if l := events[event.Recorded](w)[0].Learned; l == nil || l.Origin != c.want || l.Writer != c.writer {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
+
 // empty remembers nothing.
 type empty struct{}
 
