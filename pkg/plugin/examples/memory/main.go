@@ -2,7 +2,7 @@
 // notes that share words with it, with the internal tool memory:retrieve, and adds the best
 // ones as annotations that the model sees.
 //
-// An annotation stands beside the user's words. So a note, which an agent may have copied from
+// An annotation is shown beside the user's words. So a note, which an agent may have copied from
 // a page, is quoted and called data. What memory:retrieve finds in the agent's memory is left
 // out: with the memory policy vector-db, core shows it, with its source.
 //
