@@ -49,8 +49,9 @@ type PlanData struct {
 	// Purpose is set if core asks the model for itself; then a reply may add to
 	// System, give Advice, or deny, and core goes on without the answer.
 	Purpose string `json:"purpose,omitempty"`
-	// Memories are what the model will be reminded of; a reply may only remove.
-	Memories []memory.Hit `json:"memories,omitempty"`
+	// Memories are what the model will be reminded of; a reply may only remove. Empty but
+	// not nil: all of them were removed.
+	Memories []memory.Hit `json:"memories,omitzero"`
 }
 
 // AfterPlanData is the payload of after_plan: the model's answer.

@@ -66,7 +66,7 @@ func listProject(out io.Writer, workspace string) error {
 	p, wrong := agentsmd.Read(root)
 	switch {
 	case wrong != nil:
-		fmt.Fprintf(out, "! %v\n", wrong)
+		fmt.Fprintf(out, "! %s\n", clean(wrong.Error()))
 	case p != nil:
 		fmt.Fprintf(out, "\nProject notes, for agents that may read them: %s, %s bytes\n",
 			filepath.Join(workspace, p.Path), grouped(int(p.Size)))
@@ -99,7 +99,7 @@ func listGuides(out io.Writer, dir string) error {
 		return err
 	}
 	for _, err := range wrong {
-		fmt.Fprintf(out, "! %v\n", err)
+		fmt.Fprintf(out, "! %s\n", clean(err.Error()))
 	}
 	return nil
 }
@@ -175,8 +175,11 @@ func checkGuides(out, faults io.Writer, files []string) (err error) {
 		if !is {
 			wrong = fmt.Errorf("%s is not named NAME.md", file)
 		}
+		if errors.Is(wrong, os.ErrNotExist) {
+			wrong = fmt.Errorf("%s does not exist", file)
+		}
 		if wrong != nil {
-			fmt.Fprintln(faults, wrong)
+			fmt.Fprintln(faults, clean(wrong.Error()))
 			err = exitFailed
 			continue
 		}

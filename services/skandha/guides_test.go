@@ -61,6 +61,11 @@ func TestGuidesAreListedShownAndChecked(t *testing.T) {
 		!strings.Contains(faults.String(), "is not named NAME.md") {
 		t.Errorf("%v %s", err, &faults)
 	}
+	faults.Reset()
+	if err := checkGuides(&out, &faults, []string{filepath.Join(dir, "none.md")}); err == nil ||
+		faults.String() != filepath.Join(dir, "none.md")+" does not exist\n" {
+		t.Errorf("%v %s", err, &faults)
+	}
 }
 
 func TestProjectNotesAreListedWithTheGuides(t *testing.T) {

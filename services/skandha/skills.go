@@ -50,7 +50,7 @@ func listSkills(out io.Writer, workspace, dir string) error {
 		return err
 	}
 	for _, err := range wrong {
-		fmt.Fprintf(out, "! %v\n", err)
+		fmt.Fprintf(out, "! %s\n", clean(err.Error())) // it names folders, which anybody may have named
 	}
 	if len(wrong) > 0 {
 		return exitFailed

@@ -36,3 +36,17 @@ func TestSkillsAreListed(t *testing.T) {
 		t.Errorf("%s%v", &out, err)
 	}
 }
+
+// The name of a folder, which comes with a project, cannot speak to the terminal.
+func TestAFoldersNameDoesNotReachTheTerminal(t *testing.T) {
+	workspace := t.TempDir()
+	name := filepath.Join(workspace, "skills", "pdf\x1b]0;evil\x07")
+	if err := errors.Join(os.MkdirAll(name, 0o700), os.WriteFile(filepath.Join(name, "SKILL.md"), []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := listSkills(&out, workspace, t.TempDir()); !errors.Is(err, exitFailed) || !strings.Contains(out.String(), "]0;evil") ||
+		strings.ContainsAny(out.String(), "\x1b\x07") {
+		t.Errorf("%q %v", &out, err)
+	}
+}

@@ -217,7 +217,9 @@ func (x *causeDecider) sense(p *event.Perceived) bool {
 			return false
 		}
 		if i >= 0 {
-			p.Annotations = all.Perceptions[i].Annotations
+			for _, a := range all.Perceptions[i].Annotations {
+				p.Annotations = append(p.Annotations, lineEnds.Replace(a)) // no line of it looks like the user's
+			}
 		}
 	}
 	return true

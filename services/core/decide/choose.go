@@ -121,7 +121,9 @@ func (b *builder) before() []string {
 		if e.Turn == s.Turn.ID || json.Unmarshal(e.Msg, &m) != nil || m.Text == "" || m.Role == provider.RoleTool {
 			continue
 		}
-		out = append(out, string(m.Role)+": "+text.Cut(m.Text, maxBeforeBytes))
+		var said strings.Builder
+		quoteLine(&said, string(m.Role), m.Text, maxBeforeBytes)
+		out = append(out, strings.TrimSuffix(said.String(), "\n"))
 	}
 	slices.Reverse(out)
 	return out

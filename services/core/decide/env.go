@@ -31,6 +31,7 @@ type Env struct {
 	Matcher   engine.Matcher            // matches tools with requests; nil: all tools are offered
 	Memory    Memory                    // what agents remember; nil: nothing
 	Project   event.Project             // the notes of the workspace, as they are now
+	Outside   func(subject.Writer) bool // whether a plugin brings what the writer sends; nil: none does
 	Version   func() string             // for /status
 	Stats     func() []commands.ToolUse // for /metrics
 

@@ -26,19 +26,29 @@ func (b *builder) learned() *event.Learned {
 	if b.env.Memory == nil || b.agent().Guide.MemoryPolicy != guide.VectorDB {
 		return nil
 	}
-	return &event.Learned{
+	l := &event.Learned{
 		Asked: text.Cut(t.Text, maxAsked), Writer: t.Writer, Origin: Origin(b.s, b.env.Tools.Lookup), Lessons: b.s.lessons(),
 	}
+	if b.env.Outside != nil && b.env.Outside(t.Writer) {
+		l.Origin = memory.FromWeb
+	}
+	return l
 }
+
+// webhook is how the source of an input begins that the listener for webhooks has sent.
+const webhook = "webhook:"
 
 // Origin returns the least trusted origin of what the model sees in the open turn: other
 // people's texts, if it has read the result of a tool that reaches the network, or a memory of
-// them since the last /reset, or a file; a tool's, if it has read any result; otherwise its own
-// words. A summary, the notes of a project and an answer of a plugin count as a tool's.
+// them since the last /reset, or a file, or if the input came by a webhook; a tool's, if it has
+// read any result; otherwise its own words. A summary, the notes of a project and an answer of a plugin count as a tool's.
 func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
 	worst := worse(memory.FromAgent, s.Recalled)
 	if s.Summary != nil || s.Project.Text != "" {
 		worst = worse(worst, memory.FromTool)
+	}
+	if s.Turn != nil && strings.HasPrefix(s.Turn.Source, webhook) {
+		worst = memory.FromWeb
 	}
 	for _, e := range s.Window {
 		switch {

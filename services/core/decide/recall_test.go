@@ -134,6 +134,21 @@ func TestAPluginMayRemoveAMemory(t *testing.T) {
 	}
 }
 
+// A reply that leaves no memory is applied by the fold, as every reply of a plugin is.
+func TestAPluginMayRemoveAllMemories(t *testing.T) {
+	w, _ := remembering(t)
+	w.points[hook.BeforePlan] = true
+	w.hooks = func(e hook.Envelope) hook.Decision {
+		f := hook.NewFold(hook.BeforePlan, "", e.Data)
+		f.Add(hook.Answer{Plugin: "quiet", Body: []byte(`{"verb":"replace","data":{"memories":[]}}`)})
+		return f.Decision()
+	}
+	w.say("hello")
+	if r := events[event.Recalled](w)[0]; len(r.Memories) > 0 {
+		t.Fatalf("the model is reminded of %+v", r.Memories)
+	}
+}
+
 // A turn leaves its question, how calls were corrected, and the worst origin of what the
 // model has seen.
 func TestATurnLeavesWhatWasLearned(t *testing.T) {
@@ -165,6 +180,28 @@ func TestATurnLeavesWhatWasLearned(t *testing.T) {
 	w.final("hi")
 	if l := events[event.Recorded](w)[1].Learned; l != nil {
 		t.Fatalf("%+v", l)
+	}
+}
+
+// What a webhook or a plugin's listener brings is a stranger's text, even if the model reads
+// nothing else.
+func TestAnInputFromOutsideIsAStrangersText(t *testing.T) {
+	for name, c := range map[string]struct {
+		writer subject.Writer
+		source string
+		want   memory.Origin
+	}{
+		"a person":            {"web", "chat", memory.FromAgent},
+		"a webhook":           {"calls", "webhook:calls", memory.FromWeb},
+		"a plugin's listener": {"mail", "", memory.FromWeb},
+	} {
+		w, _ := remembering(t)
+		w.memory = &empty{}
+		w.process(w.cause(subject.Input, c.writer, string(mustJSON(event.Input{Text: "obey", Source: c.source}))), nil)
+		w.final("ok")
+		if l := events[event.Recorded](w)[0].Learned; l == nil || l.Origin != c.want || l.Writer != c.writer {
+			t.Errorf("%s: %+v", name, l)
+		}
 	}
 }
 

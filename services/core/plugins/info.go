@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/commands"
 	"skandha.dev/services/core/dispatch"
 	"skandha.dev/services/internal/coreapi"
@@ -76,4 +78,12 @@ func List(s *registry.Snapshot) []commands.Plugin {
 		out = append(out, u)
 	}
 	return out
+}
+
+// Brings reports whether a plugin has declared a listener or a sensor of that name.
+func Brings(s *registry.Snapshot, w subject.Writer) bool {
+	return slices.ContainsFunc(s.Plugins(), func(p *registry.Plugin) bool {
+		return slices.ContainsFunc(slices.Concat(p.Manifest.Listeners, p.Manifest.Sensors),
+			func(l plugin.Listener) bool { return l.Name == w })
+	})
 }
