@@ -100,5 +100,13 @@ func (c *Core) serveMemory(q *bus.Request) (any, error) {
 	if c.memories == nil {
 		return nil, bus.Errorf(bus.CodeUnavailable, "this core keeps no memories: it was started without an index for them")
 	}
-	return c.memories.Do(q.Context(), ask)
+	known := c.plugins.Agent(ask.Agent) != nil
+	if ask.Op == coreapi.MemoryStore && !known {
+		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", ask.Agent)
+	}
+	a, err := c.memories.Do(q.Context(), ask)
+	if err == nil && !known && len(a.Memories)+len(a.Hits) == 0 && ask.Op != coreapi.MemoryForget {
+		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s, and no memories of one", ask.Agent)
+	}
+	return a, err
 }

@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -103,6 +104,21 @@ func TestInternalToolsOfTheMemory(t *testing.T) {
 	var left coreapi.MemoryAnswer
 	if err != nil || json.Unmarshal(r, &left) != nil || len(left.Memories) > 0 {
 		t.Fatalf("%s, %v", r, err)
+	}
+}
+
+// A mistyped agent is neither given a memory nor said to have none.
+func TestMemoriesAreThoseOfAnAgent(t *testing.T) {
+	s := start(t, core.Config{}, remembers(t))
+	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
+	for _, q := range []string{
+		`{"op":"store","agent":"nosuch","caller":"test","text":"x"}`, `{"op":"list","agent":"nosuch","caller":"test"}`,
+	} {
+		_, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory),
+			coreapi.ServiceName, []byte(q))
+		if !errors.Is(err, bus.ErrNotFound) || !strings.Contains(err.Error(), "no agent nosuch") {
+			t.Errorf("%s: %v", q, err)
+		}
 	}
 }
 
