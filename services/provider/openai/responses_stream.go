@@ -47,7 +47,7 @@ func (a *responsesAnswer) add(e responses.ResponseStreamEventUnion) error {
 			return a.write(c, e.Delta)
 		}
 	case "response.output_item.done":
-		return a.itemDone(e)
+		return a.itemDone(e.OutputIndex, e.Item)
 	case "response.completed", "response.incomplete", "response.failed":
 		return a.end(e)
 	case "error":
@@ -107,9 +107,9 @@ func (a *responsesAnswer) begin(place int64, i item) (*pendingCall, error) {
 }
 
 // itemDone adds an item that is complete. What came of it in pieces is not repeated.
-func (a *responsesAnswer) itemDone(e responses.ResponseStreamEventUnion) error {
-	raw := e.Item.RawJSON()
-	switch e.Item.Type {
+func (a *responsesAnswer) itemDone(place int64, done responses.ResponseOutputItemUnion) error {
+	raw := done.RawJSON()
+	switch done.Type {
 	case "message", "function_call", "reasoning":
 	default:
 		return nil // of a tool that was not offered
@@ -120,11 +120,11 @@ func (a *responsesAnswer) itemDone(e responses.ResponseStreamEventUnion) error {
 	}
 	a.items, a.parsed = append(a.items, json.RawMessage(raw)), append(a.parsed, i)
 	if i.Type == "function_call" {
-		return a.callDone(e.OutputIndex, i)
+		return a.callDone(place, i)
 	}
-	if i.Type == "message" && !a.spoken[e.OutputIndex] {
+	if i.Type == "message" && !a.spoken[place] {
 		a.refused = a.refused || i.refuses()
-		return a.speak(e.OutputIndex, i.text())
+		return a.speak(place, i.text())
 	}
 	return nil
 }
@@ -160,6 +160,14 @@ func (a *responsesAnswer) end(e responses.ResponseStreamEventUnion) error {
 		return a.api.InStream(fault(string(r.Error.Code), r.Error.Type, r.Error.Message))
 	}
 	a.ended, a.reason = e.Type, r.IncompleteDetails.Reason
+	if len(a.items) > 0 {
+		return nil
+	}
+	for i, item := range r.Output { // of a server that reports no item before the end
+		if err := a.itemDone(int64(i), item); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

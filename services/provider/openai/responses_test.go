@@ -209,6 +209,19 @@ func TestEventsOfOtherServers(t *testing.T) {
 	}
 }
 
+// A server may report its items at the end alone, also those that it has sent in pieces.
+func TestItemsAtTheEnd(t *testing.T) {
+	s := openaitest.New(t)
+	s.Next(written(func(out *openaitest.ResponsesStream) {
+		out.Event("response.output_text.delta", `"output_index":0,"delta":"I look it up."`)
+		out.Event("response.completed", `"response":{"status":"completed","output":[`+comment+`,`+callX+`]}`)
+	}))
+	resp, pieces, err := generate(t, client(t, s, speaking(openai.Responses)), "hello")
+	if err != nil || resp.TextContent != "I look it up." || pieces != resp.TextContent || calls(resp) != `call_a x:y {"n": 1.50}; ` {
+		t.Errorf("%+v (%q), calls %s, %v", resp, pieces, calls(resp), err)
+	}
+}
+
 func TestEndsOfResponses(t *testing.T) {
 	text := func(s *openaitest.ResponsesStream) { s.Text("It began") }
 	call := func(s *openaitest.ResponsesStream) {
