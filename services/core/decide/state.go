@@ -140,9 +140,10 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	var m provider.Message
-	if json.Unmarshal(e.Msg, &m) == nil {
-		e.source = origin(m)
+	if err := json.Unmarshal(e.Msg, &m); err != nil {
+		return fmt.Errorf("a message of the window: %w", err) // the snapshot is spoiled; the log has it
 	}
+	e.source = origin(m)
 	return nil
 }
 

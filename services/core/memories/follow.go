@@ -32,6 +32,8 @@ type follower struct {
 	after  uint64          // where the search for memories without a vector continues
 	of     string          // the model that this is about
 	bad    map[uint64]bool // revisions that the embedder refuses
+	works  bool            // the embedder has answered for another text, in this step
+	slow   bool            // it took longer than embedWait at the last time
 	next   time.Time
 	failed string // the last failure, so that it is logged once
 }
@@ -39,7 +41,7 @@ type follower struct {
 // Start keeps the index up to date until ctx ends; stop waits for the end. Only then may
 // memories be searched.
 func (m *Memories) Start(ctx context.Context, model Embedder) (stop func()) {
-	m.model = model
+	m.model, m.began = model, time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -153,6 +155,7 @@ func (f *follower) position(ctx context.Context) (uint64, error) {
 	}
 	f.cfg.Log.Warn("the index of memories is newer than the bucket, which was replaced; it is made again",
 		"index", position, "bucket", last)
+	clear(f.bad)
 	f.at.set(0)
 	f.high.CompareAndSwap(high, 0)
 	f.mu.Lock()
@@ -222,12 +225,13 @@ func (f *follower) mark(ctx context.Context, position, last uint64) error {
 // embedFirst computes the vectors of a few new entries, so that one write of the index does, and
 // they are never without. Those for which the embedder takes long follow later.
 func (f *follower) embedFirst(ctx context.Context, entries []index.Entry) {
-	if len(entries) == 0 || len(entries) > embedBatch || !f.cfg.Leads() || time.Now().Before(f.next) {
+	if len(entries) == 0 || len(entries) > embedBatch || f.slow || !f.cfg.Leads() || time.Now().Before(f.next) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, embedWait)
 	defer cancel()
 	if err := f.vectors(ctx, entries); err != nil && !errors.Is(err, embed.ErrNone) {
+		f.slow = ctx.Err() != nil
 		f.cfg.Log.Debug("memories are indexed without vectors for now", "error", err)
 	}
 }
@@ -288,6 +292,7 @@ func (f *follower) embedMissing(ctx context.Context) error {
 	}
 	if f.of != model {
 		f.of, f.after = model, 0
+		clear(f.bad)
 	}
 	entries, err := f.cfg.Index.Unembedded(ctx, model, f.after, embedBatch)
 	if err != nil {
@@ -300,10 +305,12 @@ func (f *follower) embedMissing(ctx context.Context) error {
 	if f.after == 0 && len(entries) == embedBatch {
 		f.cfg.Log.Info("memories have no vector of the embedder; computing them", "model", model)
 	}
+	n, last := len(entries), entries[len(entries)-1].Revision
+	f.works = false
 	if err := f.embedAll(ctx, slices.DeleteFunc(entries, func(e index.Entry) bool { return f.bad[e.Revision] })); err != nil {
 		return err
 	}
-	if f.after = entries[len(entries)-1].Revision; len(entries) == embedBatch {
+	if f.after = last; n == embedBatch {
 		signal(f.urgent) // there is more; changes of the bucket come between
 	}
 	return nil
@@ -316,7 +323,7 @@ func (f *follower) embedAll(ctx context.Context, entries []index.Entry) error {
 		return nil
 	}
 	err := f.embedThese(ctx, entries)
-	if !errors.Is(err, bus.ErrInvalidArgument) && !errors.Is(err, bus.ErrTooLarge) {
+	if err == nil || !f.refuses(ctx, err) {
 		return err
 	}
 	if len(entries) == 1 {
@@ -332,12 +339,32 @@ func (f *follower) embedAll(ctx context.Context, entries []index.Entry) error {
 	return f.embedAll(ctx, entries[half:])
 }
 
+// refuses reports whether an error is about the texts, and not about the embedder. An answer that
+// cannot be used is, if the embedder has one for another text.
+func (f *follower) refuses(ctx context.Context, err error) bool {
+	if errors.Is(err, bus.ErrInvalidArgument) || errors.Is(err, bus.ErrTooLarge) {
+		return true
+	}
+	if !errors.Is(err, bus.ErrInternal) {
+		return false
+	}
+	if !f.works {
+		ctx, cancel := context.WithTimeout(ctx, embedWait)
+		defer cancel()
+		_, err := f.model.Embed(ctx, []string{"a text of " + time.Now().String()}) // that is in no cache
+		f.works = err == nil
+	}
+	return f.works
+}
+
 func (f *follower) embedThese(ctx context.Context, entries []index.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, stepWait)
 	defer cancel()
+	began := time.Now()
 	if err := f.vectors(ctx, entries); err != nil {
 		return err
 	}
+	f.slow = time.Since(began) > embedWait
 	return f.cfg.Index.Put(ctx, entries)
 }
 

@@ -47,6 +47,7 @@ type Memories struct {
 	cfg    Config
 	bucket *journal.Bucket
 	model  Embedder               // set by Start
+	began  time.Time              // when Start was called
 	high   atomic.Uint64          // the latest revision that this core has written
 	poke   chan struct{}          // has a token after a change
 	urgent chan struct{}          // has a token while somebody waits for the index

@@ -35,13 +35,14 @@ type words struct {
 	mu    sync.Mutex
 	model string
 	err   error
-	bad   string // a word of texts that are refused
+	bad   string   // a word of texts that are refused
+	code  bus.Code // of the refusal
 }
 
-func (w *words) refuse(word string) {
+func (w *words) refuse(word string, code bus.Code) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.bad = word
+	w.bad, w.code = word, code
 }
 
 // set changes the model, and the error of Embed.
@@ -64,7 +65,7 @@ func (w *words) fault(texts []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bad != "" && strings.Contains(strings.Join(texts, " "), w.bad) {
-		return bus.Errorf(bus.CodeInvalidArgument, "a text is refused")
+		return bus.Errorf(w.code, "a text is refused")
 	}
 	return w.err
 }
@@ -475,15 +476,23 @@ func TestAPersonsWordsAboutAToolStay(t *testing.T) {
 	}
 }
 
-// A text that the embedder refuses does not keep the others from being embedded.
+// Texts that the embedder refuses, or answers with what cannot be used, do not keep the others from
+// being embedded, even if they fill more than a batch.
 func TestARefusedTextIsLeftOut(t *testing.T) {
-	r := newRig(t)
-	r.model.refuse("secret")
-	for _, text := range []string{"Bo plays the piano.", "the secret", "Mia is allergic to nuts."} {
-		r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: text})
+	for _, code := range []bus.Code{bus.CodeInvalidArgument, bus.CodeInternal} {
+		r := newRig(t)
+		r.model.refuse("secret", code)
+		r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: "Bo plays the piano."})
+		const secrets = 70
+		for i := range secrets {
+			r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: fmt.Sprint("secret ", i)})
+		}
+		r.do(coreapi.MemoryQuery{Op: coreapi.MemoryStore, Text: "Mia is allergic to nuts."})
+		natstest.Eventually(t, "the others are embedded", func() bool {
+			missing, err := r.index.Unembedded(t.Context(), "test/words", 0, 2*secrets)
+			return err == nil && len(missing) == secrets && !slices.ContainsFunc(missing, func(e index.Entry) bool {
+				return !strings.HasPrefix(e.Text, "secret")
+			})
+		})
 	}
-	natstest.Eventually(t, "the others are embedded", func() bool {
-		missing, err := r.index.Unembedded(t.Context(), "test/words", 0, 10)
-		return err == nil && len(missing) == 1 && missing[0].Text == "the secret"
-	})
 }

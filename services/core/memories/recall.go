@@ -40,7 +40,9 @@ func (m *Memories) For(p *embed.Patience) Reader { return Reader{m, p} }
 func (r Reader) Recall(ref subject.Ref, input string) event.Recalled {
 	ctx, cancel := context.WithTimeout(context.Background(), recallWait)
 	defer cancel()
-	r.m.catchUp(ctx, 0) // the core may just have started
+	if time.Since(r.m.began) < indexWait { // the core has just started
+		r.m.catchUp(ctx, 0)
+	}
 	hits, trouble, err := r.search(ctx, index.Query{Agent: ref.Agent, Text: input, Limit: recalled})
 	if err != nil {
 		trouble = "the index of memories cannot be searched: " + err.Error()

@@ -105,7 +105,7 @@ func (c *Core) serveMemory(q *bus.Request) (any, error) {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", ask.Agent)
 	}
 	a, err := c.memories.Do(q.Context(), ask)
-	if err == nil && !known && len(a.Memories)+len(a.Hits) == 0 && ask.Op != coreapi.MemoryForget {
+	if err == nil && !known && ask.Op == coreapi.MemoryList && ask.After == "" && len(ask.Kinds)+len(a.Memories) == 0 {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s, and no memories of one", ask.Agent)
 	}
 	return a, err

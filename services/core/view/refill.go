@@ -48,11 +48,13 @@ type Refill struct {
 	log    string               // the log's identity; empty until it is known
 
 	// Used only by the loop.
-	looked  bool // for what the last run of this core, or of another one, did not write
-	held    bool // this core holds the lease
-	renewed time.Time
-	next    time.Time     // time of the next comparison
-	pause   time.Duration // after a failure
+	looked    bool                   // for what a killed core has not written
+	behind    map[subject.Ref]uint64 // sessions that the view lacked at the first look, and its commits of them
+	lookAgain time.Time
+	held      bool // this core holds the lease
+	renewed   time.Time
+	next      time.Time     // time of the next comparison
+	pause     time.Duration // after a failure
 }
 
 const (
@@ -163,7 +165,7 @@ func (r *Refill) try(ctx context.Context) error {
 		return err
 	}
 	if err := r.lookFirst(ctx); err != nil {
-		return err
+		r.cfg.Log.Debug("looking for what a killed core has not written", "error", err)
 	}
 	if err := r.mendWanted(ctx); err != nil {
 		return err
@@ -196,17 +198,32 @@ func (r *Refill) try(ctx context.Context) error {
 
 // lookFirst finds, once after the start, what a core that was killed has not written. It needs no
 // lease, which a dead core may still hold, and leaves a view that is known to be incomplete to the
-// core that does.
+// core that does. What lags behind now, and has not moved when a living core would have written
+// it, is folded.
 func (r *Refill) lookFirst(ctx context.Context) error {
-	if r.looked {
+	if r.looked || time.Now().Before(r.lookAgain) {
 		return nil
 	}
 	what, err := r.coverage(ctx)
-	if err == nil && what == r.complete() {
-		err = r.sweep.behind(ctx)
+	if err != nil || what != r.complete() {
+		r.looked = err == nil
+		return err
 	}
-	r.looked = err == nil
-	return err
+	behind, err := r.sweep.behind(ctx)
+	if err != nil {
+		return err
+	}
+	if r.behind == nil && len(behind) > 0 {
+		r.behind, r.lookAgain = behind, time.Now().Add(min(stale+lookAt, r.cfg.Every))
+		return nil
+	}
+	for ref, commits := range behind {
+		if before, was := r.behind[ref]; was && before == commits {
+			r.Want(ref, false)
+		}
+	}
+	r.looked, r.behind = true, nil
+	return nil
 }
 
 // Identify reads the log's identity, which is its time of creation: a recreated stream has

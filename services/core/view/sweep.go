@@ -114,24 +114,26 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 	return nil
 }
 
-// behind schedules all sessions that are behind the log for folding.
-func (w *sweep) behind(ctx context.Context) error {
+// behind returns the sessions of which the view is behind the log, and how many of their commits
+// it has.
+func (w *sweep) behind(ctx context.Context) (map[subject.Ref]uint64, error) {
 	all, err := w.r.cfg.Bus.Sessions(ctx, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	found := map[subject.Ref]uint64{}
 	for batch := range slices.Chunk(all, sweepBatch) {
 		heads, err := w.heads(ctx, batch)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i, s := range batch {
 			if w.lacks(s, heads[i]) {
-				w.r.Want(s.Ref, false)
+				found[s.Ref] = heads[i].Commits
 			}
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // heads returns what the view has of some sessions.

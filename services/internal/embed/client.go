@@ -93,8 +93,8 @@ func (c *Client) configured(model string) {
 func (c *Client) Embed(ctx context.Context, texts []string) (Vectors, error) {
 	cut := make([]string, len(texts))
 	for i, t := range texts {
-		cut[i], _ = runes.Split(strings.ToValidUTF8(t, "\uFFFD"), providerapi.MaxTextBytes)
-		if strings.TrimSpace(cut[i]) == "" {
+		cut[i], _ = runes.Split(strings.TrimSpace(strings.ToValidUTF8(t, "\uFFFD")), providerapi.MaxTextBytes)
+		if cut[i] == "" {
 			return Vectors{}, fmt.Errorf("computing embeddings: text %d of %d is empty", i+1, len(texts))
 		}
 	}

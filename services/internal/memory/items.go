@@ -30,6 +30,9 @@ type Items struct {
 
 // Change replaces the memories with these ids by those of the entries.
 func (x *Items) Change(ids []string, entries []Entry) {
+	if len(ids) == 0 {
+		return
+	}
 	if x.byID == nil {
 		x.byID = make(map[string]*Item, len(entries))
 	}
@@ -58,10 +61,15 @@ func (x *Items) Newest() []*Item {
 	return x.order
 }
 
-// Bytes returns the size of all vectors, and of the texts of memories that are kept.
+// Bytes returns about the size of all vectors and words, and of the texts of memories that are
+// kept.
 func (x *Items) Bytes() (n int) {
+	const header = 16 // of a string
 	for _, i := range x.byID {
 		n += 4 * len(i.Vector)
+		for _, t := range i.Terms {
+			n += header + len(t)
+		}
 		if i.Memory != nil {
 			n += len(i.Memory.Text)
 		}

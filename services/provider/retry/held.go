@@ -13,6 +13,10 @@ import (
 // maxHeld is how long a question is remembered at most: no turn lasts longer.
 const maxHeld = time.Hour
 
+// maxWaiting is how many questions may wait at a time: each holds a slot of the process, which its
+// other providers need too, and the money that its answer may cost.
+const maxWaiting = 4
+
 // held is a question whose attempt failed, and which core may ask again.
 type held struct {
 	until time.Time // the API does not want to be asked before
@@ -39,7 +43,9 @@ func (p *Policy) wait(ctx context.Context) error {
 	if !ok || left <= 0 {
 		return nil
 	}
-	if end, ok := ctx.Deadline(); ok && longest(left) > time.Until(end)*2/3 {
+	waiting := p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	if end, ok := ctx.Deadline(); waiting > maxWaiting || ok && longest(left) > time.Until(end)*2/3 {
 		e := h.why
 		e.Message += fmt.Sprintf(" (it is not asked again: it wants a pause of %s)", left.Round(time.Second))
 		e.RetryInMS = left.Milliseconds()

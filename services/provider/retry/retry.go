@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -52,6 +53,7 @@ type Policy struct {
 	failed  map[string]bool // requests that the closed breaker has counted
 	last    string          // why the latest of them failed
 	held    map[string]held // requests that may be sent again later
+	waiting atomic.Int32    // questions that wait until then
 }
 
 type outcome struct {

@@ -10,6 +10,6 @@
 // others are about equally near.
 //
 // Of the agents that it has searched last, a process also keeps the memories of those with at
-// most 4,096 of them and 4 MB of vectors, and compares their exact vectors by itself. Before
+// most 4,096 of them and 8 MB in all, and compares their exact vectors by itself. Before
 // each search it reads what has changed, also by other processes.
 package sqlite

@@ -14,7 +14,7 @@ import (
 const (
 	maxMirrors = 32      // agents
 	maxItems   = 4096    // memories of one
-	maxBytes   = 4 << 20 // of their vectors and texts
+	maxBytes   = 8 << 20 // of their vectors and texts
 	maxOthers  = 256     // memories without a vector; more are ranked by SQLite
 )
 
@@ -67,8 +67,11 @@ func (db *database) follow(ctx context.Context, agent subject.Agent, m *mirror) 
 	if err != nil {
 		return err
 	}
-	m.items.Change(ids, entries)
 	m.at = max(at, last)
+	if len(ids) == 0 {
+		return nil
+	}
+	m.items.Change(ids, entries)
 	if m.large = m.items.Bytes() > maxBytes || len(m.items.Newest()) > maxItems; m.large {
 		m.items = index.Items{}
 	}
