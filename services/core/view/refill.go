@@ -39,7 +39,8 @@ type Refill struct {
 	cfg   RefillConfig
 	sweep sweep
 
-	leads atomic.Bool // this core holds the lease
+	leads  atomic.Bool // this core holds the lease
+	looked atomic.Bool // for what a killed core has not written
 
 	mu     sync.Mutex
 	wanted map[subject.Ref]bool // sessions that this core found incomplete; true: spoiled
@@ -48,7 +49,6 @@ type Refill struct {
 	log    string               // the log's identity; empty until it is known
 
 	// Used only by the loop.
-	looked    bool                   // for what a killed core has not written
 	behind    map[subject.Ref]uint64 // sessions that the view lacked at the first look, and its commits of them
 	lookAgain time.Time
 	held      bool // this core holds the lease
@@ -201,12 +201,12 @@ func (r *Refill) try(ctx context.Context) error {
 // core that does. What lags behind now, and has not moved when a living core would have written
 // it, is folded.
 func (r *Refill) lookFirst(ctx context.Context) error {
-	if r.looked || time.Now().Before(r.lookAgain) {
+	if r.looked.Load() || time.Now().Before(r.lookAgain) {
 		return nil
 	}
 	what, err := r.coverage(ctx)
 	if err != nil || what != r.complete() {
-		r.looked = err == nil
+		r.looked.Store(err == nil)
 		return err
 	}
 	behind, err := r.sweep.behind(ctx)
@@ -222,7 +222,8 @@ func (r *Refill) lookFirst(ctx context.Context) error {
 			r.Want(ref, false)
 		}
 	}
-	r.looked, r.behind = true, nil
+	r.behind = nil
+	r.looked.Store(true)
 	return nil
 }
 
@@ -373,9 +374,13 @@ func (r *Refill) shown() coreapi.View {
 }
 
 // State returns the view's state for queries. It checks the coverage again: a view that
-// was complete may have been wiped since.
+// was complete may have been wiped since. At the start, that of another core does not count: a
+// killed one may have left sessions unwritten.
 func (r *Refill) State(ctx context.Context) coreapi.View {
 	v := r.shown()
+	if v.State == coreapi.ViewComplete && !r.looked.Load() {
+		v.State = coreapi.ViewUnknown
+	}
 	if v.State != coreapi.ViewComplete || r.identity() == "" {
 		return v
 	}
