@@ -232,7 +232,7 @@ func (f *follower) embedFirst(ctx context.Context, entries []index.Entry) {
 	defer cancel()
 	if err := f.vectors(ctx, entries); err != nil && !errors.Is(err, embed.ErrNone) {
 		f.slow = ctx.Err() != nil
-		f.cfg.Log.Debug("memories are indexed without vectors for now", "error", err)
+		f.cfg.Log.Debug("memories are indexed without vectors, which follow", "error", err)
 	}
 }
 

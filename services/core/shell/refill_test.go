@@ -64,6 +64,15 @@ func startViewed(t *testing.T, open func() store.Store) *viewed {
 	return v
 }
 
+// fileView returns a new view in a file.
+func fileView(t *testing.T) store.Store {
+	st, err := sqlite.Open(t.Context(),
+		sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
+	must(t, err)
+	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
 // run starts one more core on a store.
 func (v *viewed) run(st store.Store) *shell.Core {
 	b := natstest.Connect(v.t, v.srv)
@@ -291,13 +300,7 @@ func TestTheViewComesBackInRedis(t *testing.T) {
 
 // What one core requests, another may do: the one that holds the lease.
 func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
-	v := startViewed(t, func() store.Store {
-		st, err := sqlite.Open(t.Context(),
-			sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
-		must(t, err)
-		t.Cleanup(func() { _ = st.Close() })
-		return st
-	})
+	v := startViewed(t, func() store.Store { return fileView(t) })
 	caller, err := v.bus.NewCaller()
 	must(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
@@ -334,13 +337,7 @@ func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 // What a killed core has not written, the next one finds at its start, although the lease of the
 // dead one goes on.
 func TestACoreThatStartsFindsWhatAnotherHasNotWritten(t *testing.T) {
-	v := startViewed(t, func() store.Store {
-		st, err := sqlite.Open(t.Context(),
-			sqlite.Config{Path: filepath.Join(t.TempDir(), "view.db"), Logger: natstest.Logger(t)})
-		must(t, err)
-		t.Cleanup(func() { _ = st.Close() })
-		return st
-	})
+	v := startViewed(t, func() store.Store { return fileView(t) })
 	v.stopCore()
 	k := store.Key{Agent: "main", Session: "s1"}
 	must(t, v.view.DeleteSession(t.Context(), k))
