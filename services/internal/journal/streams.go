@@ -20,6 +20,7 @@ const (
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
+	BucketEffects   = "effects"   // how far calls with a probe got, by key
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -117,7 +118,23 @@ func (c StreamsConfig) streams() []wanted {
 		c.plugins(),
 		c.budgets(),
 		c.memories(),
+		c.effects(),
 	}
+}
+
+// The bounds of the bucket effects. A record is of use until the call's turn has ended.
+const (
+	maxEffectBytes = 256 << 20
+	effectAge      = 7 * 24 * time.Hour
+)
+
+// effects is a bucket like that of the plugins, but it forgets. When it is full, calls that need a
+// record fail before they have an effect.
+func (c StreamsConfig) effects() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketEffects), "how far calls with a probe got, by key"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketEffects, ">")}, maxEffectBytes, effectAge
+	return w
 }
 
 // memories is a bucket like that of the plugins. When it is full, agents learn nothing more
