@@ -456,7 +456,7 @@ func TestPrincipalsAreListenersAndPeople(t *testing.T) {
 		{"mail", "alice", false},
 	} {
 		p, err := security.New([]security.Rule{
-			{Principal: c.pattern, Effect: decide.Deny}, {Effect: decide.Allow},
+			{Effect: decide.Allow}, {Principal: c.pattern, Effect: decide.Deny},
 		})
 		if err != nil {
 			t.Fatal(err)
