@@ -10,7 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/toolrunner/tools/filesystem"
-	"skandha.dev/services/toolrunner/tools/web"
+	"skandha.dev/services/toolrunner/tools/web/guard"
 )
 
 // defaultWorkspace is where tools work unless Config says otherwise.
@@ -73,9 +73,11 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	_, err := web.ParseAllow(c.HTTPAllow)
+	_, err := c.httpAllow()
 	return errors.Join(append(errs, err, c.Files.Validate())...)
 }
+
+func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }
 
 // instructs reports whether files of the workspace instruct agents.
 func (c Config) instructs() bool { return c.Files.Instructions != filesystem.InstructionsOff }

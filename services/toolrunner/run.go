@@ -145,7 +145,7 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
-	allow, err := web.ParseAllow(r.cfg.HTTPAllow)
+	allow, err := r.cfg.httpAllow()
 	if err != nil {
 		return nil, err
 	}
