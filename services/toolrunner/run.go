@@ -152,6 +152,11 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	if !allow.Empty() {
 		list = append(list, web.Request(allow))
 	}
+	pages, err := r.cfg.Web.Tools()
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, pages...)
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
 	return list, nil
 }
