@@ -21,6 +21,7 @@ const (
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
+	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -119,7 +120,23 @@ func (c StreamsConfig) streams() []wanted {
 		c.budgets(),
 		c.memories(),
 		c.effects(),
+		c.outbox(),
 	}
+}
+
+// The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
+// a message that was seen before is recognized until then.
+const (
+	maxOutboxBytes = 512 << 20
+	outboxAge      = 30 * 24 * time.Hour
+)
+
+// outbox is a bucket like that of the plugins, but it forgets.
+func (c StreamsConfig) outbox() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketOutbox), "messages to people that are not delivered yet, by destination"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketOutbox, ">")}, maxOutboxBytes, outboxAge
+	return w
 }
 
 // The bounds of the bucket effects. A record is of use until the call's turn has ended.
