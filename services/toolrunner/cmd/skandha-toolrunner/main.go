@@ -9,6 +9,7 @@ import (
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/web"
 )
 
 type service struct {
@@ -24,6 +25,7 @@ type service struct {
 	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
+	Web       web.Config        `embed:"" prefix:"web-"`
 }
 
 func (s *service) config() toolrunner.Config {
@@ -35,7 +37,7 @@ func (s *service) config() toolrunner.Config {
 		protected = append(protected, s.Skills)
 	}
 	return toolrunner.Config{
-		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
+		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
 		Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
 	}
