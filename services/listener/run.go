@@ -17,6 +17,7 @@ import (
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
+	"skandha.dev/services/listener/push"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -111,6 +112,12 @@ func (s *Service) make() error {
 	for _, n := range sorted(s.cfg.Cron) {
 		l, err := cron.New(subject.Writer(n), s.cfg.Cron[n], cron.Deps{Bus: s.deps.Bus, Logger: log, Stats: &s.stats.cron})
 		if err := s.add("cron", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Push) {
+		l, err := push.New(subject.Writer(n), s.cfg.Push[n], log)
+		if err := s.add("push", n, l, err); err != nil {
 			return err
 		}
 	}

@@ -37,8 +37,20 @@ func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error
 		if input == 0 {
 			continue
 		}
-		if err := o.add(ctx, ref, seq, n, input, d); err != nil {
+		d.Link = o.link(ref)
+		all := o.notices(ref, e, d)
+		answer, err := o.answer(ctx, ref, input, d)
+		if err != nil {
 			return err
+		}
+		if answer != nil {
+			all = append(all, *answer)
+		}
+		for _, one := range all {
+			one.id = newID(one.Via, one.Delivery.To, seq, n)
+			if err := o.add(ctx, one); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -91,29 +103,31 @@ func question(p event.ToolCallRequest) string {
 	return q
 }
 
-// add makes an entry, unless there was one.
-func (o *Outbox) add(ctx context.Context, ref subject.Ref, commit uint64, n int, input uint64, d tool.Delivery) error {
+// answer returns the message for the listener of an input; nil if it wants none.
+func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d tool.Delivery) (*entry, error) {
 	m, err := o.cfg.Bus.Message(ctx, input)
 	if errors.Is(err, bus.ErrNotFound) {
 		o.cfg.Log.Warn("an input is no longer stored; its answer is not delivered", "session", ref, "input", input)
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cause, err := subject.ParseCause(m.Subject)
-	if err != nil || cause.Ref != ref {
-		return nil
+	if err != nil || cause.Ref != ref || cause.Kind != subject.Input {
+		return nil, nil //nolint:nilerror // it is no input
 	}
 	var in event.Input
-	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" || cause.Kind != subject.Input {
-		return nil
+	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
+		return nil, nil //nolint:nilerror // it says nothing about its answer
 	}
 	d.To = in.ReplyTo
-	e := entry{
-		Ref: ref, Via: cause.Writer, Delivery: d, Key: nonce(), State: coreapi.OutboxWaiting, Stored: o.now().UTC(),
-		id: newID(cause.Writer, in.ReplyTo, commit, n),
-	}
+	return &entry{Ref: ref, Via: cause.Writer, Delivery: d}, nil
+}
+
+// add stores an entry, unless there was one.
+func (o *Outbox) add(ctx context.Context, e entry) error {
+	e.Key, e.State, e.Stored = nonce(), coreapi.OutboxWaiting, o.now().UTC()
 	value, err := json.Marshal(e)
 	if err != nil {
 		return err
