@@ -20,6 +20,7 @@ const (
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
+	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -117,7 +118,19 @@ func (c StreamsConfig) streams() []wanted {
 		c.plugins(),
 		c.budgets(),
 		c.memories(),
+		c.listeners(),
 	}
+}
+
+// maxListenerBytes holds the state of some ten thousand topics or files.
+const maxListenerBytes = 256 << 20
+
+// listeners is a bucket like that of the plugins.
+func (c StreamsConfig) listeners() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketListeners), "what listeners remember of their sources, and how they are"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketListeners, ">")}, maxListenerBytes
+	return w
 }
 
 // memories is a bucket like that of the plugins. When it is full, agents learn nothing more
