@@ -5,6 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"skandha.dev/pkg/provider"
@@ -38,7 +41,46 @@ type Input struct {
 	Mode   InputMode `json:"mode,omitempty"`   // default queue
 	// Files are artifacts of the session that belong to the input, at most [MaxInputFiles].
 	Files []provider.File `json:"files,omitempty"`
+	// Origin is where the text comes from, if it is not the words of a user. The model sees it as data.
+	Origin Origin `json:"origin,omitempty"`
+	// ReplyTo is where the writer wants the answer delivered, in words that only the writer
+	// understands; at most [MaxReplyTo] bytes. Empty: it wants no delivery.
+	ReplyTo string `json:"reply_to,omitempty"`
 }
+
+// MaxReplyTo is the maximum length of [Input.ReplyTo], in bytes.
+const MaxReplyTo = 1 << 10
+
+// Origin is where a text from outside comes from: a kind, such as "email", and possibly a colon
+// and a detail, such as "email:alice@example.org". Empty: a user.
+type Origin string
+
+// MaxOrigin is the maximum length of an [Origin], in bytes.
+const MaxOrigin = 256
+
+// Kind returns the part before the first colon.
+func (o Origin) Kind() string {
+	kind, _, _ := strings.Cut(string(o), ":")
+	return kind
+}
+
+// Check returns why the origin is invalid. The kind has the form [a-z][a-z0-9_-]{0,31}, and the
+// detail has no control characters.
+func (o Origin) Check() error {
+	switch {
+	case o == "":
+		return nil
+	case len(o) > MaxOrigin:
+		return fmt.Errorf("origin has %d bytes, at most %d", len(o), MaxOrigin)
+	case !originKind.MatchString(o.Kind()):
+		return fmt.Errorf("origin %q: the part before the colon must be 1 to 32 of a-z, 0-9, _ and -, such as email:alice@example.org", string(o))
+	case strings.ContainsFunc(string(o), unicode.IsControl):
+		return fmt.Errorf("origin %q has a control character", string(o))
+	}
+	return nil
+}
+
+var originKind = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 // Confirmation answers a confirmation request. It has no effect unless both the id and the
 // hash of the shown arguments match the pending request.
@@ -145,6 +187,11 @@ func (in Input) Check() error {
 		return fmt.Errorf("%w: mode is %q, want %q or %q", ErrMalformed, in.Mode, ModeQueue, ModeInterrupt)
 	case len(in.Files) > MaxInputFiles:
 		return fmt.Errorf("%w: files has %d entries, at most %d", ErrMalformed, len(in.Files), MaxInputFiles)
+	case len(in.ReplyTo) > MaxReplyTo:
+		return fmt.Errorf("%w: reply_to has %d bytes, at most %d", ErrMalformed, len(in.ReplyTo), MaxReplyTo)
+	}
+	if err := in.Origin.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	for i, f := range in.Files {
 		if err := f.Check(); err != nil {

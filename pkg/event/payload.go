@@ -31,6 +31,8 @@ type Perceived struct {
 	Text        string          `json:"text,omitempty"`
 	Annotations []string        `json:"annotations,omitempty"` // by after_sense hooks
 	Files       []provider.File `json:"files,omitempty"`       // as in the input
+	Origin      Origin          `json:"origin,omitempty"`      // as in the input
+	ReplyTo     string          `json:"reply_to,omitempty"`    // as in the input
 	Disposition Disposition     `json:"disposition"`
 	Deadline    time.Time       `json:"deadline,omitzero"` // of the turn, when it begins
 }
@@ -151,8 +153,15 @@ type ActRequested struct {
 	StartBy    time.Time        `json:"start_by"`
 	NotAfter   time.Time        `json:"not_after"`
 	Idempotent bool             `json:"idempotent,omitempty"`
-	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run; only for idempotent tools
-	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
+	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run
+	// Key names the call towards other systems; the same in all of its attempts.
+	Key string `json:"key,omitempty"`
+	// Probes means that the tool can find out what became of an attempt.
+	Probes bool `json:"probes,omitempty"`
+	// Probe is set if this attempt only finds out what became of earlier ones: when the last of
+	// them has certainly ended.
+	Probe      time.Time      `json:"probe,omitzero"`
+	ApprovedBy subject.Writer `json:"approved_by,omitempty"`
 	// Sticky is the pool of a sticky tool: from now on the session's sticky calls of
 	// the pool go to this runner.
 	Sticky string `json:"sticky,omitempty"`

@@ -39,7 +39,7 @@ func (h Handlers) complete(m Manifest) (Manifest, *parts, error) {
 	for _, one := range h {
 		one.add(p)
 	}
-	found := slices.Clone(p.problems)
+	found := append(slices.Clone(p.problems), p.attach()...)
 	found = append(found, p.fill(&m)...)
 	checked := m
 	checked.Instance = cmp.Or(checked.Instance, "unset")
@@ -60,6 +60,7 @@ type answerFunc func(ctx context.Context, body []byte, yield func()) ([]byte, er
 type parts struct {
 	hooks     []hookPart
 	tools     []toolPart
+	probes    []probePart
 	providers []providerPart
 	storage   []StorageBackend
 	guides    []guidePart
@@ -139,6 +140,7 @@ func (p *parts) describe(spec *tool.Spec) {
 	if len(spec.Args) == 0 {
 		spec.Args = p.tools[i].spec.Args
 	}
+	spec.Probe = p.tools[i].probe != nil
 }
 
 func each[P, D any](list []P, f func(P) D) (out []D) {

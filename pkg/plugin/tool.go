@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -59,7 +60,15 @@ func Tool[A, R any](
 		}
 		t.spec.Args = schema
 	}
-	t.run = func(ctx context.Context, raw json.RawMessage) (any, error) {
+	t.run = decoded(f)
+	return handlerFunc(func(p *parts) { p.tools = append(p.tools, t) })
+}
+
+// toolFunc runs or probes a call with these arguments.
+type toolFunc func(ctx context.Context, args json.RawMessage) (any, error)
+
+func decoded[A, R any](f func(ctx context.Context, args A) (R, error)) toolFunc {
+	return func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var args A
 		if len(bytes.TrimSpace(raw)) > 0 {
 			if err := json.Unmarshal(raw, &args); err != nil {
@@ -68,7 +77,6 @@ func Tool[A, R any](
 		}
 		return f(ctx, args)
 	}
-	return handlerFunc(func(p *parts) { p.tools = append(p.tools, t) })
 }
 
 // ToolOption sets a field of a tool's spec. [Manifest].Tools, if set, overrides the options.
@@ -106,18 +114,52 @@ func Timeout(d time.Duration) ToolOption {
 	return func(s *tool.Spec) { s.TimeoutMS = d.Milliseconds() }
 }
 
+// Probe adds to the tool with the name, which must be one of the handlers, the function that finds
+// out what became of an earlier call, so that its outcome does not stay unknown. [CallOf] returns
+// the call, with the Key under which the other system may know it and with Probe set. The
+// function returns the result of the earlier call; a [*tool.Error] with code not_run if that
+// certainly had no effect and never will; or any other error if it cannot find out. It must not
+// have an effect itself, except one that the other system recognizes by the key as a repetition.
+func Probe[A, R any](name string, f func(ctx context.Context, args A) (R, error)) Handler {
+	if f == nil {
+		return invalid("tools", "the probe of %q is nil", clip(name))
+	}
+	return handlerFunc(func(p *parts) {
+		p.probes = append(p.probes, probePart{name, decoded(f)})
+	})
+}
+
+type probePart struct {
+	tool string
+	run  toolFunc
+}
+
+// attach gives the tools their probes.
+func (p *parts) attach() (found Problems) {
+	for _, probe := range p.probes {
+		i := slices.IndexFunc(p.tools, func(t toolPart) bool { return t.spec.Name == probe.tool })
+		if i < 0 {
+			found = append(found, Problem{"tools", fmt.Sprintf("a probe is for the tool %q, which has no handler", clip(probe.tool))})
+			continue
+		}
+		p.tools[i].spec.Probe, p.tools[i].probe = true, probe.run
+	}
+	return found
+}
+
 type callKey struct{}
 
-// CallOf returns the call that a tool's context belongs to, with its id (a good idempotency
-// key for other systems), attempt, session, turn and deadline.
+// CallOf returns the call that a tool's context belongs to, with its key (an idempotency key for
+// other systems), id, attempt, session, turn and deadline.
 func CallOf(ctx context.Context) (call tool.Call, ok bool) {
 	call, ok = ctx.Value(callKey{}).(tool.Call)
 	return call, ok
 }
 
 type toolPart struct {
-	spec tool.Spec
-	run  func(ctx context.Context, args json.RawMessage) (any, error)
+	spec  tool.Spec
+	run   toolFunc
+	probe toolFunc // nil: none
 }
 
 func (t toolPart) bind(r *runtime) answerFunc {
@@ -154,7 +196,13 @@ func (t toolPart) answer(ctx context.Context, r *runtime, call tool.Call) ([]byt
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("the call arrived too late; the tool was not run: %w", err)
 	}
-	result := t.result(context.WithValue(ctx, callKey{}, call), r, call.Args)
+	run := t.run
+	if call.Probe != nil {
+		if run = t.probe; run == nil {
+			return nil, bus.Errorf(bus.CodeInvalidArgument, "the tool %q has no probe", clip(t.spec.Name))
+		}
+	}
+	result := t.result(context.WithValue(ctx, callKey{}, call), r, run, call.Args)
 	body, err := json.Marshal(result)
 	if err != nil {
 		body, err = encode(tool.Failure(tool.CodeInternal,
@@ -167,10 +215,10 @@ func (t toolPart) answer(ctx context.Context, r *runtime, call tool.Call) ([]byt
 	return body, err
 }
 
-func (t toolPart) result(ctx context.Context, r *runtime, args json.RawMessage) tool.Result {
+func (t toolPart) result(ctx context.Context, r *runtime, run toolFunc, args json.RawMessage) tool.Result {
 	panicked := true
 	v, err := contain(r, "tool "+t.spec.Name, func() (any, error) {
-		v, err := t.run(ctx, args)
+		v, err := run(ctx, args)
 		panicked = false
 		return v, err
 	})

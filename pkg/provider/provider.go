@@ -32,6 +32,9 @@ type Message struct {
 	Tool      string     `json:"tool,omitempty"`       // tool: its name
 	Failed    bool       `json:"failed,omitempty"`     // tool: the call failed
 	Files     []File     `json:"files,omitempty"`      // user, tool: pictures and documents that belong to it
+	// Origin is where the text of a user message comes from, if not from a user, e.g.
+	// "email:alice@example.org". The text says so to the model.
+	Origin string `json:"origin,omitempty"`
 	// ProviderState is returned unchanged to the provider that wrote it.
 	ProviderState json.RawMessage `json:"provider_state,omitempty"`
 }

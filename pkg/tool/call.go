@@ -21,4 +21,19 @@ type Call struct {
 	Tool     string          `json:"tool"`           // the tool's name, not encoded
 	Args     json.RawMessage `json:"args"`           // an object that fits the tool's schema
 	Deadline time.Time       `json:"deadline"`
+	// Key names the call towards other systems: an idempotency key. It is the same in all
+	// attempts at the call, unguessable, and of the form [a-z0-9]{8,64}.
+	Key string `json:"key"`
+	// Probe asks what became of an earlier attempt at the call, whose outcome is unknown. It is
+	// sent only to tools whose spec has probe, and the tool does not run. The result is that of
+	// the earlier attempt, or a failure with [CodeNotRun] if that had no effect and never will,
+	// or one with [CodeOutcomeUnknown]. Where the other system recognizes a repeated key, the
+	// tool may repeat what the earlier attempt did.
+	Probe *Probe `json:"probe,omitempty"`
+}
+
+// Probe says which attempt a probe is about.
+type Probe struct {
+	// NotAfter is when the last of the earlier attempts has certainly ended.
+	NotAfter time.Time `json:"not_after"`
 }

@@ -41,6 +41,8 @@ type Spec struct {
 	Description string          `json:"description"`
 	Args        json.RawMessage `json:"args"`                 // JSON Schema of the arguments, an object schema
 	Idempotent  bool            `json:"idempotent,omitempty"` // running a call twice has the same effect as once
+	// it can find out what became of an earlier attempt; see [Call.Probe]
+	Probe bool `json:"probe,omitempty"`
 	// for services and plugins, by service.core.call; never offered to a model
 	Internal    bool     `json:"internal,omitempty"`
 	Permissions []string `json:"permissions,omitempty"` // e.g. "network.request", "fs.write"

@@ -24,7 +24,7 @@ import (
 const maxMetadata = 4 << 10
 
 // callPlugin sends one attempt to a plugin and returns its answer.
-func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contract.Answer {
+func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote, probe *tool.Probe) contract.Answer {
 	args, errs := t.args.Validate(c.Args)
 	if errs != nil {
 		return answer(r.limit(ctx, c, misfit(errs)))
@@ -32,14 +32,14 @@ func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contra
 	deadline, _ := ctx.Deadline() // the executor's work always has one
 	body, err := json.Marshal(tool.Call{
 		Call: c.ID, Attempt: c.Attempt, Agent: c.Agent, Session: c.Session, Turn: c.Turn,
-		Tool: t.spec.Name, Args: args, Deadline: deadline.UTC(),
+		Tool: t.spec.Name, Args: args, Deadline: deadline.UTC(), Key: c.Key, Probe: probe,
 	})
 	if err != nil {
 		return engine.DidNotRun("encoding the call: " + err.Error())
 	}
 	reply, err := r.plugins.Ask(ctx, plugincall.Request{
 		Plugin: t.plugin, Hash: t.hash, Subject: subject.Tool(t.plugin, t.spec.Name), Body: body,
-		Replicas: true, Repeatable: t.spec.Idempotent,
+		Replicas: true, Repeatable: t.spec.Idempotent || probe != nil,
 	})
 	if errors.Is(err, plugincall.ErrNotAsked) {
 		return engine.DidNotRun(err.Error())
@@ -48,7 +48,7 @@ func (r *runner) callPlugin(ctx context.Context, c tools.Call, t *remote) contra
 	if err != nil {
 		res = unanswered(t.plugin, err)
 	} else {
-		res = readResult(t.plugin, reply)
+		res = readResult(t.plugin, reply, probe != nil)
 	}
 	return answer(r.limit(ctx, c, res))
 }
@@ -101,8 +101,8 @@ func refused(p subject.Plugin, e *bus.Error) tool.Result {
 }
 
 // readResult reads a plugin's answer to a call. The plugin has the request, so an
-// invalid answer leaves open whether the tool ran.
-func readResult(p subject.Plugin, reply []byte) tool.Result {
+// invalid answer leaves open whether the tool ran. Only a probe may report that it did not.
+func readResult(p subject.Plugin, reply []byte, probe bool) tool.Result {
 	reply = bytes.ToValidUTF8(reply, []byte("\uFFFD")) // invalid UTF-8 can occur only inside strings
 	var w struct {
 		Success  *bool           `json:"success"`
@@ -127,7 +127,7 @@ func readResult(p subject.Plugin, reply []byte) tool.Result {
 	}
 	r := tool.Result{Success: *w.Success, Data: w.Data, Metadata: readMetadata(w.Metadata)}
 	if !r.Success {
-		r.Error = readError(p, (*tool.Error)(w.Error))
+		r.Error = readError(p, (*tool.Error)(w.Error), probe)
 	}
 	return r
 }
@@ -163,12 +163,12 @@ var pluginCodes = []tool.Code{
 	tool.CodeFailed, tool.CodeInvalidArgs, tool.CodeTimeout, tool.CodeOutcomeUnknown, tool.CodeInternal, tool.CodeTooLarge,
 }
 
-func readError(p subject.Plugin, e *tool.Error) *tool.Error {
+func readError(p subject.Plugin, e *tool.Error, probe bool) *tool.Error {
 	if e == nil {
 		return &tool.Error{Code: tool.CodeFailed, Message: fmt.Sprintf("plugin %s failed without giving a reason", p)}
 	}
 	out := *e
-	if !slices.Contains(pluginCodes, e.Code) {
+	if !slices.Contains(pluginCodes, e.Code) && !(probe && e.Code == tool.CodeNotRun) {
 		out.Code, out.Message = tool.CodeFailed, text.Cut(e.Error(), result.MaxMessage)
 	}
 	if out.Message == "" {

@@ -1,6 +1,7 @@
 package toolrunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/effect"
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
@@ -104,6 +106,7 @@ type runner struct {
 	plugins *plugincall.Asker // likewise
 	bus     *journal.Journal
 	store   result.Store
+	marks   *effect.Marks
 	tools   map[string]offered
 	names   []string // sorted
 	started time.Time
@@ -116,7 +119,7 @@ type offered struct {
 }
 
 func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
-	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, tools: map[string]offered{}, started: time.Now()}
+	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, marks: effect.New(deps.Bus), tools: map[string]offered{}, started: time.Now()}
 	list, err := r.builtin(deps, root)
 	if err != nil {
 		return nil, err
@@ -163,7 +166,7 @@ func (r *runner) offer(t tools.Tool) error {
 	if err != nil {
 		return err
 	}
-	t.Spec.Args = v.Schema()
+	t.Spec.Args, t.Spec.Probe = v.Schema(), t.Probe != nil
 	r.tools[t.Spec.Name] = offered{t, v}
 	r.names = append(r.names, t.Spec.Name)
 	return nil
@@ -183,31 +186,43 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 	defer r.running.Add(-1)
 	c := tools.Call{
 		Agent: req.Agent, Session: req.Session, Turn: req.Tool.Turn, ID: req.Call, Attempt: req.Attempt,
-		Args: req.Tool.Args, Store: r.store, Progress: progress,
+		Args: req.Tool.Args, Store: r.store, Progress: progress, Key: cmp.Or(req.Tool.Key, req.Call),
 	}
 	if t, own := r.tools[req.Tool.Name]; own {
-		return answer(r.run(ctx, c, t))
+		return answer(r.run(ctx, c, t, req.Tool.Probe))
 	}
 	if t, own := r.skills.tools[req.Tool.Name]; own {
-		return answer(r.run(ctx, c, t))
+		return answer(r.run(ctx, c, t, nil))
 	}
 	if t := r.remote.get(req.Tool.Name); t != nil {
 		if was := req.Tool.Spec; was != "" && was != t.spec.Digest() {
 			return engine.DidNotRun(fmt.Sprintf("%s is now another tool, of the plugin %s", req.Tool.Name, t.plugin))
 		}
-		return r.callPlugin(ctx, c, t)
+		return r.callPlugin(ctx, c, t, req.Tool.Probe)
 	}
 	// it was offered when the call arrived
 	return engine.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name))
 }
 
-func (r *runner) run(ctx context.Context, c tools.Call, t offered) tool.Result {
+// run runs a tool of this process, or probes it.
+func (r *runner) run(ctx context.Context, c tools.Call, t offered, probe *tool.Probe) tool.Result {
 	args, errs := t.args.Validate(c.Args)
 	if errs != nil {
 		return r.limit(ctx, c, misfit(errs))
 	}
 	c.Args = args
-	return r.limit(ctx, c, t.Run(ctx, c))
+	if t.Probe == nil {
+		return r.limit(ctx, c, t.Run(ctx, c))
+	}
+	if probe != nil {
+		return r.limit(ctx, c, r.marks.Probe(ctx, c.Key, func(began time.Time) tool.Result {
+			return t.Probe(ctx, c, tools.Begun{At: began, Until: probe.NotAfter})
+		}))
+	}
+	return r.marks.Run(ctx, c.Key, c.Attempt, func(begin func(context.Context) error) tool.Result {
+		c.Begin = begin
+		return r.limit(ctx, c, t.Run(ctx, c))
+	})
 }
 
 // Status is the answer of status:query.

@@ -292,11 +292,13 @@ func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject
 	}
 	notAfter = st.endBy(b.head.Now, notAfter)
 	b.touched = true
+	attempt := b.env.Nonce()
 	b.emit(event.ActRequested{
 		Call: st.Call, Tool: st.Tool, Args: args, Hash: Hash(spec, args, nil), Spec: spec.Digest(),
-		Attempt: b.env.Nonce(), Attempts: st.Attempts + 1, Runner: to,
+		Attempt: attempt, Attempts: st.Attempts + 1, Runner: to,
 		StartBy: b.head.Now.Add(executor.StartWithin), NotAfter: notAfter,
 		Idempotent: spec.Idempotent, Uncertain: st.Uncertain, ApprovedBy: st.ApprovedBy, Sticky: sticky(spec),
+		Key: cmp.Or(st.Key, attempt), Probes: spec.Probe && !spec.Idempotent, Probe: st.Probe,
 	})
 }
 
@@ -341,6 +343,9 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
 		Note: note, Fault: fault, Skill: skill,
+	}
+	if st.probing() && r.Success {
+		p.Note = strings.TrimPrefix(note+"; "+settledLater, "; ")
 	}
 	if br := b.s.Breaker; repeats(r, fault) && br.Hash == hash && br.Same+1 >= sameFailures {
 		p.Note = strings.TrimPrefix(fmt.Sprintf("%s; this exact call has failed %d times in a row; try something else",

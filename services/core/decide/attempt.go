@@ -27,17 +27,27 @@ func OnCallAnswer(s *State, delivery uint64, a executor.Answer, env *Env) (d *De
 	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: a.Call, Attempt: a.Attempt}, env.Now, env)
 	b.touched = true
 	c := *st
+	var r tool.Result
 	switch a.State {
-	case executor.Finished:
-		b.completeFrom(c, resultOf(a), a)
 	case executor.Never, executor.Refused:
 		if !b.again(c, a) {
 			return nil, true
 		}
+		b.advance()
+		return b.done(), false
+	case executor.Finished:
+		r = c.resultOf(a)
 	case executor.Stopped:
-		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it was stopped while it ran"), a)
+		r = tool.Failure(tool.CodeOutcomeUnknown, "it was stopped while it ran")
 	default:
-		b.completeFrom(c, tool.Failure(tool.CodeOutcomeUnknown, "it ran, but its result was lost"), a)
+		r = tool.Failure(tool.CodeOutcomeUnknown, "it ran, but its result was lost")
+	}
+	if c.unsettled(r) {
+		if !b.probe(c, a) {
+			return nil, true
+		}
+	} else {
+		b.completeFrom(c, r, a)
 	}
 	b.advance()
 	return b.done(), false
@@ -57,10 +67,19 @@ func OnUnreachable(s *State, delivery uint64, call, attempt string, env *Env) (d
 	b := start(s, delivery, event.Trigger{Kind: event.ByReply, Call: call, Attempt: attempt}, env.Now, env)
 	b.touched = true
 	c := *st
-	c.Uncertain = true
-	if !c.Idempotent {
-		b.completeFrom(c, c.notRun(""), executor.Answer{})
-	} else if !b.again(c, executor.Answer{}) {
+	lost := tool.Failure(tool.CodeOutcomeUnknown, itMayHaveRun)
+	done := true
+	switch {
+	case c.Idempotent || c.probing(): // what has no effect, or none beside the first, is repeated
+		c.Uncertain = true
+		done = b.again(c, executor.Answer{})
+	case c.unsettled(lost):
+		done = b.probe(c, executor.Answer{})
+	default:
+		c.Uncertain = true
+		b.completeFrom(c, lost, executor.Answer{})
+	}
+	if !done {
 		return nil, true
 	}
 	b.advance()
@@ -76,8 +95,12 @@ func (b *builder) again(st Step, a executor.Answer) bool {
 	if ended.IsZero() {
 		ended = st.StartBy.Add(-executor.StartWithin)
 	}
+	limit := maxAttempts
+	if st.probing() {
+		limit *= 2
+	}
 	switch {
-	case st.Attempts >= maxAttempts:
+	case st.Attempts >= limit:
 	case st.Attempts == 1 && b.assign(st, st.Final, st.Runner):
 		return true
 	case b.head.Now.Before(ended.Add(pause(st.Attempts))) && !b.arrivedSince(st.Tool, ended):
@@ -148,10 +171,12 @@ func busy(a executor.Answer) bool {
 // why. If an earlier attempt may have run, the outcome is unknown instead.
 func (st *Step) notRun(why string) tool.Result {
 	if st.Uncertain {
-		return tool.Failure(tool.CodeOutcomeUnknown, "its runner died or cannot be reached: it may have run")
+		return tool.Failure(tool.CodeOutcomeUnknown, itMayHaveRun)
 	}
 	return tool.Failure(tool.CodeNotRun, why)
 }
+
+const itMayHaveRun = "its runner died or cannot be reached: it may have run"
 
 // OnProgress advances whatever waits for an executor. It returns nil if nothing can
 // advance.

@@ -25,7 +25,7 @@ func TestACallIsGivenOutAndItsResultGoesToTheModel(t *testing.T) {
 		Call: "t1-p1-c0", Tool: "read", Args: json.RawMessage(`{"limit":10,"path":"a"}`),
 		Hash: decide.Hash(catalog["read"].Spec, r.Args, nil), Spec: catalog["read"].Digest(), Attempt: r.Attempt,
 		Attempts: 1, Runner: "r1", StartBy: w.state.Now.Add(executor.StartWithin),
-		NotAfter: w.state.Now.Add(executor.StartWithin + time.Minute), Idempotent: true,
+		NotAfter: w.state.Now.Add(executor.StartWithin + time.Minute), Idempotent: true, Key: r.Attempt,
 	}
 	if string(mustJSON(r)) != string(mustJSON(want)) {
 		t.Fatalf("got  %s\nwant %s", mustJSON(r), mustJSON(want))

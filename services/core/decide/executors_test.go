@@ -56,8 +56,11 @@ func (s *simulation) ended(a *attempt, state executor.State) *executor.Answer {
 	switch state {
 	case executor.Finished:
 		r := s.toolResult()
+		if a.probes() {
+			r = s.probed(a)
+		}
 		out.Result = &r
-		if chance(s.r, 30) {
+		if !a.probes() && chance(s.r, 30) {
 			out.Result = nil
 		}
 	case executor.Refused:
@@ -67,6 +70,26 @@ func (s *simulation) ended(a *attempt, state executor.State) *executor.Answer {
 		s.seen.refusedBy[a.Attempt] = true
 	}
 	return out
+}
+
+// probes reports whether the attempt has no effect, but finds out what became of earlier ones.
+func (a *attempt) probes() bool { return !a.Probe.IsZero() }
+
+// probed is what a probe truthfully finds out: which earlier attempts had an effect. If none had,
+// none can have one any more.
+func (s *simulation) probed(a *attempt) tool.Result {
+	for _, old := range s.attempts {
+		if old.Call == a.Call && old.began && !old.probes() {
+			return oneOf(s.r, tool.OK("it happened"), tool.OK("it happened"),
+				tool.Failure(tool.CodeOutcomeUnknown, "the other system does not answer"))
+		}
+	}
+	for _, old := range s.attempts {
+		if old.Call == a.Call && !old.probes() {
+			old.tomb = true
+		}
+	}
+	return tool.Failure(tool.CodeNotRun, "it was given up before it began")
 }
 
 // execute lets one runner take a random step.

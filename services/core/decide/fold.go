@@ -144,7 +144,9 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 }
 
 func (s *State) onPerceived(p event.Perceived) error {
-	in := Pending{p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files}
+	in := Pending{
+		p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files, p.Origin, p.ReplyTo,
+	}
 	if p.Disposition != event.FromQueue && p.InputID != "" {
 		s.see(seenKey(p.Writer, p.InputID), p.Sequence)
 	}
@@ -180,11 +182,11 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	if s.Title == "" {
 		s.Title = text.Cut(in.Text, 80)
 	}
-	text := in.Text
+	text := asData(in.Text, in.Origin)
 	for _, a := range in.Annotations {
 		text += "\n[" + a + "]"
 	}
-	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files})
+	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files, Origin: string(in.Origin)})
 	return nil
 }
 
@@ -265,6 +267,7 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	st.Spec, st.Attempt, st.Attempts, st.Runner = p.Spec, p.Attempt, p.Attempts, p.Runner
 	st.StartBy, st.NotAfter = p.StartBy, p.NotAfter
 	st.Idempotent, st.Uncertain, st.Sticky = p.Idempotent, p.Uncertain, p.Sticky
+	st.Key, st.Probes, st.Probe = p.Key, p.Probes, p.Probe
 	s.lease(p)
 	return nil
 }

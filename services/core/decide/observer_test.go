@@ -381,9 +381,15 @@ func (o *observer) requested(c event.Commit, e event.Event, p event.ActRequested
 		if !approved && (t.Kind != event.ByReply || t.Call != p.Call || t.Attempt != last.Attempt) {
 			return fmt.Errorf("a new attempt without an answer about the one before: %+v", t)
 		}
-		if !last.Idempotent && !o.refusedBy[last.Attempt] {
+		if p.Probe.IsZero() && (!last.Probe.IsZero() || !last.Idempotent && !o.refusedBy[last.Attempt]) {
 			return fmt.Errorf("attempt %s may have run, and %s is not idempotent", last.Attempt, p.Tool)
 		}
+		if p.Key != last.Key {
+			return fmt.Errorf("the key was %s, and is %s", last.Key, p.Key)
+		}
+	}
+	if !p.Probe.IsZero() && (len(call.requests) == 0 || !spec.Probe || !p.Uncertain) {
+		return fmt.Errorf("a probe of a call that never ran, or that cannot be probed: %+v", p)
 	}
 	if err := o.asAudited(call, c.Header.Now, p); err != nil {
 		return err

@@ -27,7 +27,7 @@ func closingResult(st Step, closings Closings) tool.Result {
 		}
 		return tool.Failure(tool.CodeCancelled, "cancelled before it began: it did not run")
 	case executor.Finished:
-		return resultOf(c.Answer)
+		return st.resultOf(c.Answer)
 	}
 	return tool.Failure(tool.CodeOutcomeUnknown, "cancelled while it ran: part of its effect may have happened")
 }

@@ -348,7 +348,7 @@ func (s *simulation) truth() error {
 		if a.cut && !a.tomb && chance(s.r, 2) {
 			a.began = true
 		}
-		began[a.Call] = began[a.Call] || a.began
+		began[a.Call] = began[a.Call] || a.began && !a.probes()
 	}
 	for id, c := range s.seen.calls {
 		r := c.completed.Result

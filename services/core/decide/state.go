@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 8
+const FoldVersion = 9
 
 // Bounds of what a state keeps.
 const (
@@ -124,13 +124,16 @@ type Entry struct {
 
 // source is where a message comes from, as far as it counts for its trust.
 type source struct {
-	result bool   // of a tool
-	tool   string // of the result
-	files  bool   // that a user has sent
+	result  bool         // of a tool
+	tool    string       // of the result
+	files   bool         // that a user has sent
+	outside event.Origin // of an input
 }
 
 func origin(m provider.Message) source {
-	return source{result: m.Role == provider.RoleTool, tool: m.Tool, files: len(m.Files) > 0}
+	return source{
+		result: m.Role == provider.RoleTool, tool: m.Tool, files: len(m.Files) > 0, outside: event.Origin(m.Origin),
+	}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -162,6 +165,8 @@ type Pending struct {
 	Text        string          `json:"text"`
 	Annotations []string        `json:"annotations,omitempty"`
 	Files       []provider.File `json:"files,omitempty"`
+	Origin      event.Origin    `json:"origin,omitempty"`
+	ReplyTo     string          `json:"reply_to,omitempty"`
 }
 
 // Turn is the work on one input.
@@ -221,25 +226,29 @@ type Plan struct {
 // Step is a tool call of the current round.
 type Step struct {
 	event.Step
-	Status     Status           `json:"status"`
-	Hash       string           `json:"hash,omitempty"`
-	Final      json.RawMessage  `json:"final,omitempty"` // arguments that were shown or run
-	Asked      uint64           `json:"asked,omitempty"` // sequence of the commit that asked a person
-	ExpiresAt  time.Time        `json:"expires_at,omitzero"`
-	Warning    *hook.Warning    `json:"warning,omitempty"`
-	Always     []event.Grant    `json:"always,omitempty"` // grants that an approval may choose; only while pending
-	ApprovedBy subject.Writer   `json:"approved_by,omitempty"`
-	Answer     *event.Answered  `json:"answer,omitempty"` // of a plugin instead of the tool; only while pending
-	Spec       string           `json:"spec,omitempty"`   // digest of the spec with which the call was assigned
-	Attempt    string           `json:"attempt,omitempty"`
-	Attempts   int              `json:"attempts,omitempty"`
-	Uncertain  bool             `json:"uncertain,omitempty"` // an earlier attempt may have run
-	Sticky     string           `json:"sticky,omitempty"`    // the pool, if the tool is sticky
-	Runner     subject.Instance `json:"runner,omitempty"`
-	StartBy    time.Time        `json:"start_by,omitzero"`
-	NotAfter   time.Time        `json:"not_after,omitzero"`
-	Result     *tool.Result     `json:"result,omitempty"` // never changes once it is set
-	Note       string           `json:"note,omitempty"`
+	Status     Status          `json:"status"`
+	Hash       string          `json:"hash,omitempty"`
+	Final      json.RawMessage `json:"final,omitempty"` // arguments that were shown or run
+	Asked      uint64          `json:"asked,omitempty"` // sequence of the commit that asked a person
+	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
+	Warning    *hook.Warning   `json:"warning,omitempty"`
+	Always     []event.Grant   `json:"always,omitempty"` // grants that an approval may choose; only while pending
+	ApprovedBy subject.Writer  `json:"approved_by,omitempty"`
+	Answer     *event.Answered `json:"answer,omitempty"` // of a plugin instead of the tool; only while pending
+	Spec       string          `json:"spec,omitempty"`   // digest of the spec with which the call was assigned
+	Attempt    string          `json:"attempt,omitempty"`
+	Attempts   int             `json:"attempts,omitempty"`
+	Uncertain  bool            `json:"uncertain,omitempty"` // an earlier attempt may have run
+	Key        string          `json:"key,omitempty"`       // names the call towards other systems
+	Probes     bool            `json:"probes,omitempty"`    // the tool can find out what became of an attempt
+	// Probe is set while the call is probed: when its earlier attempts have certainly ended.
+	Probe    time.Time        `json:"probe,omitzero"`
+	Sticky   string           `json:"sticky,omitempty"` // the pool, if the tool is sticky
+	Runner   subject.Instance `json:"runner,omitempty"`
+	StartBy  time.Time        `json:"start_by,omitzero"`
+	NotAfter time.Time        `json:"not_after,omitzero"`
+	Result   *tool.Result     `json:"result,omitempty"` // never changes once it is set
+	Note     string           `json:"note,omitempty"`
 	// Obligations are the conditions under which policy let the call pass.
 	Obligations *event.Obligations `json:"obligations,omitempty"`
 	sum         string             // of Result, computed when first needed

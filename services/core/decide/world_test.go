@@ -93,7 +93,7 @@ var catalog = func() map[string]offered {
 			`{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer"},"list":{"type":"array"},"limit":{"type":"integer","default":10}},"additionalProperties":false}`)},
 		{Name: "write", Description: "writes", Args: json.RawMessage(
 			`{"type":"object","properties":{"text":{"type":"string"},"n":{}},"required":["text"],"additionalProperties":false}`)},
-		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, Scope: []string{
+		{Name: "mail:send", Description: "needs a person", Risk: tool.RiskHigh, Probe: true, Scope: []string{
 			"to",
 		}, TimeoutMS: 5000, Args: json.RawMessage(
 			`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"],"additionalProperties":false}`)},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/executor"
@@ -56,8 +57,9 @@ func (s *session) current(st *decide.State) map[string]*work {
 	for i := range t.Steps {
 		if st := &t.Steps[i]; st.Status == decide.Assigned {
 			out[st.Call] = &work{
-				ID: s.attemptOf(st), pool: s.Directory.PoolOf(st.Tool), idempotent: st.Idempotent,
-				startBy: st.StartBy, notAfter: st.NotAfter,
+				ID: s.attemptOf(st), pool: s.Directory.PoolOf(st.Tool),
+				idempotent: st.Idempotent || !st.Probe.IsZero(),
+				startBy:    st.StartBy, notAfter: st.NotAfter,
 			}
 		}
 	}
@@ -151,7 +153,10 @@ func (s *session) dispatch(w *work) {
 		l := s.state.Leases[st.Sticky]
 		r.Tool = &executor.ToolCall{
 			Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Principal: s.state.Turn.Writer, Spec: st.Spec,
-			Lease: l.ID, Before: l.Ran,
+			Lease: l.ID, Before: l.Ran, Key: st.Key,
+		}
+		if !st.Probe.IsZero() {
+			r.Tool.Probe = &tool.Probe{NotAfter: st.Probe}
 		}
 	}
 	body, err := executor.Encode(r, tools)

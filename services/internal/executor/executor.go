@@ -86,6 +86,10 @@ type ToolCall struct {
 	// Before is the instance that ran the lease's latest call that has ended; empty if none
 	// has.
 	Before subject.Instance `json:"before,omitempty"`
+	// Key names the call towards other systems; see [tool.Call].
+	Key string `json:"key,omitempty"`
+	// Probe asks what became of an earlier attempt, instead of running the tool.
+	Probe *tool.Probe `json:"probe,omitempty"`
 }
 
 // State is the state of an attempt.

@@ -21,6 +21,7 @@ const (
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
 	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
+	BucketEffects   = "effects"   // how far calls with a probe got, by key
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -119,6 +120,7 @@ func (c StreamsConfig) streams() []wanted {
 		c.budgets(),
 		c.memories(),
 		c.listeners(),
+		c.effects(),
 	}
 }
 
@@ -130,6 +132,21 @@ func (c StreamsConfig) listeners() wanted {
 	w := c.plugins()
 	w.Name, w.Description = bucketStream(BucketListeners), "what listeners remember of their sources, and how they are"
 	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketListeners, ">")}, maxListenerBytes
+	return w
+}
+
+// The bounds of the bucket effects. A record is of use until the call's turn has ended.
+const (
+	maxEffectBytes = 256 << 20
+	effectAge      = 7 * 24 * time.Hour
+)
+
+// effects is a bucket like that of the plugins, but it forgets. When it is full, calls that need a
+// record fail before they have an effect.
+func (c StreamsConfig) effects() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketEffects), "how far calls with a probe got, by key"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketEffects, ">")}, maxEffectBytes, effectAge
 	return w
 }
 

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 )
 
@@ -59,6 +60,19 @@ type Input struct {
 	Source string
 	// Mode is what happens when the agent is busy; default queue.
 	Mode event.InputMode
+	// Origin is where the text comes from, unless it is the words of a user.
+	Origin event.Origin
+	// Files are artifacts of the session that belong to the text.
+	Files []provider.File
+	// ReplyTo is where the listener wants the answer delivered, in its own words; see [Gateway].
+	ReplyTo string
+}
+
+// Event returns the input as it is stored.
+func (in Input) Event() event.Input {
+	return event.Input{
+		Text: in.Text, ID: in.ID, Source: in.Source, Mode: in.Mode, Files: in.Files, Origin: in.Origin, ReplyTo: in.ReplyTo,
+	}
 }
 
 // Receipt confirms that an input is stored.
@@ -78,7 +92,7 @@ func (in Input) Check() error {
 	if !utf8.ValidString(in.Text) {
 		return fmt.Errorf("%w: text is not valid UTF-8; send UTF-8", ErrInvalid)
 	}
-	if err := (event.Input{Text: in.Text, ID: in.ID, Mode: in.Mode}).Check(); err != nil {
+	if err := in.Event().Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil

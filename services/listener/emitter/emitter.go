@@ -20,7 +20,6 @@ import (
 	"github.com/nats-io/nuid"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/listener/contract"
@@ -69,7 +68,7 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 	}
 	began := time.Now()
 	ref := subject.Ref{Agent: in.Agent, Session: in.Session}
-	seq, err := e.sender.Say(ctx, ref, event.Input{Text: in.Text, ID: in.ID, Source: in.Source, Mode: in.Mode})
+	seq, err := e.sender.Say(ctx, ref, in.Event())
 	if err != nil {
 		err = e.failed(err)
 		e.log.Warn("input was not accepted", "ref", ref.String(), "id", in.ID, "after", time.Since(began), "error", err)

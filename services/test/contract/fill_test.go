@@ -220,6 +220,9 @@ func init() { // its functions fill values, which need it
 			} else {
 				m.CallID, m.Tool, m.Failed = "", "", false
 			}
+			if m.Role != provider.RoleUser {
+				m.Origin = ""
+			}
 		},
 		reflect.TypeFor[provider.Request](): func(f *filler, p any) {
 			r := p.(*provider.Request)

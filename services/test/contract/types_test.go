@@ -87,6 +87,7 @@ var goTypes = map[string]any{
 
 	"tool/spec":   tool.Spec{},
 	"tool/call":   tool.Call{},
+	"tool/probe":  tool.Probe{},
 	"tool/result": tool.Result{},
 	"tool/error":  tool.Error{},
 	"tool/output": tool.Output{},

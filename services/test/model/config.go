@@ -16,6 +16,7 @@ type Config struct {
 	Inputs     uint8 // inputs that the user sends, at most 2
 	Calls      uint8 // tool calls of the first input's turn, assigned in one commit, at most 2
 	Idempotent bool  // the calls are idempotent
+	Probe      bool  // the tool can find out what became of an attempt
 	Plan       bool  // the model is asked before the calls are known
 	Confirm    bool  // the calls wait for a person's approval
 	Answers    uint8 // answers that this person may give

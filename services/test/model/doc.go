@@ -46,6 +46,11 @@
 //	               it begins to decide it; a cause that was begun that many times without
 //	               a result is poison
 //
+//	18 Probes      a tool with a probe records durably that its effect begins, before it does;
+//	               a probe that finds no such record closes the call in the same step, so that
+//	               "did not run" stays true. A probe has no effect, so it is repeated like an
+//	               idempotent call (ADR 31)
+//
 // # What is checked
 //
 // In every state (check.go): one terminal event per input; one result per call; an

@@ -35,12 +35,12 @@ func (c *core) driveCall(call uint8) {
 	}
 	if !c.s.reachable(r) {
 		switch {
-		case c.cfg.Idempotent:
+		case c.cfg.Idempotent || c.f.Calls[call].Probed:
 			c.tryAgain(*c.s, call, OutcomeUnknown, "call %d: runner%d is unreachable, idempotent", call, r)
 		case c.broken(NoRespondersNever):
 			c.tryAgain(*c.s, call, NotRun, "call %d: runner%d is unreachable", call, r)
 		case known.StartBy == PassedAtCore || c.broken(InstantUnknown):
-			c.conclude(call, OutcomeUnknown, "call %d: runner%d is unreachable", call, r)
+			c.unknown(call, "call %d: runner%d is unreachable", call, r)
 		}
 		return
 	}
@@ -52,8 +52,21 @@ func (c *core) driveCall(call uint8) {
 	case Tombstoned:
 		c.tryAgain(*c.s, call, NotRun, "call %d: attempt %d will never run", call, a)
 	case Dropped, Stopped:
-		c.conclude(call, OutcomeUnknown, "call %d: attempt %d ran, its result is lost", call, a)
+		c.unknown(call, "call %d: attempt %d ran, its result is lost", call, a)
+	case FoundNot:
+		c.conclude(call, NotRun, "call %d: probe %d found that it did not run", call, a)
+	case FoundNone:
+		c.conclude(call, OutcomeUnknown, "call %d: probe %d found nothing", call, a)
 	}
+}
+
+// unknown proposes to find out what became of a call, or the result if that is impossible.
+func (c *core) unknown(call uint8, why string, args ...uint8) {
+	if k := c.f.Calls[call]; c.cfg.Probe && !k.Probed && k.Attempt < c.cfg.Attempts[call] {
+		c.propose(*c.s, Commit{Kind: Reassigned, Call: call, Result: OutcomeUnknown}, why, args...)
+		return
+	}
+	c.conclude(call, OutcomeUnknown, why, args...)
 }
 
 // askAboutUnseen handles an attempt that the runner has not seen. The core that may
@@ -91,6 +104,12 @@ func (c *core) tryAgain(n State, call uint8, otherwise Result, why string, args 
 
 // retry returns the commit for a call whose attempt failed to run.
 func (c *core) retry(call, attempt uint8, otherwise Result) Commit {
+	if c.f.Calls[call].Probed {
+		otherwise = OutcomeUnknown
+		if attempt < c.cfg.Attempts[call] {
+			return Commit{Kind: Reassigned, Call: call, Result: OutcomeUnknown}
+		}
+	}
 	if attempt < c.cfg.Attempts[call] {
 		return Commit{Kind: Reassigned, Call: call}
 	}
@@ -151,6 +170,8 @@ func (c *core) askToStop(i uint8, call Call) {
 		switch {
 		case c.s.Attempts[i][a].StartBy == PassedAtCore || c.broken(InstantUnknown):
 			c.closed(*c.s, i, OutcomeUnknown, "call %d: runner%d is unreachable", i, r)
+		case call.Probed:
+			c.closed(*c.s, i, OutcomeUnknown, "call %d: runner%d, which probes, is unreachable", i, r)
 		case c.broken(NoRespondersNever):
 			c.closed(*c.s, i, NotRun, "call %d: runner%d is unreachable", i, r)
 		}
@@ -165,12 +186,15 @@ func (c *core) askToStop(i uint8, call Call) {
 		if !c.broken(NoTombstone) {
 			*entry = Tombstoned
 		}
-	case Running:
+	case Running, Waiting, Marked:
 		*entry = Stopped
 	case Finished:
 		answer = Succeeded
-	case Tombstoned:
+	case Tombstoned, FoundNot:
 		answer = NotRun
+	}
+	if call.Probed && answer == NotRun && *entry != FoundNot {
+		answer = OutcomeUnknown
 	}
 	c.closed(n, i, answer, "stops call %d, attempt %d", i, a)
 	if n != *c.s {

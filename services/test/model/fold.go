@@ -51,6 +51,7 @@ type Call struct {
 	Runner  uint8 // index of the runner it is assigned to
 	Result  Result
 	Results uint8 // how many results were committed
+	Probed  bool  // the current attempt only finds out what became of earlier ones
 }
 
 // Fold is the session's state: a function of only the commits (rule 1).
@@ -142,6 +143,7 @@ func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 	case Reassigned:
 		if t.Phase == Acting && t.stillOpen(c.Call) {
 			t.assign(c.Call)
+			t.Calls[c.Call].Probed = c.Result == OutcomeUnknown
 			did = changes
 		}
 	case TurnPoison:

@@ -32,6 +32,7 @@ const (
 	RefuseSilently
 	RefusalFrees
 	LagIsDeletion
+	ProbeWithoutFence
 )
 
 // Mutations lists all mutations by number, with their names and the rules they break.
@@ -67,6 +68,7 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	LagIsDeletion: {
 		"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted",
 	},
+	ProbeWithoutFence: {"probeNoFence", "18", "a probe finds that a call has not begun, and does not close it"},
 }
 
 func (m Mutation) String() string { return Mutations[m].Name }

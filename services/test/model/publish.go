@@ -96,6 +96,7 @@ func (c *core) stored(n State, g Fold) {
 		switch {
 		case a != c.f.Calls[call].Attempt:
 			n.Attempts[call][a].Runner = g.Calls[call].Runner + 1
+			n.Attempts[call][a].Probe = g.Calls[call].Probed
 			winner.ToSend[call] = a
 			assigned = true
 		case g.open(call) && !c.Plan.processesCause() && c.Plan.Call != call: // it was about the other call
@@ -127,6 +128,9 @@ func (k Core) settled() Core {
 // runnerKnew reports whether a runner that was always reachable could have reported
 // more than outcome_unknown.
 func (c *core) runnerKnew(i uint8, call Call) bool {
+	if call.Probed {
+		return false // the earlier attempt's runner did not
+	}
 	switch *c.s.atRunner(call.Runner, i, call.Attempt) {
 	case NotSeen, Finished, Tombstoned:
 		return !c.s.Runners[call.Runner].WasUnreachable

@@ -46,6 +46,18 @@ func (w *world) attempt(r, call, a uint8) {
 		n := *s
 		*n.atRunner(r, call, a) = Finished
 		w.emit(n, "runner%d: call %d, attempt %d finished", r, call, a)
+	case state == Waiting && s.Marks[call] == Closed:
+		n := *s
+		*n.atRunner(r, call, a) = Tombstoned
+		w.emit(n, "runner%d: call %d was closed, attempt %d does not begin", r, call, a)
+	case state == Waiting:
+		n := *s
+		n.Marks[call] = Begins
+		*n.atRunner(r, call, a) = Marked
+		w.emit(n, "runner%d: records that call %d begins, attempt %d", r, call, a)
+	case state == Marked:
+		n := *s
+		w.effect(&n, r, call, a)
 	case state == Finished && w.mayDrop(call, a):
 		n := *s
 		*n.atRunner(r, call, a) = Dropped
@@ -85,10 +97,47 @@ func (w *world) arrive(n State, r, call, a uint8) {
 		}
 		w.emit(busy, "runner%d: busy, refuses call %d, attempt %d", r, call, a)
 	}
+	switch {
+	case n.Attempts[call][a].Probe:
+		w.probe(n, r, call, a)
+	case w.cfg.Probe:
+		*entry = Waiting
+		w.emit(n, "runner%d: starts call %d, attempt %d", r, call, a)
+	default:
+		w.effect(&n, r, call, a)
+	}
+}
+
+// probe adds what runner r finds out about the earlier attempts at a call. It closes a call that
+// has not begun, in one step with finding that out.
+func (w *world) probe(n State, r, call, a uint8) {
+	entry := n.atRunner(r, call, a)
+	if n.Marks[call] != Begins {
+		*entry = FoundNot
+		if !w.broken(ProbeWithoutFence) {
+			n.Marks[call] = Closed
+		}
+		w.emit(n, "runner%d: probe %d closes call %d", r, a, call)
+		return
+	}
+	if n.Effects[call] > 0 {
+		found := n
+		*found.atRunner(r, call, a) = Finished
+		w.emit(found, "runner%d: probe %d finds the effect of call %d", r, a, call)
+	}
+	*entry = FoundNone
+	w.emit(n, "runner%d: probe %d finds out nothing about call %d", r, a, call)
+}
+
+// effect is the effect of a call.
+func (w *world) effect(s *State, r, call, a uint8) {
+	n := *s
+	entry := n.atRunner(r, call, a)
 	if n.Effects[call] < 3 {
 		n.Effects[call]++
 	}
-	n.LateEffect = n.LateEffect || w.f.Calls[call].Result != NoResult && !w.cfg.Idempotent
+	late := w.f.Calls[call].Result != NoResult && !w.cfg.Idempotent && n.Marks[call] == NoMark
+	n.LateEffect = n.LateEffect || late
 	*entry = Running
 	w.emit(n, "runner%d: EFFECT of call %d, attempt %d (number %d)", r, call, a, n.Effects[call])
 }

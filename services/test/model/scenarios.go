@@ -17,6 +17,14 @@ func Scenarios() []Scenario {
 			Scenario: "toolidem", Inputs: 1, Calls: 1, Idempotent: true,
 			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Partitions: 1, Duplicates: 1, ForgottenAcks: 1},
 		}},
+		{"one call whose tool can find out what became of it", Config{
+			Scenario: "toolprobe", Inputs: 1, Calls: 1, Probe: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1, Duplicates: 1},
+		}},
+		{"one call with a probe, and a cancel", Config{
+			Scenario: "cancelprobe", Inputs: 1, Calls: 1, Probe: true, Cancel: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1},
+		}},
 		{"the model is asked, then one call", Config{
 			Scenario: "toolplan", Inputs: 1, Calls: 1, Plan: true,
 			Budget: Budget{Crashes: 2, RunnerCrashes: 1, Duplicates: 1, ForgottenAcks: 1},

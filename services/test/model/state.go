@@ -50,7 +50,7 @@ const (
 	CausePoison            // an input is ended as poison without being parsed (rule 13)
 	ModelReply             // the model's reply is recorded
 	CallResult             // a call has its result
-	Reassigned             // a call gets a new attempt
+	Reassigned             // a call gets a new attempt; with Result OutcomeUnknown, one that probes
 	Begun                  // a core is about to decide a suspected cause (rule 13)
 	TurnPoison             // mutation poisonDeliv: the running turn is ended as poison
 )
@@ -72,7 +72,7 @@ type Commit struct {
 	Kind   CommitKind
 	Cause  uint8            // CauseDone, CausePoison, Begun: log position of the cause
 	Call   uint8            // CallResult, Reassigned: index of the call
-	Result Result           // CallResult
+	Result Result           // CallResult; Reassigned
 	Closed [maxCalls]Result // CauseDone: the results of the calls it closes (rule 10)
 	Runner [maxCalls]uint8  // index of the runner for each call assigned here (rule 7)
 	Driver uint8            // the delivery the committing core holds (rule 3)
@@ -117,6 +117,10 @@ const (
 	Tombstoned // it will never run: refused, or asked about before it arrived
 	Dropped    // it ran, its result is lost
 	Stopped    // it was stopped while running
+	Waiting    // with a probe: it runs; its effect is not recorded as begun
+	Marked     // it is recorded that its effect begins, which has not happened yet
+	FoundNot   // a probe: the call has not begun, and never will
+	FoundNone  // a probe: it has begun, and the other system does not say what became of it
 )
 
 // Runner is one executor instance. A dead one stays dead: a restart is a new
@@ -144,7 +148,18 @@ type Attempt struct {
 	StartBy  Deadline
 	InFlight bool // a dispatch is in flight, and may arrive arbitrarily late
 	Refused  bool // mutation refuseNoTomb: the refusal is in flight
+	Probe    bool // it only finds out what became of earlier attempts
 }
+
+// Mark is the durable record of a call whose tool has a probe.
+type Mark uint8
+
+// The marks.
+const (
+	NoMark Mark = iota
+	Begins
+	Closed // by a probe, before it began
+)
 
 // Budget bounds the faults that may still happen.
 type Budget struct {
@@ -167,6 +182,7 @@ type State struct {
 
 	Attempts [maxCalls][maxAttempts + 1]Attempt
 	Effects  [maxCalls]uint8 // how many times each call's effect has begun
+	Marks    [maxCalls]Mark
 
 	TimerSet    bool // stored in the stream TIMERS
 	TimerFired  uint8
@@ -244,7 +260,10 @@ func (r Result) String() string {
 }
 
 func (a AttemptState) String() string {
-	return [...]string{"-", "running", "finished", "tombstoned", "dropped", "stopped"}[a]
+	return [...]string{
+		"-", "running", "finished", "tombstoned", "dropped", "stopped", "waiting", "marked",
+		"found-not", "found-none",
+	}[a]
 }
 
 func (p CorePhase) String() string {

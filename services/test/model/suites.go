@@ -16,6 +16,8 @@ func Smoke() []Run {
 	return sound(
 		"tool"+none+" -crash 1 -rc 1 -net 1",
 		"toolidem"+none+" -crash 1 -rc 1 -net 1",
+		"toolprobe"+none+" -rc 1 -att 2",
+		"cancelprobe"+none+" -rc 1 -att 2",
 		"toolplan"+none+" -crash 1 -rc 1 -net 1",
 		"cancel"+none+" -crash 1 -rc 1",
 		"cancelidem"+none+" -crash 1 -rc 1",
@@ -57,6 +59,9 @@ func Small() []Run {
 		"tool -pt 0 -crash 1",
 		"tool -rc 0 -crash 1 -unack 0",
 		"toolidem -pt 0 -crash 1",
+		"toolprobe -pt 0 -crash 1",
+		"toolprobe -rc 0 -dup 0",
+		"cancelprobe -crash 0 -pt 0",
 		"toolplan -crash 1",
 		"cancel -crash 0 -pt 0",
 		"cancel -crash 0 -rc 0 -dup 0",
@@ -81,6 +86,9 @@ func Full() []Run {
 		"tool -pt 0 -rc 2",
 		"tool -att 3 -crash 1 -unack 0 -pt 0",
 		"toolidem -pt 0",
+		"toolprobe",
+		"toolprobe -att 3 -crash 0",
+		"cancelprobe",
 		"toolplan",
 		"cancel -rc 0",
 		"cancel -pt 0",
@@ -160,6 +168,7 @@ func Broken() []Run {
 		{"redelivered" + none + " -crash 1 -bug poisonUnbegun", Violation, "a healthy input or turn failed as poison"},
 		{"parallel" + none + " -bug noFence", Violation, "two results for one call"},
 		{"parallel" + none + " -bug firstEnds", Violation, "a turn ended with a call open"},
+		{"toolprobe" + none + " -pt 1 -att 2 -bug probeNoFence", Violation, ranAfterAll},
 		{"parcancel" + none + " -bug closeFirst", Violation, ranAfterAll},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"time"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -22,6 +23,12 @@ type Call struct {
 	Store result.Store
 	// Progress reports the progress to people, in a few words.
 	Progress func(string)
+	// Key names the call towards other systems: an idempotency key. It is the same in all
+	// attempts, and unguessable.
+	Key string
+	// Begin records that the effect of the call is about to begin. A tool with a Probe calls it
+	// right before the first act that cannot be taken back, and must not act after an error.
+	Begin func(ctx context.Context) error
 }
 
 // Prefix returns the prefix of the names of all artifacts of the call.
@@ -33,12 +40,24 @@ func (c Call) Prefix() string {
 type Tool struct {
 	Spec tool.Spec
 	Run  func(ctx context.Context, c Call) tool.Result
+	// Probe finds out what became of an earlier attempt that called Begin, and whose result is
+	// unknown. It returns the result of that attempt; or a failure with tool.CodeNotRun if the
+	// attempt certainly had no effect and never will; or one with tool.CodeOutcomeUnknown. Where
+	// the other system recognizes a repeated key, it may repeat what the attempt did. Nil: the
+	// outcome stays unknown.
+	Probe func(ctx context.Context, c Call, b Begun) tool.Result
+}
+
+// Begun is what is known about an attempt whose result is unknown.
+type Begun struct {
+	At    time.Time // when it called Begin
+	Until time.Time // when it has certainly ended, even if its process was only frozen
 }
 
 // New returns a tool that runs a function with decoded arguments. The fields of
 // A are those of the spec's schema.
 func New[A any](spec tool.Spec, run func(ctx context.Context, c Call, args A) tool.Result) Tool {
-	return Tool{spec, func(ctx context.Context, c Call) tool.Result {
+	return Tool{Spec: spec, Run: func(ctx context.Context, c Call) tool.Result {
 		var args A
 		if len(bytes.TrimSpace(c.Args)) > 0 {
 			if err := json.Unmarshal(c.Args, &args); err != nil {
