@@ -64,3 +64,19 @@ func Matches(filter, topic string) bool {
 	}
 	return len(f) == len(t)
 }
+
+// Overlap reports whether a topic can match both filters.
+func Overlap(a, b string) bool { return overlap(strings.Split(a, "/"), strings.Split(b, "/")) }
+
+func overlap(a, b []string) bool {
+	for i := 0; ; i++ {
+		switch {
+		case i < len(a) && a[i] == "#" || i < len(b) && b[i] == "#":
+			return true
+		case i >= len(a) || i >= len(b):
+			return len(a) == len(b)
+		case a[i] != "+" && b[i] != "+" && a[i] != b[i]:
+			return false
+		}
+	}
+}

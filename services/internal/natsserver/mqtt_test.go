@@ -25,6 +25,16 @@ func broker(port int) mqttclient.Broker {
 	return mqttclient.Broker{URL: "mqtt://127.0.0.1:" + strconv.Itoa(port), User: "device", Password: "of-devices"}
 }
 
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-natstest.Context(t).Done():
+		t.Fatal("nothing arrived")
+	}
+	return v
+}
+
 func TestDevicesReachEachOtherAndNothingOfTheBus(t *testing.T) {
 	port := natstest.FreePort(t)
 	s := natstest.Start(t, withMQTT(port))
@@ -60,7 +70,7 @@ func TestDevicesReachEachOtherAndNothingOfTheBus(t *testing.T) {
 	if err := out.Publish(ctx, mqttclient.Message{Topic: forged, Payload: []byte("{}"), QoS: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-got; m.Topic != forged {
+	if m := receive(t, got); m.Topic != forged {
 		t.Errorf("got %s", m.Topic)
 	}
 	if m, err := seen.NextMsg(50 * time.Millisecond); err == nil && strings.HasPrefix(m.Subject, "agent.") {
@@ -102,7 +112,7 @@ func TestWhatDevicesStoredOutlivesARestart(t *testing.T) {
 	if err := s.Restart(0); err != nil {
 		t.Fatal(err)
 	}
-	<-c.Done()
+	receive(t, c.Done())
 	got := make(chan mqttclient.Message, 1)
 	c, err = broker(port).Dial(ctx, mqttclient.Options{
 		ClientID: "in", Clean: true, Receive: func(m mqttclient.Message) { got <- m },
@@ -114,7 +124,7 @@ func TestWhatDevicesStoredOutlivesARestart(t *testing.T) {
 	if err := c.Subscribe(ctx, map[string]byte{"lamp": 1}); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-got; string(m.Payload) != "on" || !m.Retain {
+	if m := receive(t, got); string(m.Payload) != "on" || !m.Retain {
 		t.Errorf("got %+v, want the retained message", m)
 	}
 }

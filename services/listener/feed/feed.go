@@ -94,7 +94,7 @@ type waiting struct {
 }
 
 // New returns a feed; an error of a rule begins with its name.
-func New(name subject.Writer, source string, rules map[string]mapping.Config, deps Deps) (*Feed, error) {
+func New(source mapping.Source, rules map[string]mapping.Config, deps Deps) (*Feed, error) {
 	if deps.Bus == nil {
 		return nil, errors.New("deps.Bus is required")
 	}
@@ -102,6 +102,7 @@ func New(name subject.Writer, source string, rules map[string]mapping.Config, de
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	name := source.Listener
 	f := &Feed{
 		name: name, rules: map[string]*mapping.Mapper{}, order: slices.Sorted(maps.Keys(rules)),
 		store: newStore(deps.Bus.Bucket(journal.BucketListeners), name),
@@ -111,7 +112,7 @@ func New(name subject.Writer, source string, rules map[string]mapping.Config, de
 	}
 	var errs []error
 	for _, rule := range f.order {
-		m, err := mapping.New(rule, rules[rule], mapping.Source{Kind: source, Listener: name})
+		m, err := mapping.New(rule, rules[rule], source)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s.%w", rule, err))
 			continue

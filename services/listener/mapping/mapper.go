@@ -38,6 +38,7 @@ type Mapper struct {
 type Source struct {
 	Kind     string // mqtt or sensor
 	Listener subject.Writer
+	ByName   bool // the origin of an input is the reading's name, not the listener
 }
 
 // New returns a mapper. The rule's name is the beginning of the ids of its inputs.

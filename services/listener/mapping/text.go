@@ -40,6 +40,7 @@ func (m *Mapper) input(s *state, name string, at time.Time, facts map[string]any
 	}
 	in := &contract.Input{
 		Agent: subject.Agent(m.cfg.Agent), Session: session, Source: m.source.Kind + ":" + string(m.source.Listener), Mode: m.cfg.Mode,
+		Origin: m.source.origin(name),
 	}
 	switch {
 	case m.text != nil:
@@ -60,6 +61,15 @@ func (m *Mapper) input(s *state, name string, at time.Time, facts map[string]any
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return in, nil
+}
+
+// origin says where the text of an input comes from.
+func (s Source) origin(name string) event.Origin {
+	detail := string(s.Listener)
+	if s.ByName {
+		detail = shown(name)
+	}
+	return event.Origin(text.Cut(s.Kind+":"+detail, event.MaxOrigin-len("…")))
 }
 
 // sentence is the text of an input without a template.
