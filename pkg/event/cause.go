@@ -43,10 +43,16 @@ type Input struct {
 	Files []provider.File `json:"files,omitempty"`
 	// Origin is where the text comes from, if it is not the words of a user. The model sees it as data.
 	Origin Origin `json:"origin,omitempty"`
+	// From is the person who sent it, as the writer has authenticated them; at most [MaxFrom]
+	// bytes. For policy, the principal is the writer, a slash, and From.
+	From string `json:"from,omitempty"`
 	// ReplyTo is where the writer wants the answer delivered, in words that only the writer
 	// understands; at most [MaxReplyTo] bytes. Empty: it wants no delivery.
 	ReplyTo string `json:"reply_to,omitempty"`
 }
+
+// MaxFrom is the maximum length of [Input.From], in bytes.
+const MaxFrom = 128
 
 // MaxReplyTo is the maximum length of [Input.ReplyTo], in bytes.
 const MaxReplyTo = 1 << 10
@@ -90,6 +96,7 @@ type Confirmation struct {
 	Approved       bool   `json:"approved"`
 	Reason         string `json:"reason,omitempty"`
 	Source         string `json:"source,omitempty"` // the UI in which the user answered
+	From           string `json:"from,omitempty"`   // the person who answered, as in [Input.From]
 	Always         *Grant `json:"always,omitempty"` // with Approved: one of the grants that the request offered
 }
 
@@ -190,13 +197,31 @@ func (in Input) Check() error {
 	case len(in.ReplyTo) > MaxReplyTo:
 		return fmt.Errorf("%w: reply_to has %d bytes, at most %d", ErrMalformed, len(in.ReplyTo), MaxReplyTo)
 	}
-	if err := in.Origin.Check(); err != nil {
+	if err := cmp.Or(in.Origin.Check(), checkFrom(in.From)); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	for i, f := range in.Files {
 		if err := f.Check(); err != nil {
 			return fmt.Errorf("%w: files[%d].%w", ErrMalformed, i, err)
 		}
+	}
+	return nil
+}
+
+// Check validates the answer's fields; the error names the field.
+func (c Confirmation) Check() error {
+	if err := checkFrom(c.From); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+func checkFrom(from string) error {
+	switch {
+	case len(from) > MaxFrom:
+		return fmt.Errorf("from has %d bytes, at most %d", len(from), MaxFrom)
+	case strings.ContainsFunc(from, unicode.IsControl):
+		return fmt.Errorf("from %q has a control character", from)
 	}
 	return nil
 }

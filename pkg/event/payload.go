@@ -32,6 +32,7 @@ type Perceived struct {
 	Annotations []string        `json:"annotations,omitempty"` // by after_sense hooks
 	Files       []provider.File `json:"files,omitempty"`       // as in the input
 	Origin      Origin          `json:"origin,omitempty"`      // as in the input
+	From        string          `json:"from,omitempty"`        // as in the input
 	ReplyTo     string          `json:"reply_to,omitempty"`    // as in the input
 	Disposition Disposition     `json:"disposition"`
 	Deadline    time.Time       `json:"deadline,omitzero"` // of the turn, when it begins
@@ -185,6 +186,7 @@ type ActConfirmed struct {
 	By      subject.Writer `json:"by"`
 	Reason  string         `json:"reason,omitempty"`
 	Source  string         `json:"source,omitempty"` // the UI in which the user answered, according to the answer
+	From    string         `json:"from,omitempty"`   // the person who answered, as in the answer
 	Always  *Grant         `json:"always,omitempty"` // with Approved: which later calls are approved as well
 }
 
@@ -230,6 +232,7 @@ type Obligations struct {
 // confirmation request, which is refused if it does not match the request.
 type Audited struct {
 	Principal subject.Writer `json:"principal"`
+	From      string         `json:"from,omitempty"`     // the person, as in the input or answer
 	Action    string         `json:"action"`             // tool.call or confirmation
 	Resource  string         `json:"resource,omitempty"` // the tool
 	Call      string         `json:"call,omitempty"`     // for the action confirmation, as in the answer

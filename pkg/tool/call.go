@@ -37,3 +37,10 @@ type Probe struct {
 	// NotAfter is when the last of the earlier attempts has certainly ended.
 	NotAfter time.Time `json:"not_after"`
 }
+
+// Begun is what is known about an attempt whose result is unknown, and which had begun to have its
+// effect.
+type Begun struct {
+	At    time.Time // when it was about to begin
+	Until time.Time // when it has certainly ended, even if its process was only frozen
+}

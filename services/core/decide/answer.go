@@ -25,11 +25,11 @@ func (x *causeDecider) confirmation(c event.Confirmation) string {
 	x.touched = true
 	if c.Approved {
 		x.emit(event.ActConfirmed{
-			Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, Reason: c.Reason, Source: c.Source,
+			Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, From: c.From, Reason: c.Reason, Source: c.Source,
 			Always: c.Always,
 		})
 	} else {
-		x.refuse(st, event.ActConfirmed{Outcome: event.Denied, By: x.c.Writer, Source: c.Source}, tool.CodeDenied,
+		x.refuse(st, event.ActConfirmed{Outcome: event.Denied, By: x.c.Writer, From: c.From, Source: c.Source}, tool.CodeDenied,
 			strings.TrimSuffix("refused by "+string(x.c.Writer)+": "+c.Reason, ": "))
 	}
 	x.advance()
@@ -42,8 +42,8 @@ func (x *causeDecider) confirmation(c event.Confirmation) string {
 // offered; and if policy lets its writer answer. The ruling has a reason only if the
 // answer does not count.
 func (x *causeDecider) counts(c event.Confirmation) (*Step, Ruling) {
-	if x.c.err != nil {
-		return nil, Ruling{Reason: x.c.err.Error()}
+	if err := cmp.Or(x.c.err, c.Check()); err != nil {
+		return nil, Ruling{Reason: err.Error()}
 	}
 	st, why := x.pending(c.ConfirmationID)
 	switch {
@@ -83,7 +83,7 @@ func (x *causeDecider) mayAnswer(st *Step, c event.Confirmation) Ruling {
 		spec = tool.Spec{Name: st.Tool}
 	}
 	r := x.env.Policy.Evaluate(Access{
-		Principal: x.c.Writer, Action: event.ActionConfirmation, Resource: spec,
+		Principal: x.c.Writer, From: c.From, Action: event.ActionConfirmation, Resource: spec,
 		Context: Context{
 			Ref: x.s.Ref, Turn: x.s.Turn.ID, Call: st.Call, Source: text.Cut(c.Source, maxSource),
 			Args: st.Final,
@@ -92,7 +92,7 @@ func (x *causeDecider) mayAnswer(st *Step, c event.Confirmation) Ruling {
 	if r.Effect == Allow {
 		return Ruling{}
 	}
-	return Ruling{Rule: r.Rule, Reason: cmp.Or(r.Reason, fmt.Sprintf("policy does not allow %s to answer", x.c.Writer))}
+	return Ruling{Rule: r.Rule, Reason: cmp.Or(r.Reason, fmt.Sprintf("policy does not allow %s to answer", Access{Principal: x.c.Writer, From: c.From}.Name()))}
 }
 
 // Bounds, in bytes, of what a refused answer adds to the log.
@@ -108,7 +108,7 @@ func (x *causeDecider) refused(c event.Confirmation, no Ruling) string {
 		return no.Reason
 	}
 	p := event.Audited{
-		Principal: x.c.Writer, Action: event.ActionConfirmation, Effect: event.EffectDeny,
+		Principal: x.c.Writer, From: c.From, Action: event.ActionConfirmation, Effect: event.EffectDeny,
 		Call: text.Cut(c.ConfirmationID, maxQuoted), Hash: text.Cut(c.Hash, maxQuoted),
 		Reason: text.Cut(no.Reason, maxRefusal), Rule: no.Rule,
 	}

@@ -149,7 +149,7 @@ func (b *builder) specs(names []string) []tool.Spec {
 func (b *builder) permitted(names []string) []tool.Spec {
 	return slices.DeleteFunc(b.specs(names), func(spec tool.Spec) bool {
 		r := b.env.Policy.Evaluate(Access{
-			Principal: b.s.Turn.Writer, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted,
+			Principal: b.s.Turn.Writer, From: b.s.Turn.From, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted,
 			Context: Context{Ref: b.s.Ref, Turn: b.s.Turn.ID, Source: b.s.Turn.Source, Args: json.RawMessage("{}")},
 		})
 		return r.Effect == Deny && r.Rule == RuleGranted

@@ -161,11 +161,20 @@ const (
 // in this context.
 type Access struct {
 	Principal subject.Writer // the writer of the input, or of the answer
+	From      string         // the person, as the writer has authenticated them; may be empty
 	Action    string         // event.ActionCall, or event.ActionConfirmation to answer a request about the call
 	Resource  tool.Spec      // the tool, with its permissions and its risk
 	Granted   [][]string     // patterns of permissions: each list must grant each permission of the tool
 	Unguided  string         // why the agent may not call anything: [Agent.Unguided]
 	Context   Context
+}
+
+// Name returns the principal's name: the writer, and after a slash the person, if known.
+func (a Access) Name() string {
+	if a.From == "" {
+		return string(a.Principal)
+	}
+	return string(a.Principal) + "/" + a.From
 }
 
 // Context is everything else that is known about a call.

@@ -145,7 +145,7 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 
 func (s *State) onPerceived(p event.Perceived) error {
 	in := Pending{
-		p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files, p.Origin, p.ReplyTo,
+		p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files, p.Origin, p.From, p.ReplyTo,
 	}
 	if p.Disposition != event.FromQueue && p.InputID != "" {
 		s.see(seenKey(p.Writer, p.InputID), p.Sequence)

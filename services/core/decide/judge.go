@@ -36,7 +36,7 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	r := b.evaluate(&st, spec, args)
 	v := verdict{warning: r.Warning, Audited: event.Audited{
-		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
+		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
 		Effect: r.Effect, Reason: text.Cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
 	}}
 	switch r.Effect {
@@ -85,7 +85,7 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 		return false
 	}
 	b.emit(event.Audited{
-		Principal: t.Writer, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
+		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
 		Effect: Deny, Reason: text.Cut(why, maxReason), Rule: rule,
 	})
 	result := tool.Failure(tool.CodeDenied, why)
@@ -146,7 +146,7 @@ func (b *builder) evaluate(st *Step, spec tool.Spec, args json.RawMessage) Rulin
 func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access {
 	t := b.s.Turn
 	return Access{
-		Principal: t.Writer, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.unguided(),
+		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.unguided(),
 		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args},
 	}
 }

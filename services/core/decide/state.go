@@ -166,6 +166,7 @@ type Pending struct {
 	Annotations []string        `json:"annotations,omitempty"`
 	Files       []provider.File `json:"files,omitempty"`
 	Origin      event.Origin    `json:"origin,omitempty"`
+	From        string          `json:"from,omitempty"`
 	ReplyTo     string          `json:"reply_to,omitempty"`
 }
 

@@ -107,7 +107,7 @@ func (r *rule) matches(a *decide.Access) bool {
 	case r.Idempotent != nil && *r.Idempotent != spec.Idempotent,
 		r.Risk != "" && r.Risk != riskOf(spec),
 		r.Permission != "" && !r.permits(spec.Permissions),
-		!r.tool.match(r.nameOf(spec)), !r.principal.match(string(a.Principal)), !r.agent.match(string(a.Context.Ref.Agent)):
+		!r.tool.match(r.nameOf(spec)), !r.matchesPrincipal(a), !r.agent.match(string(a.Context.Ref.Agent)):
 		return false
 	}
 	for _, arg := range r.args {
@@ -120,6 +120,15 @@ func (r *rule) matches(a *decide.Access) bool {
 
 // permits reports whether the rule's permissions match those that a tool needs: all of
 // them to allow, otherwise any of them.
+// matchesPrincipal reports whether the rule is about the principal: by its writer, or, if the
+// pattern has a slash, by the writer and the person.
+func (r *rule) matchesPrincipal(a *decide.Access) bool {
+	if strings.Contains(r.Principal, "/") {
+		return r.principal.match(a.Name())
+	}
+	return r.principal.match(string(a.Principal))
+}
+
 func (r *rule) permits(needs []string) bool {
 	of := strings.Fields(r.Permission)
 	about := func(need string) bool { return granted(of, need) }
@@ -166,7 +175,7 @@ func (r *rule) ruling(spec tool.Spec) decide.Ruling {
 func (r *rule) answering(a *decide.Access) decide.Ruling {
 	out := decide.Ruling{Effect: r.Effect, Rule: r.name, Reason: r.Reason}
 	if out.Effect == decide.Deny && out.Reason == "" {
-		out.Reason = "policy does not allow " + string(a.Principal) + " to answer for " + a.Resource.Name
+		out.Reason = "policy does not allow " + a.Name() + " to answer for " + a.Resource.Name
 	}
 	return out
 }

@@ -439,3 +439,33 @@ func TestPermissionsAreGranted(t *testing.T) {
 		}
 	}
 }
+
+// A rule without a slash is about all that the listener sends; with one, about a person.
+func TestPrincipalsAreListenersAndPeople(t *testing.T) {
+	for _, c := range []struct {
+		pattern, from string
+		matches       bool
+	}{
+		{"irc", "", true},
+		{"irc", "alice", true},
+		{"irc/alice", "alice", true},
+		{"irc/alice", "bob", false},
+		{"irc/alice", "", false},
+		{"irc/*", "bob", true},
+		{"*/alice", "alice", true},
+		{"mail", "alice", false},
+	} {
+		p, err := security.New([]security.Rule{
+			{Effect: decide.Allow}, {Principal: c.pattern, Effect: decide.Deny},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.Evaluate(decide.Access{
+			Principal: "irc", From: c.from, Action: event.ActionCall, Resource: tool.Spec{Name: "read"},
+		})
+		if (r.Effect == decide.Deny) != c.matches {
+			t.Errorf("pattern %s, from %q: %+v", c.pattern, c.from, r)
+		}
+	}
+}

@@ -27,8 +27,10 @@ type Rule struct {
 	// Permission is a permission that the tool declares, a group such as network.*, or
 	// several of them separated by blanks. To allow, it must cover all permissions that
 	// the tool declares; otherwise one of them is enough.
-	Permission string    `yaml:"permission"`
-	Principal  string    `yaml:"principal"`  // pattern for the writer of the input
+	Permission string `yaml:"permission"`
+	// Principal is a pattern for the writer of the input; with a slash, for the writer and the
+	// person whom it has authenticated, such as "irc/alice".
+	Principal  string    `yaml:"principal"`
 	Agent      string    `yaml:"agent"`      // pattern
 	Risk       tool.Risk `yaml:"risk"`       // of the tool: low, medium or high
 	Idempotent *bool     `yaml:"idempotent"` // whether the tool is

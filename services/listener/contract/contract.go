@@ -64,6 +64,10 @@ type Input struct {
 	Origin event.Origin
 	// Files are artifacts of the session that belong to the text.
 	Files []provider.File
+	// From is the person who sent it, as the listener has authenticated them, e.g. an account
+	// name; never a name that people can choose. For policy, the principal is the listener's
+	// name, a slash, and From.
+	From string
 	// ReplyTo is where the listener wants the answer delivered, in its own words; see [Gateway].
 	ReplyTo string
 }
@@ -71,7 +75,8 @@ type Input struct {
 // Event returns the input as it is stored.
 func (in Input) Event() event.Input {
 	return event.Input{
-		Text: in.Text, ID: in.ID, Source: in.Source, Mode: in.Mode, Files: in.Files, Origin: in.Origin, ReplyTo: in.ReplyTo,
+		Text: in.Text, ID: in.ID, Source: in.Source, Mode: in.Mode, Files: in.Files, Origin: in.Origin, From: in.From,
+		ReplyTo: in.ReplyTo,
 	}
 }
 

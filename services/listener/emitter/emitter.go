@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/listener/contract"
@@ -50,7 +51,10 @@ type Emitter struct {
 	log    *slog.Logger
 }
 
-var _ contract.Emitter = (*Emitter)(nil)
+var (
+	_ contract.Emitter  = (*Emitter)(nil)
+	_ contract.Answerer = (*Emitter)(nil)
+)
 
 // New returns the emitter of the listener with the writer's name.
 func New(b *bus.Bus, w subject.Writer, stats *Stats, log *slog.Logger) *Emitter {
@@ -77,6 +81,20 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 	e.stats.Taken.Add(1)
 	e.log.Debug("input accepted", "ref", ref.String(), "id", in.ID, "sequence", seq, "took", time.Since(began))
 	return contract.Receipt{ID: in.ID, Sequence: seq}, nil
+}
+
+// Confirm implements [contract.Answerer].
+func (e *Emitter) Confirm(ctx context.Context, ref subject.Ref, a event.Confirmation) error {
+	if err := a.Check(); err != nil {
+		return fmt.Errorf("%w: %w", contract.ErrInvalid, err)
+	}
+	if _, err := e.sender.Answer(ctx, ref, a); err != nil {
+		err = e.failed(err)
+		e.log.Warn("an answer to a confirmation request was not accepted", "ref", ref.String(), "confirmation",
+			a.ConfirmationID, "error", err)
+		return err
+	}
+	return nil
 }
 
 // failed counts an error of the bus and maps it to an error of package contract.

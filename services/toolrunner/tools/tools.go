@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"time"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -49,10 +48,7 @@ type Tool struct {
 }
 
 // Begun is what is known about an attempt whose result is unknown.
-type Begun struct {
-	At    time.Time // when it called Begin
-	Until time.Time // when it has certainly ended, even if its process was only frozen
-}
+type Begun = tool.Begun
 
 // New returns a tool that runs a function with decoded arguments. The fields of
 // A are those of the spec's schema.

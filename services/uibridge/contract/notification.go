@@ -152,6 +152,7 @@ type ConfirmationResolved struct {
 	ConfirmationID string               `json:"confirmationId"`
 	Outcome        event.ConfirmOutcome `json:"outcome"`
 	By             subject.Writer       `json:"by"`
+	From           string               `json:"from,omitempty"`
 	Source         string               `json:"source,omitempty"`
 	Reason         string               `json:"reason,omitempty"`
 	Always         *event.Grant         `json:"always,omitempty"`

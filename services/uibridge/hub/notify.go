@@ -101,7 +101,7 @@ func shapes(a contract.About, put func(method string, params any)) event.Visitor
 		},
 		ActConfirmed: func(p event.ActConfirmed) {
 			put(contract.OnConfirmationResolved, contract.ConfirmationResolved{
-				About: a, ConfirmationID: p.Call, Outcome: p.Outcome, By: p.By, Source: p.Source, Reason: p.Reason,
+				About: a, ConfirmationID: p.Call, Outcome: p.Outcome, By: p.By, From: p.From, Source: p.Source, Reason: p.Reason,
 				Always: p.Always,
 			})
 		},
