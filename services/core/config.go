@@ -48,6 +48,8 @@ type Config struct {
 	GuidesDir string `yaml:"guides_dir"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// MQTT names the brokers of the listener service and the tool runner, likewise.
+	MQTT yaml.Node `yaml:"mqtt"`
 	// Providers belongs to the provider service, likewise.
 	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.

@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
 	// "*.example.com", each with an optional ":port". None: the tool is not offered.
 	HTTPAllow []string
+	// MQTT are the brokers; the tool mqtt:publish is offered if something may be published on one.
+	MQTT mqttclient.Config
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
 	// "notes:add" (see [path.Match]). Default: all are enabled. Disable wins.
 	Enable, Disable []string
@@ -74,7 +77,7 @@ func (c Config) Validate() error {
 		}
 	}
 	_, err := web.ParseAllow(c.HTTPAllow)
-	return errors.Join(append(errs, err, c.Files.Validate())...)
+	return errors.Join(append(errs, err, c.Files.Validate(), c.MQTT.Validate())...)
 }
 
 // instructs reports whether files of the workspace instruct agents.

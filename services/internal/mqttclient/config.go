@@ -46,16 +46,13 @@ func ParseConfig(file []byte) (c Config, err error) {
 
 // ReadConfig reads and checks the section of a configuration file; an empty path means none.
 func ReadConfig(path string) (Config, error) {
-	if path == "" {
-		return nil, nil //nolint:nilnil // no brokers
-	}
-	return configfile.Read(path, ParseConfig, Config.Validate)
+	return configfile.Read(path, ParseConfig, Config.inFile)
 }
 
 // CheckFile checks the section as ReadConfig does, and the secrets and files that it names.
 func CheckFile(path string) error {
 	_, err := configfile.Read(path, ParseConfig, func(c Config) error {
-		errs := []error{c.Validate()}
+		errs := []error{c.inFile()}
 		for _, name := range slices.Sorted(maps.Keys(c)) {
 			if _, err := c[name].access(); err != nil {
 				errs = append(errs, fmt.Errorf("mqtt.%s.%w", name, err))
@@ -81,6 +78,23 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// inFile reports what is wrong with the section of a file, in which the embedded broker has no
+// address.
+func (c Config) inFile() error {
+	own, ok := c[Embedded]
+	if !ok {
+		return c.Validate()
+	}
+	var err error
+	if own.URL != "" || own.User != "" || own.Password != "" || own.CA != "" || own.Cert != "" {
+		err = errors.New("mqtt.embedded: skandha up --mqtt sets address and credentials; remove url, user, password, ca and cert")
+	}
+	own = Broker{URL: "mqtt://127.0.0.1", Publish: own.Publish, MaxPayload: own.MaxPayload}
+	c = maps.Clone(c)
+	c[Embedded] = own
+	return errors.Join(err, c.Validate())
 }
 
 // Validate reports everything that is wrong; each error names its field. The secret and the

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
@@ -14,6 +16,7 @@ import (
 type service struct {
 	process.Flags
 
+	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The brokers of mqtt:publish (YAML, section mqtt)."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
 	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
@@ -26,8 +29,15 @@ type service struct {
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
 }
 
-func (s *service) config() toolrunner.Config {
-	var protected []string
+func (s *service) config() (toolrunner.Config, error) {
+	brokers, err := mqttclient.ReadConfig(s.Config)
+	if err != nil {
+		return toolrunner.Config{}, err
+	}
+	protected := configfile.Secrets(s.Config)
+	if s.Config != "" {
+		protected = append(protected, s.Config)
+	}
 	if s.Creds != "" {
 		protected = append(protected, s.Creds)
 	}
@@ -37,19 +47,26 @@ func (s *service) config() toolrunner.Config {
 	return toolrunner.Config{
 		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
 		Enable: s.Enable, Disable: s.Disable,
-		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
-	}
+		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain, MQTT: brokers,
+	}, nil
 }
 
 // Check implements process.Service.
 func (s *service) Check() error {
-	c := s.config()
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
 	return errors.Join(c.Validate(), c.CheckWorkspace())
 }
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {
-	return toolrunner.Run(ctx, s.config(), toolrunner.Deps{Bus: e.Bus, Logger: e.Log})
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
+	return toolrunner.Run(ctx, c, toolrunner.Deps{Bus: e.Bus, Logger: e.Log})
 }
 
 func main() {
