@@ -53,7 +53,7 @@ func (w *window) add(n float64) {
 	}
 	w.Count++
 	w.Min, w.Max, w.Last = min(w.Min, n), max(w.Max, n), n
-	w.Mean += (n - w.Mean) / float64(w.Count)
+	w.Mean += n/float64(w.Count) - w.Mean/float64(w.Count) // the difference itself might overflow
 }
 
 // maxKept bounds a value that is kept to be compared, in bytes.
