@@ -279,6 +279,9 @@ func (s *Service) Counters() map[string]int64 {
 		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
+	for _, r := range s.Reports() {
+		out["listener_state_"+r.State]++
+	}
 	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
 	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
 	return out

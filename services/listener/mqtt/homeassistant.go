@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,8 +111,9 @@ func (d device) start(ctx context.Context, born <-chan struct{}) (leave func()) 
 }
 
 func (d device) announce(ctx context.Context) {
-	for topic, e := range d.entities() {
-		body, err := json.Marshal(e)
+	all := d.entities()
+	for _, topic := range slices.Sorted(maps.Keys(all)) {
+		body, err := json.Marshal(all[topic])
 		if err != nil {
 			panic("mqtt: a discovery payload is not JSON: " + err.Error()) // it is text and numbers
 		}
