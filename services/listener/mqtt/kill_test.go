@@ -83,8 +83,8 @@ func TestNothingAcknowledgedIsLostOrDoubled(t *testing.T) {
 	natstest.EnsureStreams(t, b)
 	file := filepath.Join(t.TempDir(), "skandha.yaml")
 	config := fmt.Sprintf("mqtt: {real: {url: 'mqtt://127.0.0.1:%d'}}\n"+
-		"listeners: {mqtt: {house: {topics: {all: {topic: 'house/#', session: %s, text_template: '{{.text}}'}}}}}\n",
-		broker.Port, listenertest.Ref.Session)
+		"listeners: {mqtt: {house: {topics: {all: {topic: 'house/#', session: %s, text_template: '{{.text}}'}},"+
+		" home_assistant: {session: shown}}}}\n", broker.Port, listenertest.Ref.Session)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +148,26 @@ func TestNothingAcknowledgedIsLostOrDoubled(t *testing.T) {
 		}
 		return slices.Contains(got, last)
 	})
+	// The broker says that the device is away when its process is killed.
+	status := make(chan mqttclient.Message, 16)
+	watch, err := broker.Client().Dial(ctx, mqttclient.Options{
+		ClientID: "watch", Clean: true, Receive: func(m mqttclient.Message) { status <- m },
+	})
+	if err == nil {
+		err = watch.Subscribe(ctx, map[string]byte{"skandha/house/status": 1})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close(0)
+	l.kill()
+	for m := (mqttclient.Message{}); string(m.Payload) != "offline"; {
+		select {
+		case m = <-status:
+		case <-ctx.Done():
+			t.Fatal("the device is not unavailable")
+		}
+	}
 	slices.Sort(got)
 	if !slices.Equal(got, acknowledged) {
 		t.Errorf("%d inputs for %d messages", len(got), len(acknowledged))

@@ -48,7 +48,7 @@ func (p publisher) probe(ctx context.Context, c tools.Call, _ tools.Begun) tool.
 	for others := 0; ; others++ {
 		select {
 		case m := <-copies:
-			if bytes.Equal(m.Payload, r.message.Payload) && m.Topic == r.message.Topic {
+			if !m.Retain && bytes.Equal(m.Payload, r.message.Payload) && m.Topic == r.message.Topic {
 				return r.done()
 			}
 		case <-conn.Done():
