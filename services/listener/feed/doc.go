@@ -21,5 +21,6 @@
 // # Failure
 //
 // When the state cannot be stored, or another process has stored it, the state is read again
-// and the readings that are not done are taken again.
+// and the readings that are not done are taken again. Run one process for each listener: while
+// two run, an input may be there twice.
 package feed
