@@ -79,6 +79,9 @@ func (f *fileSource) look(ctx context.Context, s *sink) (more bool, err error) {
 		if err := f.open(); err != nil {
 			return false, err
 		}
+		if err := s.save(ctx, f.at); err != nil { // so that a rotation before the first line loses none
+			return false, err
+		}
 	}
 	if err := f.checkTail(); err != nil {
 		return false, err
@@ -266,7 +269,7 @@ func (f *fileSource) read(ctx context.Context, s *sink) (more bool, err error) {
 		}
 		used += end + 1
 	}
-	if used == 0 && next.Skip == f.at.Skip && s.revision > 0 {
+	if used == 0 && next.Skip == f.at.Skip {
 		return false, nil
 	}
 	if err := s.deliver(ctx, lines); err != nil {

@@ -1,7 +1,6 @@
 package sensor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -238,28 +237,26 @@ func (c commandSource) read(ctx context.Context) ([]mapping.Reading, error) {
 	_ = killGroup(cmd) // what it left running
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the command failed: %w: %s", err, reason(errs.Bytes()))
+		return nil, fmt.Errorf("the command failed: %w: %s", err, reason(errs.kept))
 	case out.over:
 		return nil, fmt.Errorf("the output has more than %d bytes (max_bytes)", c.cfg.MaxBytes)
 	}
-	return []mapping.Reading{{Name: c.name, Data: out.Bytes()}}, nil
+	return []mapping.Reading{{Name: c.name, Data: out.kept}}, nil
 }
 
 func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// output keeps the first bytes that are written, and takes the rest.
+// output keeps the first bytes that are written, and takes the rest. (A [bytes.Buffer] would
+// take all by its ReadFrom.)
 type output struct {
-	bytes.Buffer
+	kept  []byte
 	limit int64
 	over  bool
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	room := int(o.limit) - o.Len()
-	if len(p) > room {
-		o.over = true
-		_, _ = o.Buffer.Write(p[:max(0, room)]) // never fails
-		return len(p), nil
-	}
-	return o.Buffer.Write(p)
+	room := int(o.limit) - len(o.kept)
+	o.over = o.over || len(p) > room
+	o.kept = append(o.kept, p[:min(len(p), room)]...)
+	return len(p), nil
 }
