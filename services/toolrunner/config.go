@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
@@ -56,6 +57,19 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, defaultWorkspace)
 	return bounds.Filled(c)
+}
+
+// WithFile returns the configuration with the sections of a file that concern tools. The file
+// and those with its secrets are protected. An empty path changes nothing.
+func (c Config) WithFile(path string) (Config, error) {
+	if path == "" {
+		return c, nil
+	}
+	var err error
+	c.MQTT, err = mqttclient.ReadConfig(path)
+	delete(c.MQTT, mqttclient.Embedded) // a file does not say where it is
+	c.Protected = append(append(c.Protected, path), configfile.Secrets(path)...)
+	return c, err
 }
 
 // Validate reports every field that is wrong; each error names its field.

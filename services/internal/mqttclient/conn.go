@@ -157,7 +157,7 @@ func connectError(b Broker, code byte, err error) error {
 	return fmt.Errorf("connecting to %s: %s", b.URL, text)
 }
 
-// wait waits for what a token stands for.
+// wait waits for a token.
 func wait(ctx context.Context, t mqtt.Token) error {
 	select {
 	case <-t.Done():

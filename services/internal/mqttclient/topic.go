@@ -29,7 +29,7 @@ func CheckFilter(filter string) error {
 	levels := strings.Split(filter, "/")
 	for i, l := range levels {
 		if strings.ContainsAny(l, "+#") && len(l) > 1 || l == "#" && i < len(levels)-1 {
-			return fmt.Errorf("%q is not a topic filter: + and # stand for whole levels, # for the last ones", filter)
+			return fmt.Errorf("%q is not a topic filter: + and # replace whole levels, # the last ones", filter)
 		}
 	}
 	return nil
@@ -38,7 +38,7 @@ func CheckFilter(filter string) error {
 func checkText(topic string) error {
 	switch {
 	case topic == "":
-		return errors.New("it is empty; name a topic such as house/door")
+		return errors.New("it is empty; name a topic such as house/window")
 	case len(topic) > MaxTopic:
 		return fmt.Errorf("it has %d bytes, at most %d", len(topic), MaxTopic)
 	case !utf8.ValidString(topic) || strings.ContainsFunc(topic, func(r rune) bool { return r < ' ' || r == 0x7f }):

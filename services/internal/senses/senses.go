@@ -80,7 +80,7 @@ func Remove(ctx context.Context, j *journal.Journal, listener subject.Writer) er
 	return err
 }
 
-// change writes an entry, whoever has written it last.
+// change writes an entry, even if another process has written it last.
 func change(
 	ctx context.Context, j *journal.Journal, listener subject.Writer, write func(*journal.Bucket, string, journal.Fence) error,
 ) error {

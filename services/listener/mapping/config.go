@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Agent         string `yaml:"agent" default:"main"`
 	Session       string `yaml:"session"`        // the session that receives the inputs; or
-	SessionLevel  int    `yaml:"session_level"`  // level of the reading's name that names it, from 1: 2 is front in house/front/door,
+	SessionLevel  int    `yaml:"session_level"`  // level of the reading's name that names it, from 1: 2 is front in house/front/window,
 	SessionPrefix string `yaml:"session_prefix"` // which gets this prefix
 
 	ValueField string        `yaml:"value_field"` // JSON pointer to the value, e.g. /temperature; default the whole text

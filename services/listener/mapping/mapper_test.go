@@ -152,13 +152,13 @@ func TestRules(t *testing.T) {
 func TestAnInputSaysWhereItComesFrom(t *testing.T) {
 	m := newMapper(t, mapping.Config{SessionLevel: 2, SessionPrefix: "room-", Agent: "butler"})
 	r := at(0, "x")
-	r.Name = "house/living room/door\x01"
+	r.Name = "house/living room/window\x01"
 	in, err := m.Take(r)
 	if err != nil || len(in) != 1 {
 		t.Fatal(in, err)
 	}
 	if got := in[0]; got.Session != "room-living-20room" && !strings.HasPrefix(string(got.Session), "room-living") ||
-		got.Agent != "butler" || got.Origin != "mqtt:house/living room/door" || got.Source != "mqtt:home" || got.Check() != nil {
+		got.Agent != "butler" || got.Origin != "mqtt:house/living room/window" || got.Source != "mqtt:home" || got.Check() != nil {
 		t.Errorf("%+v, %v", got, got.Check())
 	}
 	r.Name = "house"
@@ -207,7 +207,7 @@ func TestEqualReadingsAreDifferentInputs(t *testing.T) {
 		r := at(0, "ding")
 		in, err := m.Take(r)
 		if err != nil || len(in) != 1 || seen[in[0].ID] {
-			t.Fatalf("%+v, %v; want an input of its own", in, err)
+			t.Fatalf("%+v, %v; want another input", in, err)
 		}
 		seen[in[0].ID] = true
 	}

@@ -49,7 +49,7 @@ func serve(ctx context.Context, file, url string) error {
 	return l.Run(ctx)
 }
 
-// process is a listener in a process of its own.
+// process is a listener in a separate process.
 type process struct {
 	t    *testing.T
 	file string

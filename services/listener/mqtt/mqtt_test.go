@@ -16,7 +16,7 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-// embedded starts a broker of its own inside a NATS server.
+// embedded starts a NATS server that speaks MQTT.
 func embedded(t *testing.T) mqttclient.Config {
 	t.Helper()
 	port := natstest.FreePort(t)

@@ -58,7 +58,7 @@ func TestAMessageOfADeviceSwitchesALamp(t *testing.T) {
 	if err := os.WriteFile(rules, []byte(`
 rules:
   - name: lamp
-    match: ['the door is open']
+    match: ['the window is open']
     calls: [{tool: 'mqtt:publish', args: {topic: house/lamp/set, payload: 'on', retain: true}}]
 results: {default: {success: 'done', failure: '{{.error.message}}'}}
 missing: 'no {{.tool}}'
@@ -72,7 +72,7 @@ policy: [{tool: "mqtt:publish", effect: allow, reason: the lamp is harmless}]
 listeners:
   mqtt:
     house:
-      topics: {door: {topic: house/door, session: house, on_change: true, text_template: "the door is {{.value}}"}}
+      topics: {window: {topic: house/window, session: house, on_change: true, text_template: "the window is {{.value}}"}}
       home_assistant: {session: house}
 `, func(c *system.Config) { c.OfflineRules = rules })
 	got := make(chan mqttclient.Message, 64)
@@ -104,7 +104,7 @@ listeners:
 		await("homeassistant/text/skandha_house/say/config", `"command_topic":"skandha/house/say"`)
 		await("skandha/house/status", "online")
 	}
-	if err := lamp.Publish(ctx, mqttclient.Message{Topic: "house/door", Payload: []byte("open"), QoS: 1}); err != nil {
+	if err := lamp.Publish(ctx, mqttclient.Message{Topic: "house/window", Payload: []byte("open"), QoS: 1}); err != nil {
 		t.Fatal(err)
 	}
 	await("house/lamp/set", "on")

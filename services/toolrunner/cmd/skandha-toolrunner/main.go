@@ -4,10 +4,9 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
-	"skandha.dev/services/internal/configfile"
-	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
@@ -30,34 +29,17 @@ type service struct {
 }
 
 func (s *service) config() (toolrunner.Config, error) {
-	brokers, err := mqttclient.ReadConfig(s.Config)
-	if err != nil {
-		return toolrunner.Config{}, err
-	}
-	protected := configfile.Secrets(s.Config)
-	if s.Config != "" {
-		protected = append(protected, s.Config)
-	}
-	if s.Creds != "" {
-		protected = append(protected, s.Creds)
-	}
-	if s.Skills != "" {
-		protected = append(protected, s.Skills)
-	}
 	return toolrunner.Config{
-		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
-		Enable: s.Enable, Disable: s.Disable,
-		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain, MQTT: brokers,
-	}, nil
+		Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
+		Files:     s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
+		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
+	}.WithFile(s.Config)
 }
 
 // Check implements process.Service.
 func (s *service) Check() error {
 	c, err := s.config()
-	if err != nil {
-		return err
-	}
-	return errors.Join(c.Validate(), c.CheckWorkspace())
+	return errors.Join(err, c.Validate(), c.CheckWorkspace())
 }
 
 // Run implements process.Service.
