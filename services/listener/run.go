@@ -175,9 +175,12 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	began, err := s.start(ctx)
 	if err == nil {
-		stopReports := s.report(ctx)
-		err = s.wait(ctx, failed)
-		defer stopReports()
+		defer s.report(ctx)()
+		deliver, quit := context.WithCancel(ctx)
+		gatewayFailed, delivered := s.offerGateways(deliver)
+		err = s.wait(ctx, failed, gatewayFailed)
+		quit()
+		<-delivered // while the gateways still run
 	}
 	return errors.Join(err, s.stop(ctx, began, server))
 }
@@ -195,7 +198,7 @@ func (s *Service) start(ctx context.Context) ([]contract.Listener, error) {
 }
 
 // wait blocks until it is time to stop; the error is the reason if that is a failure.
-func (s *Service) wait(ctx context.Context, failed <-chan error) error {
+func (s *Service) wait(ctx context.Context, failed, gatewayFailed <-chan error) error {
 	ends := make(chan error, len(s.listeners))
 	finite := 0
 	for _, l := range s.listeners {
@@ -218,6 +221,8 @@ func (s *Service) wait(ctx context.Context, failed <-chan error) error {
 		case <-ctx.Done():
 			return errors.Join(errs...)
 		case err := <-failed:
+			return errors.Join(append(errs, err)...)
+		case err := <-gatewayFailed:
 			return errors.Join(append(errs, err)...)
 		case err := <-ends:
 			left--

@@ -217,11 +217,11 @@ func (r *runner) run(ctx context.Context, c tools.Call, t offered, probe *tool.P
 		return r.limit(ctx, c, t.Run(ctx, c))
 	}
 	if probe != nil {
-		return r.limit(ctx, c, r.marks.Probe(ctx, c.Key, func(began time.Time) tool.Result {
+		return r.limit(ctx, c, r.marks.Probe(ctx, effect.Key(c.Key, c.ID), func(began time.Time) tool.Result {
 			return t.Probe(ctx, c, tools.Begun{At: began, Until: probe.NotAfter})
 		}))
 	}
-	return r.marks.Run(ctx, c.Key, c.Attempt, func(begin func(context.Context) error) tool.Result {
+	return r.marks.Run(ctx, effect.Key(c.Key, c.ID), c.Attempt, func(begin func(context.Context) error) tool.Result {
 		c.Begin = begin
 		return r.limit(ctx, c, t.Run(ctx, c))
 	})
