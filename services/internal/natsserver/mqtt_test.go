@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/services/internal/mqttclient"
@@ -115,16 +116,61 @@ func TestWhatDevicesStoredOutlivesARestart(t *testing.T) {
 	receive(t, c.Done())
 	got := make(chan mqttclient.Message, 1)
 	c, err = broker(port).Dial(ctx, mqttclient.Options{
-		ClientID: "in", Clean: true, Receive: func(m mqttclient.Message) { got <- m },
+		ClientID: "in", Clean: true, Receive: func(m mqttclient.Message) {
+			select {
+			case got <- m:
+			default:
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close(0)
-	if err := c.Subscribe(ctx, map[string]byte{"lamp": 1}); err != nil {
+	// The server reads what it retains in the background; until then, a subscription gets nothing.
+	natstest.Eventually(t, "the retained message", func() bool {
+		if err := c.Subscribe(ctx, map[string]byte{"lamp": 1}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case m := <-got:
+			return string(m.Payload) == "on" && m.Retain
+		default:
+			return false
+		}
+	})
+}
+
+// The broker of a deployed system, as its file describes it.
+func TestTheDeployedBroker(t *testing.T) {
+	t.Setenv("SKANDHA_MQTT_PASSWORD", "of-devices")
+	t.Setenv("SKANDHA_MQTT_DATA", t.TempDir())
+	o, err := server.ProcessConfigFile("../../../deploy/nats/mqtt.conf")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if m := receive(t, got); string(m.Payload) != "on" || !m.Retain {
-		t.Errorf("got %+v, want the retained message", m)
+	o.Port, o.MQTT.Port, o.NoSigs, o.NoLog = -1, natstest.FreePort(t), true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(natstest.Patience) {
+		t.Fatal("the broker is not ready")
+	}
+	c, err := broker(o.MQTT.Port).Dial(natstest.Context(t), mqttclient.Options{ClientID: "x", Clean: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(0)
+	if err := c.Publish(natstest.Context(t), mqttclient.Message{Topic: "t", QoS: 1}); err != nil {
+		t.Error(err)
+	}
+	wrong := broker(o.MQTT.Port)
+	wrong.Password = "else"
+	if c, err := wrong.Dial(natstest.Context(t), mqttclient.Options{ClientID: "y", Clean: true}); err == nil {
+		c.Close(0)
+		t.Error("a device with a wrong password was let in")
 	}
 }
