@@ -12,9 +12,22 @@ func TestTopicsMatchFiltersAsMQTTSays(t *testing.T) {
 		filter, topic string
 		matches       bool
 	}{
-		{"a/b", "a/b", true}, {"a/+", "a/b", true}, {"+/b", "a/b", true}, {"#", "a/b", true}, {"a/#", "a", true}, {"a/#", "a/b/c", true},
-		{"a/+", "a/b/c", false}, {"a", "a/b", false}, {"a/b", "a", false}, {"+", "/a", false}, {"+/+", "/a", true}, {"a/+", "a/", true},
-		{"#", "$SYS/x", false}, {"+/x", "$SYS/x", false}, {"$SYS/#", "$SYS/x", true}, {"a/+/c", "a//c", true},
+		{"a/b", "a/b", true},
+		{"a/+", "a/b", true},
+		{"+/b", "a/b", true},
+		{"#", "a/b", true},
+		{"a/#", "a", true},
+		{"a/#", "a/b/c", true},
+		{"a/+", "a/b/c", false},
+		{"a", "a/b", false},
+		{"a/b", "a", false},
+		{"+", "/a", false},
+		{"+/+", "/a", true},
+		{"a/+", "a/", true},
+		{"#", "$SYS/x", false},
+		{"+/x", "$SYS/x", false},
+		{"$SYS/#", "$SYS/x", true},
+		{"a/+/c", "a//c", true},
 	} {
 		if got := mqttclient.Matches(c.filter, c.topic); got != c.matches {
 			t.Errorf("%s matches %s: %t", c.filter, c.topic, got)
@@ -27,8 +40,15 @@ func TestOverlap(t *testing.T) {
 		a, b     string
 		overlaps bool
 	}{
-		{"a/+", "a/b", true}, {"a/+", "+/b", true}, {"a/#", "a", true}, {"#", "x/y", true}, {"a/b", "a/b", true},
-		{"a/+", "b/+", false}, {"a", "a/b", false}, {"a/+/c", "a/b/d", false}, {"a/b/#", "a/+", true},
+		{"a/+", "a/b", true},
+		{"a/+", "+/b", true},
+		{"a/#", "a", true},
+		{"#", "x/y", true},
+		{"a/b", "a/b", true},
+		{"a/+", "b/+", false},
+		{"a", "a/b", false},
+		{"a/+/c", "a/b/d", false},
+		{"a/b/#", "a/+", true},
 	} {
 		if x, y := mqttclient.Overlap(c.a, c.b), mqttclient.Overlap(c.b, c.a); x != c.overlaps || y != c.overlaps {
 			t.Errorf("%s and %s overlap: %t, %t", c.a, c.b, x, y)
