@@ -150,7 +150,7 @@ func (m *Mapper) fire(s *state, r Reading, v value) (*contract.Input, error) {
 	if since := r.Time.Sub(s.At); m.cfg.Every > 0 && !s.At.IsZero() && since >= 0 && since < m.cfg.Every {
 		return nil, ErrLimited
 	}
-	in, err := m.input(s, r.Name, r.Time, m.facts(s, r, v), v)
+	in, err := m.input(s, r.Name, m.facts(s, r, v), v)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (m *Mapper) close(s *state, at time.Time) (*contract.Input, error) {
 	facts := m.facts(s, Reading{Name: s.Name, Time: at, Data: []byte(v.text)}, v)
 	facts["count"], facts["min"], facts["max"], facts["mean"] = w.Count, number(w.Min), number(w.Max), number(w.Mean)
 	facts["first"], facts["last"] = number(w.First), number(w.Last)
-	in, err := m.input(s, s.Name, at, facts, v)
+	in, err := m.input(s, s.Name, facts, v)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (m *Mapper) facts(s *state, r Reading, v value) map[string]any {
 }
 
 // input makes an input without its id.
-func (m *Mapper) input(s *state, name string, at time.Time, facts map[string]any, v value) (*contract.Input, error) {
+func (m *Mapper) input(s *state, name string, facts map[string]any, v value) (*contract.Input, error) {
 	session, err := m.session(name)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(asListener); file != "" {
 		if err := serve(context.Background(), file, os.Getenv(busURL)); err != nil {
 			slog.Error("the listener ended", "error", err)
-			os.Exit(1) //nolint:revive // as a main
+			os.Exit(1)
 		}
 		return
 	}
