@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -13,6 +14,7 @@ import (
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
+	"skandha.dev/services/toolrunner/tools/web/guard"
 )
 
 // defaultWorkspace is where tools work unless Config says otherwise.
@@ -25,7 +27,7 @@ type Config struct {
 	// exist. Default "workspace" in the current directory.
 	WorkspaceDir string
 	// Protected are files and directories that tools must not reach, such as those with
-	// tokens and configuration; see [Config.CheckWorkspace].
+	// tokens and configuration, beside the key file of Web; see [Config.CheckWorkspace].
 	Protected []string
 	Files     filesystem.Limits // for the file tools
 	// SkillsDir is a directory with skills, each in its folder, beside those in the workspace's
@@ -36,6 +38,7 @@ type Config struct {
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
 	// "*.example.com", each with an optional ":port". None: the tool is not offered.
 	HTTPAllow []string
+	Web       web.Config // what web:search and web:fetch may reach; by default neither is offered
 	// MQTT are the brokers; the tool mqtt:publish is offered if something may be published on one.
 	MQTT mqttclient.Config
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
@@ -56,6 +59,9 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, defaultWorkspace)
+	if f := c.Web.SecretFile(); f != "" && !slices.Contains(c.Protected, f) {
+		c.Protected = append(slices.Clip(c.Protected), f)
+	}
 	return bounds.Filled(c)
 }
 
@@ -90,9 +96,11 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	_, err := web.ParseAllow(c.HTTPAllow)
-	return errors.Join(append(errs, err, c.Files.Validate(), c.MQTT.Validate())...)
+	_, err := c.httpAllow()
+	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate(), c.MQTT.Validate())...)
 }
+
+func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }
 
 // instructs reports whether files of the workspace instruct agents.
 func (c Config) instructs() bool { return c.Files.Instructions != filesystem.InstructionsOff }

@@ -146,14 +146,18 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
-	allow, err := web.ParseAllow(r.cfg.HTTPAllow)
+	allow, err := r.cfg.httpAllow()
 	if err != nil {
 		return nil, err
 	}
 	if !allow.Empty() {
 		list = append(list, web.Request(allow))
 	}
-	list = append(list, mqtt.Tools(r.cfg.MQTT)...)
+	pages, err := r.cfg.Web.Tools()
+	if err != nil {
+		return nil, err
+	}
+	list = slices.Concat(list, pages, mqtt.Tools(r.cfg.MQTT))
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
 	return list, nil
 }

@@ -45,6 +45,7 @@ import (
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/web"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 )
@@ -67,6 +68,7 @@ type Config struct {
 	Workspace                              string             // default Data/workspace
 	Files                                  filesystem.Limits  // for the file tools
 	HTTPAllow                              []string           // hosts that http:request may reach
+	Web                                    web.Config         // what web:search and web:fetch may reach
 	// the storage plugin that keeps notes; default files in Workspace
 	NotesPlugin string
 	Slots       int       // of provider, tool runner and sandbox, each; default 64
@@ -314,7 +316,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 	}
 	return toolrunner.Config{
 		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin,
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
 		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/web"
 )
 
 type service struct {
@@ -26,12 +27,14 @@ type service struct {
 	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
+	Web       web.Config        `embed:"" prefix:"web-"`
 }
 
 func (s *service) config() (toolrunner.Config, error) {
 	return toolrunner.Config{
 		Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
-		Files:     s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Enable: s.Enable, Disable: s.Disable,
+		Files:     s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
+		Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
 	}.WithFile(s.Config)
 }
