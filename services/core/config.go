@@ -51,6 +51,8 @@ type Config struct {
 	Notify outbox.Notify `yaml:"notify"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// MQTT names the brokers of the listener service and the tool runner, likewise.
+	MQTT yaml.Node `yaml:"mqtt"`
 	// Providers belongs to the provider service, likewise.
 	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.

@@ -9,8 +9,11 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
+	"skandha.dev/services/listener/sensor"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -26,6 +29,11 @@ type Config struct {
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
 	Push      map[string]push.Config      `yaml:"push"`
+	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
+	Sensor    map[string]sensor.Config    `yaml:"sensor"`
+
+	// Brokers is the section mqtt of the same file.
+	Brokers mqttclient.Config `yaml:"-"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -44,6 +52,9 @@ func ParseConfig(file []byte) (c Config, err error) {
 	if err == nil && !found {
 		err = ErrNoSection
 	}
+	if err == nil {
+		c.Brokers, err = mqttclient.ParseConfig(file)
+	}
 	return c, err
 }
 
@@ -60,6 +71,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.Push) {
 			errs = append(errs, prefixed("push."+n, c.Push[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Sensor) {
+			errs = append(errs, prefixed("sensor."+n, c.Sensor[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -120,6 +134,12 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Push) {
 		out = append(out, described{kind: "push", name: n, err: c.Push[n].Validate()})
+	}
+	for _, n := range sorted(c.MQTT) {
+		out = append(out, described{kind: "mqtt", name: n, err: c.MQTT[n].Validate(subject.Writer(n))})
+	}
+	for _, n := range sorted(c.Sensor) {
+		out = append(out, described{kind: "sensor", name: n, err: c.Sensor[n].Validate()})
 	}
 	return out
 }

@@ -17,7 +17,10 @@ import (
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
+	"skandha.dev/services/listener/feed"
+	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
+	"skandha.dev/services/listener/sensor"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -53,6 +56,7 @@ type Service struct {
 	opts      Options
 	deps      Deps
 	listeners []contract.Listener
+	kinds     map[subject.Writer]string // of the configured listeners
 	mux       *http.ServeMux
 	served    bool // at least one listener is served over HTTP
 
@@ -61,6 +65,8 @@ type Service struct {
 		webhook   webhook.Stats
 		websocket websocket.Stats
 		cron      cron.Stats
+		mqtt      feed.Stats
+		sensor    feed.Stats
 	}
 }
 
@@ -74,7 +80,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	opts.Drain = cmp.Or(opts.Drain, defaultDrain)
-	s := &Service{cfg: cfg, opts: opts, deps: deps, mux: http.NewServeMux()}
+	s := &Service{cfg: cfg, opts: opts, deps: deps, kinds: map[subject.Writer]string{}, mux: http.NewServeMux()}
 	if err := s.make(); err != nil {
 		return nil, err
 	}
@@ -121,6 +127,24 @@ func (s *Service) make() error {
 			return err
 		}
 	}
+	return s.makeSensors()
+}
+
+func (s *Service) makeSensors() error {
+	for _, n := range sorted(s.cfg.MQTT) {
+		l, err := mqtt.New(subject.Writer(n), s.cfg.MQTT[n],
+			mqtt.Deps{Bus: s.deps.Bus, Brokers: s.cfg.Brokers, Logger: s.deps.Logger, Stats: &s.stats.mqtt})
+		if err := s.add("mqtt", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Sensor) {
+		l, err := sensor.New(subject.Writer(n), s.cfg.Sensor[n],
+			sensor.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.sensor})
+		if err := s.add("sensor", n, l, err); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -129,6 +153,7 @@ func (s *Service) add(kind, name string, l contract.Listener, err error) error {
 		return prefixed(kind+"."+name, err)
 	}
 	s.listeners = append(s.listeners, l)
+	s.kinds[l.Name()] = kind
 	return nil
 }
 
@@ -157,6 +182,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	began, err := s.start(ctx)
 	if err == nil {
+		defer s.report(ctx)()
 		deliver, quit := context.WithCancel(ctx)
 		gatewayFailed, delivered := s.offerGateways(deliver)
 		err = s.wait(ctx, failed, gatewayFailed)
@@ -265,5 +291,10 @@ func (s *Service) Counters() map[string]int64 {
 		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
+	for _, r := range s.Reports() {
+		out["listener_state_"+r.State]++
+	}
+	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
+	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
 	return out
 }

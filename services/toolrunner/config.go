@@ -10,6 +10,8 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 	"skandha.dev/services/toolrunner/tools/web/guard"
@@ -37,6 +39,8 @@ type Config struct {
 	// "*.example.com", each with an optional ":port". None: the tool is not offered.
 	HTTPAllow []string
 	Web       web.Config // what web:search and web:fetch may reach; by default neither is offered
+	// MQTT are the brokers; the tool mqtt:publish is offered if something may be published on one.
+	MQTT mqttclient.Config
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
 	// "notes:add" (see [path.Match]). Default: all are enabled. Disable wins.
 	Enable, Disable []string
@@ -61,6 +65,19 @@ func (c Config) withDefaults() Config {
 	return bounds.Filled(c)
 }
 
+// WithFile returns the configuration with the sections of a file that concern tools. The file
+// and those with its secrets are protected. An empty path changes nothing.
+func (c Config) WithFile(path string) (Config, error) {
+	if path == "" {
+		return c, nil
+	}
+	var err error
+	c.MQTT, err = mqttclient.ReadConfig(path)
+	delete(c.MQTT, mqttclient.Embedded) // a file does not say where it is
+	c.Protected = append(append(c.Protected, path), configfile.Secrets(path)...)
+	return c, err
+}
+
 // Validate reports every field that is wrong; each error names its field.
 func (c Config) Validate() error {
 	errs := []error{bounds.Check("", c)}
@@ -80,7 +97,7 @@ func (c Config) Validate() error {
 		}
 	}
 	_, err := c.httpAllow()
-	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate())...)
+	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate(), c.MQTT.Validate())...)
 }
 
 func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }

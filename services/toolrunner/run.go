@@ -27,6 +27,7 @@ import (
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/mqtt"
 	"skandha.dev/services/toolrunner/tools/notes"
 	"skandha.dev/services/toolrunner/tools/web"
 )
@@ -156,7 +157,7 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, pages...)
+	list = slices.Concat(list, pages, mqtt.Tools(r.cfg.MQTT))
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
 	return list, nil
 }

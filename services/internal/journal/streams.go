@@ -20,6 +20,7 @@ const (
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
+	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 )
@@ -119,9 +120,21 @@ func (c StreamsConfig) streams() []wanted {
 		c.plugins(),
 		c.budgets(),
 		c.memories(),
+		c.listeners(),
 		c.effects(),
 		c.outbox(),
 	}
+}
+
+// maxListenerBytes holds the state of some ten thousand topics or files.
+const maxListenerBytes = 256 << 20
+
+// listeners is a bucket like that of the plugins.
+func (c StreamsConfig) listeners() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketListeners), "what listeners remember of their sources, and how they are"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketListeners, ">")}, maxListenerBytes
+	return w
 }
 
 // The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
