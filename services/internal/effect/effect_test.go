@@ -95,7 +95,7 @@ func TestAResultIsFoundAgain(t *testing.T) {
 		run(key, true, tool.Failure(code, "no answer"))
 		r := marks.Probe(ctx, key, func(began time.Time) tool.Result {
 			if began.IsZero() {
-				t.Error("the tool is not told when it began")
+				t.Error("the tool does not get when it began")
 			}
 			return tool.Failure(tool.CodeOutcomeUnknown, "not in the folder")
 		})
