@@ -51,6 +51,8 @@ type Config struct {
 	Notify outbox.Notify `yaml:"notify"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// Email belongs to the tool runner and the listener service, likewise.
+	Email yaml.Node `yaml:"email"`
 	// Providers belongs to the provider service, likewise.
 	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.

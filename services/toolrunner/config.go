@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 	"skandha.dev/services/toolrunner/tools/web/guard"
@@ -31,6 +32,9 @@ type Config struct {
 	// SkillsDir is a directory with skills, each in its folder, beside those in the workspace's
 	// folder skills; its skills take precedence. Empty: none. It need not exist.
 	SkillsDir string
+	// StateDir is where tools record, on this machine, how far their attempts got, so that a probe
+	// can prove that a letter was not sent. Empty: nowhere.
+	StateDir string
 	// Slots limits concurrent calls; default 16. Four times as many may wait.
 	Slots int `default:"16" min:"1" max:"4096"`
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
@@ -46,6 +50,9 @@ type Config struct {
 	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
 	// all left; default 5 s.
 	PluginGrace time.Duration `default:"5s" min:"0"`
+	// File is the configuration file, whose section email has the accounts of the e-mail tools.
+	// Tools must not reach it, nor the secrets that it names. Empty: none.
+	File string
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
 	NotesPlugin string
@@ -81,6 +88,18 @@ func (c Config) Validate() error {
 	}
 	_, err := c.httpAllow()
 	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate())...)
+}
+
+// protected lists what tools must not reach.
+func (c Config) protected() []string {
+	out := slices.Clone(c.Protected)
+	if c.StateDir != "" {
+		out = append(out, c.StateDir)
+	}
+	if c.File != "" {
+		out = append(append(out, c.File), configfile.Secrets(c.File)...)
+	}
+	return out
 }
 
 func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }

@@ -4,8 +4,10 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
@@ -15,6 +17,7 @@ import (
 type service struct {
 	process.Flags
 
+	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The e-mail accounts (YAML, section email). None: the e-mail tools are not offered."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
 	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
@@ -23,21 +26,17 @@ type service struct {
 	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the tools of plugins."`
 	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
 	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
+	State     string            `name:"state-dir" env:"SKANDHA_STATE_DIR" placeholder:"DIR" help:"Directory of this machine in which the e-mail tools record how far they got; it should survive restarts. Default: none."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
 	Web       web.Config        `embed:"" prefix:"web-"`
 }
 
 func (s *service) config() toolrunner.Config {
-	var protected []string
-	if s.Creds != "" {
-		protected = append(protected, s.Creds)
-	}
-	if s.Skills != "" {
-		protected = append(protected, s.Skills)
-	}
+	protected := slices.DeleteFunc([]string{s.Creds, s.Skills}, func(p string) bool { return p == "" })
 	return toolrunner.Config{
-		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
+		File: s.Config, StateDir: s.State, Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
+		Web:    s.Web,
 		Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
 	}
@@ -46,7 +45,7 @@ func (s *service) config() toolrunner.Config {
 // Check implements process.Service.
 func (s *service) Check() error {
 	c := s.config()
-	return errors.Join(c.Validate(), c.CheckWorkspace())
+	return errors.Join(mail.CheckFile(s.Config), c.Validate(), c.CheckWorkspace())
 }
 
 // Run implements process.Service.
