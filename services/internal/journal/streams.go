@@ -20,6 +20,7 @@ const (
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
+	BucketEmail     = "email"     // how far email listeners have read, by listener
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 )
@@ -120,6 +121,7 @@ func (c StreamsConfig) streams() []wanted {
 		c.budgets(),
 		c.memories(),
 		c.effects(),
+		c.email(),
 		c.outbox(),
 	}
 }
@@ -161,6 +163,17 @@ func (c StreamsConfig) memories() wanted {
 	w.Name, w.Description = bucketStream(BucketMemories), "what agents remember, by agent and id"
 	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketMemories, ">")}, c.withDefaults().MaxMemoryBytes
 	w.given.maxBytes = c.MaxMemoryBytes
+	return w
+}
+
+// maxEmailBytes holds the positions of some thousand listeners.
+const maxEmailBytes = 64 << 20
+
+// email is a bucket like that of the plugins.
+func (c StreamsConfig) email() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketEmail), "how far email listeners have read, by listener"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketEmail, ">")}, maxEmailBytes
 	return w
 }
 

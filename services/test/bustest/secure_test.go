@@ -159,7 +159,7 @@ var (
 		"$JS.API.CONSUMER.DELETE.OBJ_claims.>", "$JS.API.CONSUMER.DELETE.OBJ_artifacts.>",
 		"$JS.API.STREAM.PURGE.OBJ_artifacts",
 		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins",
-		"$JS.API.STREAM.PURGE.KV_plugins", "$JS.API.STREAM.INFO.KV_budgets", "$JS.API.STREAM.INFO.KV_memories",
+		"$JS.API.STREAM.PURGE.KV_plugins", "$JS.API.STREAM.INFO.KV_budgets", "$JS.API.STREAM.INFO.KV_memories", "$JS.API.STREAM.INFO.KV_email",
 		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*",
 		"$JS.API.CONSUMER.DELETE.KV_plugins.*",
 	}
