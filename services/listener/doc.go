@@ -1,6 +1,6 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket, cron, mqtt and sensor; the
+// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, email and push; the
 // documentation of each is in its package.
 //
 // # Configuration
@@ -41,6 +41,17 @@
 //	        windows: {topic: "house/+/window", session: house, on_change: true}
 //	  sensor:
 //	    load: {command: {args: [cut, "-d ", -f1, /proc/loadavg]}, above: 8, session: host}
+//	  email:
+//	    inbox:
+//	      account: agent           # of the section email
+//	      from: ["*@example.org"]
+//	email:                         # see services/internal/mail
+//	  accounts:
+//	    agent:
+//	      address: agent@example.org
+//	      password: env:MAIL_PASSWORD
+//	      imap: {host: imap.example.org}
+//	      smtp: {host: smtp.example.org}
 //
 // # Subjects
 //
