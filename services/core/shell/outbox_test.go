@@ -62,7 +62,7 @@ func (s *system) gateway(r *room) (stop func()) {
 		key := effect.Key(q.Tool.Key, q.Call)
 		var res tool.Result
 		if q.Tool.Probe != nil {
-			res = marks.Probe(ctx, key, func(time.Time) tool.Result { return r.probed(r, d) })
+			res = marks.Probe(ctx, key, func(effect.Record) tool.Result { return r.probed(r, d) })
 		} else {
 			r.mu.Lock()
 			r.calls++
