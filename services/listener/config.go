@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -24,6 +25,7 @@ type Config struct {
 	Webhook   map[string]webhook.Config   `yaml:"webhook"`
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
+	IRC       map[string]irc.Config       `yaml:"irc"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -55,6 +57,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.WebSocket) {
 			errs = append(errs, prefixed("websocket."+n, c.WebSocket[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.IRC) {
+			errs = append(errs, prefixed("irc."+n, c.IRC[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -112,6 +117,9 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Cron) {
 		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
+	}
+	for _, n := range sorted(c.IRC) {
+		out = append(out, described{kind: "irc", name: n, err: c.IRC[n].Validate()})
 	}
 	return out
 }

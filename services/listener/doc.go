@@ -1,7 +1,7 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket and cron; the documentation of
-// each is in its package.
+// listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
+// networks (package chat): irc. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -35,6 +35,14 @@
 //	      catch_up: last           # emit none, last or all of the missed occurrences
 //	      entries:
 //	        morning: {schedule: "30 8 * * mon-fri", text: "What is on today?"}
+//	  irc:
+//	    libera:
+//	      server: irc.example.org:6697
+//	      account: agent             # of the network's services, for SASL
+//	      account_password: env:IRC_PASSWORD
+//	      rooms: {"#ops": {session: ops}}
+//	      direct: true               # each person has a session
+//	      allow: [ann, bob]          # accounts that may talk; approve: those that may approve
 //
 // # Subjects
 //

@@ -14,9 +14,11 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
+	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -60,6 +62,7 @@ type Service struct {
 		webhook   webhook.Stats
 		websocket websocket.Stats
 		cron      cron.Stats
+		chat      chat.Stats
 	}
 }
 
@@ -111,6 +114,17 @@ func (s *Service) make() error {
 	for _, n := range sorted(s.cfg.Cron) {
 		l, err := cron.New(subject.Writer(n), s.cfg.Cron[n], cron.Deps{Bus: s.deps.Bus, Logger: log, Stats: &s.stats.cron})
 		if err := s.add("cron", n, l, err); err != nil {
+			return err
+		}
+	}
+	return s.makeChat(chat.Deps{Bus: s.deps.Bus, Logger: log, Stats: &s.stats.chat})
+}
+
+// makeChat creates the gateways to chat networks.
+func (s *Service) makeChat(deps chat.Deps) error {
+	for _, n := range sorted(s.cfg.IRC) {
+		l, err := irc.New(subject.Writer(n), s.cfg.IRC[n], deps)
+		if err := s.add("irc", n, l, err); err != nil {
 			return err
 		}
 	}
@@ -250,6 +264,8 @@ func (s *Service) Counters() map[string]int64 {
 		"listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
 		"listener_websocket_dropped":  s.stats.websocket.Dropped.Load(),
 		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
+		"listener_chat_ignored": s.stats.chat.Ignored.Load(), "listener_chat_limited": s.stats.chat.Limited.Load(),
+		"listener_chat_answers": s.stats.chat.Answered.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
 	return out

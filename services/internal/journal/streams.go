@@ -21,6 +21,7 @@ const (
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
+	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -119,7 +120,24 @@ func (c StreamsConfig) streams() []wanted {
 		c.budgets(),
 		c.memories(),
 		c.effects(),
+		c.gateways(),
 	}
+}
+
+// The bounds of the bucket gateways. A gateway that was away for longer does not read up on what
+// people said meanwhile.
+const (
+	maxGatewayBytes = 64 << 20
+	gatewayAge      = 30 * 24 * time.Hour
+)
+
+// gateways is a bucket like that of the plugins, but it forgets. When it is full, requests for
+// approval are not shown in chat.
+func (c StreamsConfig) gateways() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketGateways), "what chat gateways remember, by listener"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketGateways, ">")}, maxGatewayBytes, gatewayAge
+	return w
 }
 
 // The bounds of the bucket effects. A record is of use until the call's turn has ended.

@@ -83,6 +83,7 @@ var (
 			"sqlitefile": "files of derived data, for any store",
 		},
 		services + "/listener": {
+			"chat":     "what gateways to chat networks share",
 			"cmd":      "the main",
 			"contract": "the interface that they implement",
 			"emitter":  "what they are given",

@@ -160,6 +160,7 @@ var (
 		"$JS.API.STREAM.PURGE.OBJ_artifacts",
 		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins",
 		"$JS.API.STREAM.PURGE.KV_plugins", "$JS.API.STREAM.INFO.KV_budgets", "$JS.API.STREAM.INFO.KV_memories",
+		"$JS.API.STREAM.INFO.KV_effects", "$JS.API.STREAM.INFO.KV_gateways",
 		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*",
 		"$JS.API.CONSUMER.DELETE.KV_plugins.*",
 	}
