@@ -40,6 +40,7 @@ look() {
 	have redis-server || missing "redis-server, for the tests of the Redis view" redis-server
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
 	have ngircd || [ -x /usr/sbin/ngircd ] || missing "ngircd, for the tests of the IRC gateway" ngircd
+	have prosody || missing "prosody, for the tests of the XMPP gateway" prosody
 	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
 	have bwrap || missing "bubblewrap, for sandboxes without a Docker engine" bubblewrap
 	[ -x /usr/bin/python3 ] || missing "the system's Python 3, for sandboxes without a Docker engine" python3

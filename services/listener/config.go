@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
+	"skandha.dev/services/listener/xmpp"
 )
 
 // Config is the section listeners of the configuration file, which maps the name of each
@@ -26,6 +27,7 @@ type Config struct {
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
 	IRC       map[string]irc.Config       `yaml:"irc"`
+	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -60,6 +62,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.IRC) {
 			errs = append(errs, prefixed("irc."+n, c.IRC[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.XMPP) {
+			errs = append(errs, prefixed("xmpp."+n, c.XMPP[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -120,6 +125,9 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.IRC) {
 		out = append(out, described{kind: "irc", name: n, err: c.IRC[n].Validate()})
+	}
+	for _, n := range sorted(c.XMPP) {
+		out = append(out, described{kind: "xmpp", name: n, err: c.XMPP[n].Validate()})
 	}
 	return out
 }

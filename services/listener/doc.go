@@ -1,7 +1,7 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
 // listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
-// networks (package chat): irc. The documentation of each is in its package.
+// networks (package chat): irc and xmpp. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -43,6 +43,12 @@
 //	      rooms: {"#ops": {session: ops}}
 //	      direct: true               # each person has a session
 //	      allow: [ann, bob]          # accounts that may talk; approve: those that may approve
+//	  xmpp:
+//	    team:
+//	      jid: agent@example.org
+//	      password: env:XMPP_PASSWORD
+//	      rooms: {ops@conference.example.org: {mention: false}}
+//	      allow: [ann@example.org]
 //
 // # Subjects
 //

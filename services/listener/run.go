@@ -23,6 +23,7 @@ import (
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
+	"skandha.dev/services/listener/xmpp"
 )
 
 // defaultDrain is the default grace period for accepted inputs on shutdown.
@@ -125,6 +126,12 @@ func (s *Service) makeChat(deps chat.Deps) error {
 	for _, n := range sorted(s.cfg.IRC) {
 		l, err := irc.New(subject.Writer(n), s.cfg.IRC[n], deps)
 		if err := s.add("irc", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.XMPP) {
+		l, err := xmpp.New(subject.Writer(n), s.cfg.XMPP[n], deps)
+		if err := s.add("xmpp", n, l, err); err != nil {
 			return err
 		}
 	}

@@ -187,3 +187,18 @@ func Later(err error, after time.Duration) tool.Result {
 	}
 	return r
 }
+
+// Addressed reports whether a text begins with a name, as in "name: text" or "@name text", and
+// returns the rest.
+func Addressed(text, name string) (rest string, ok bool) {
+	s := strings.TrimPrefix(text, "@")
+	if len(s) < len(name) || !strings.EqualFold(s[:len(name)], name) {
+		return text, false
+	}
+	rest = s[len(name):]
+	trimmed := strings.TrimLeft(rest, ":,")
+	if len(trimmed) == len(rest) && (s == text || !strings.HasPrefix(rest, " ")) {
+		return text, false // neither "name:" nor "@name "
+	}
+	return strings.TrimSpace(trimmed), true
+}

@@ -80,9 +80,7 @@ func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result 
 	if err != nil {
 		return chat.Permanent(err)
 	}
-	waitCtx, cancel := context.WithTimeout(ctx, readyWait)
-	defer cancel()
-	c, err := g.ready(waitCtx, at.Room)
+	c, err := g.ready(ctx, at.Room)
 	if err != nil {
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +18,6 @@ import (
 )
 
 const (
-	firstPause = 250 * time.Millisecond
-	maxPause   = time.Minute
-	steady     = time.Minute // a connection that lasted so long was no failure
 	// burst is how many lines leave at once.
 	burst = 5
 	// history is how much older than the connection a message may be.
@@ -39,10 +35,7 @@ type Gateway struct {
 	replies chan reply
 	sent    *lru.Cache[string, *sending] // recent deliveries, by key
 	sending sync.Mutex                   // one delivery at a time
-
-	mu      sync.Mutex
-	current *conn         // nil: not connected
-	changed chan struct{} // closed when the connection or its channels change
+	link    *chat.Link[*conn]
 }
 
 var _ contract.Gateway = (*Gateway)(nil)
@@ -73,7 +66,7 @@ func New(name subject.Writer, cfg Config, deps chat.Deps) (*Gateway, error) {
 	}
 	return &Gateway{
 		Hub: hub, cfg: cfg, secrets: s, pace: rate.NewLimiter(rate.Every(cfg.Pace), burst), replies: make(chan reply, replies),
-		sent: sent, changed: make(chan struct{}),
+		sent: sent, link: chat.NewLink[*conn](),
 	}, nil
 }
 
@@ -82,7 +75,7 @@ func (g *Gateway) OnStart(_ context.Context, e contract.Emitter) error {
 	if err := g.Start(e); err != nil {
 		return err
 	}
-	go g.run()
+	go g.Connect(g.cfg.Server, g.connect)
 	go g.reply()
 	return nil
 }
@@ -90,31 +83,9 @@ func (g *Gateway) OnStart(_ context.Context, e contract.Emitter) error {
 // OnStop implements [contract.Listener]. The connection ends with [chat.Hub.Life].
 func (g *Gateway) OnStop(ctx context.Context) error { return g.Stop(ctx) }
 
-// run keeps a connection until the gateway stops.
-func (g *Gateway) run() {
-	pause := firstPause
-	for g.Life().Err() == nil {
-		began := time.Now()
-		err := g.connect()
-		if g.Life().Err() != nil {
-			return
-		}
-		if time.Since(began) > steady {
-			pause = firstPause
-		}
-		wait := pause/2 + rand.N(pause)
-		g.Log().Warn("not connected to the IRC server", "server", g.cfg.Server, "error", err, "again_in", wait)
-		pause = min(2*pause, maxPause)
-		select {
-		case <-time.After(wait):
-		case <-g.Life().Done():
-		}
-	}
-}
-
 // connect serves one connection until it ends.
-func (g *Gateway) connect() error {
-	c, err := dial(g.Life(), g.cfg, g.secrets)
+func (g *Gateway) connect(ctx context.Context) error {
+	c, err := dial(ctx, g.cfg, g.secrets)
 	if err != nil {
 		return err
 	}
@@ -123,9 +94,9 @@ func (g *Gateway) connect() error {
 		g.Log().Warn("the server does not show accounts (IRCv3 account-tag), so nobody may talk; set identify: host or nick")
 	}
 	g.Log().Info("connected to the IRC server", "server", g.cfg.Server, "nick", c.name(), "capabilities", c.caps)
-	g.set(c)
-	defer func() { g.set(nil); close(c.lost) }()
-	ctx, cancel := context.WithCancel(g.Life())
+	g.link.Set(c)
+	defer func() { g.link.Set(nil); close(c.lost) }()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
@@ -163,46 +134,18 @@ func (g *Gateway) join(c *conn, room string) {
 	_ = c.write("%s", strings.TrimSpace("JOIN "+room+" "+g.secrets.keys[room]))
 }
 
-// connection returns the current connection; nil if there is none.
-func (g *Gateway) connection() *conn {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.current
-}
-
-func (g *Gateway) set(c *conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.current = c
-	g.announce()
-}
-
-// announce wakes those that wait for a change; g.mu is held.
-func (g *Gateway) announce() {
-	close(g.changed)
-	g.changed = make(chan struct{})
-}
-
 // ready waits until the gateway is connected and, unless room is empty, in the channel.
 func (g *Gateway) ready(ctx context.Context, room string) (*conn, error) {
-	for {
-		g.mu.Lock()
-		c, changed := g.current, g.changed
-		g.mu.Unlock()
-		if c != nil && (room == "" || c.in(room)) {
-			return c, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			if c == nil {
-				return nil, errors.New("not connected to the IRC server")
-			}
-			return nil, fmt.Errorf("not in the channel %s", room)
-		case <-g.Life().Done():
-			return nil, errors.New("the gateway has stopped")
-		}
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	c, ok := g.link.Wait(ctx, func(c *conn) bool { return room == "" || c.in(room) })
+	switch {
+	case ok:
+		return c, nil
+	case c == nil:
+		return nil, errors.New("not connected to the IRC server")
 	}
+	return nil, fmt.Errorf("not in the channel %s", room)
 }
 
 // handle handles a line of the server.
@@ -245,9 +188,7 @@ func (g *Gateway) handle(c *conn, m message) error {
 
 func (g *Gateway) membership(c *conn, room string, in bool, why string) {
 	c.setIn(room, in)
-	g.mu.Lock()
-	g.announce()
-	g.mu.Unlock()
+	g.link.Changed()
 	if _, ok := g.cfg.Rooms[room]; ok && !in {
 		g.Log().Warn("not in a channel any more; it is joined again", "channel", room, "reason", why)
 	}
@@ -287,7 +228,7 @@ func (g *Gateway) take(c *conn, m message) {
 	if target := fold(m.param(0)); target != fold(c.name()) {
 		msg.Room, answerTo = target, target
 		msg.ReplyTo = target
-		msg.Text, msg.Addressed = addressed(msg.Text, c.name())
+		msg.Text, msg.Addressed = chat.Addressed(msg.Text, c.name())
 	} else if msg.Account != "" {
 		msg.ReplyTo = m.nick() + "!" + msg.Account
 	}
@@ -332,7 +273,7 @@ func (g *Gateway) reply() {
 		case <-g.Life().Done():
 			return
 		case r := <-g.replies:
-			c := g.connection()
+			c := g.link.Current()
 			if c == nil {
 				continue
 			}

@@ -81,18 +81,3 @@ var formats = regexp.MustCompile("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-
 func unformatted(s string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(formats.ReplaceAllString(s, ""), "\uFFFD"))
 }
-
-// addressed reports whether a text begins with a name, as in "name: text" or "@name text", and
-// returns the rest.
-func addressed(text, name string) (rest string, ok bool) {
-	s := strings.TrimPrefix(text, "@")
-	if len(s) < len(name) || fold(s[:len(name)]) != fold(name) {
-		return text, false
-	}
-	rest = s[len(name):]
-	trimmed := strings.TrimLeft(rest, ":,")
-	if len(trimmed) == len(rest) && (s == text || !strings.HasPrefix(rest, " ")) {
-		return text, false // neither "name:" nor "@name "
-	}
-	return strings.TrimSpace(trimmed), true
-}

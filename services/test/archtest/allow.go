@@ -68,6 +68,7 @@ var (
 		"github.com/robfig/cron":             {services + "/listener/cron"},
 		"google.golang.org/genai":            {services + "/provider/gemini"},
 		"github.com/yuin/goldmark":           {services + "/uibridge/markdown"},
+		"mellium.im/sasl":                    {services + "/listener/xmpp"},
 		"modernc.org/sqlite":                 {internal + "/store/sqlitefile"},
 	}
 
