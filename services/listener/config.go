@@ -11,6 +11,7 @@ import (
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/irc"
+	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -28,6 +29,7 @@ type Config struct {
 	Cron      map[string]cron.Config      `yaml:"cron"`
 	IRC       map[string]irc.Config       `yaml:"irc"`
 	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
+	Matrix    map[string]matrix.Config    `yaml:"matrix"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -65,6 +67,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.XMPP) {
 			errs = append(errs, prefixed("xmpp."+n, c.XMPP[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Matrix) {
+			errs = append(errs, prefixed("matrix."+n, c.Matrix[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -128,6 +133,9 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.XMPP) {
 		out = append(out, described{kind: "xmpp", name: n, err: c.XMPP[n].Validate()})
+	}
+	for _, n := range sorted(c.Matrix) {
+		out = append(out, described{kind: "matrix", name: n, err: c.Matrix[n].Validate()})
 	}
 	return out
 }

@@ -1,7 +1,7 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
 // listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
-// networks (package chat): irc and xmpp. The documentation of each is in its package.
+// networks (package chat): irc, xmpp and matrix. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -49,6 +49,13 @@
 //	      password: env:XMPP_PASSWORD
 //	      rooms: {ops@conference.example.org: {mention: false}}
 //	      allow: [ann@example.org]
+//	  matrix:
+//	    home:
+//	      homeserver: https://matrix.example.org
+//	      user: "@agent:example.org"
+//	      token: env:MATRIX_TOKEN
+//	      rooms: {"!abc:example.org": {}}
+//	      allow: ["@ann:example.org"]
 //
 // # Subjects
 //

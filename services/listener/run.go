@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/irc"
+	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -132,6 +133,12 @@ func (s *Service) makeChat(deps chat.Deps) error {
 	for _, n := range sorted(s.cfg.XMPP) {
 		l, err := xmpp.New(subject.Writer(n), s.cfg.XMPP[n], deps)
 		if err := s.add("xmpp", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Matrix) {
+		l, err := matrix.New(subject.Writer(n), s.cfg.Matrix[n], deps)
+		if err := s.add("matrix", n, l, err); err != nil {
 			return err
 		}
 	}

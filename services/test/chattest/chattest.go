@@ -25,6 +25,7 @@ type Desk struct {
 	inputs  []contract.Input
 	answers []event.Confirmation
 	fails   error
+	failed  int
 }
 
 // Fail makes everything fail with an error from now on; nil: nothing.
@@ -39,6 +40,7 @@ func (d *Desk) EmitInput(_ context.Context, in contract.Input) (contract.Receipt
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fails != nil {
+		d.failed++
 		return contract.Receipt{}, d.fails
 	}
 	if err := in.Check(); err != nil {
@@ -68,6 +70,13 @@ func (d *Desk) Inputs() []contract.Input {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]contract.Input(nil), d.inputs...)
+}
+
+// Failed returns how many inputs have failed.
+func (d *Desk) Failed() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed
 }
 
 // Answers returns the answers to requests for approval.
