@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/stdio"
+	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
@@ -30,6 +31,7 @@ type Config struct {
 	IRC       map[string]irc.Config       `yaml:"irc"`
 	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
 	Matrix    map[string]matrix.Config    `yaml:"matrix"`
+	Telegram  map[string]telegram.Config  `yaml:"telegram"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -70,6 +72,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.Matrix) {
 			errs = append(errs, prefixed("matrix."+n, c.Matrix[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Telegram) {
+			errs = append(errs, prefixed("telegram."+n, c.Telegram[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -136,6 +141,9 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Matrix) {
 		out = append(out, described{kind: "matrix", name: n, err: c.Matrix[n].Validate()})
+	}
+	for _, n := range sorted(c.Telegram) {
+		out = append(out, described{kind: "telegram", name: n, err: c.Telegram[n].Validate()})
 	}
 	return out
 }

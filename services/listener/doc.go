@@ -1,7 +1,7 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
 // listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
-// networks (package chat): irc, xmpp and matrix. The documentation of each is in its package.
+// networks (package chat): irc, xmpp, matrix and telegram. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -56,6 +56,11 @@
 //	      token: env:MATRIX_TOKEN
 //	      rooms: {"!abc:example.org": {}}
 //	      allow: ["@ann:example.org"]
+//	  telegram:
+//	    bot:
+//	      token: env:TELEGRAM_TOKEN
+//	      direct: true
+//	      allow: ["123456789"]       # ids of users
 //
 // # Subjects
 //

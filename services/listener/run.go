@@ -21,6 +21,7 @@ import (
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/stdio"
+	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
@@ -139,6 +140,12 @@ func (s *Service) makeChat(deps chat.Deps) error {
 	for _, n := range sorted(s.cfg.Matrix) {
 		l, err := matrix.New(subject.Writer(n), s.cfg.Matrix[n], deps)
 		if err := s.add("matrix", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Telegram) {
+		l, err := telegram.New(subject.Writer(n), s.cfg.Telegram[n], deps)
+		if err := s.add("telegram", n, l, err); err != nil {
 			return err
 		}
 	}

@@ -141,6 +141,17 @@ func refusal(res *http.Response, body []byte) *Refusal {
 	return r
 }
 
+// Waited returns an error after as long as the server asks to wait.
+func Waited(ctx context.Context, err error) error {
+	if r, ok := errors.AsType[*Refusal](err); ok && r.After > 0 {
+		select {
+		case <-time.After(r.After):
+		case <-ctx.Done():
+		}
+	}
+	return err
+}
+
 // Undelivered is the result of a delivery whose request ended with an error.
 func Undelivered(err error) tool.Result {
 	r, answered := errors.AsType[*Refusal](err)

@@ -82,28 +82,17 @@ func (g *Gateway) read(ctx context.Context) error {
 	for {
 		batch, err := g.sync(ctx, at.Value)
 		if err != nil {
-			return wait(ctx, err)
+			return chat.Waited(ctx, err)
 		}
 		if at.Value != "" { // else it begins now
 			if err := g.batch(ctx, at.Value, batch); err != nil {
-				return wait(ctx, err)
+				return chat.Waited(ctx, err)
 			}
 		}
 		if err := at.Store(ctx, batch.Next); err != nil {
 			return err
 		}
 	}
-}
-
-// wait waits as long as the server asks for.
-func wait(ctx context.Context, err error) error {
-	if r, ok := errors.AsType[*chat.Refusal](err); ok && r.After > 0 {
-		select {
-		case <-time.After(r.After):
-		case <-ctx.Done():
-		}
-	}
-	return err
 }
 
 func (g *Gateway) sync(ctx context.Context, since string) (batch synced, err error) {
