@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/stdio"
@@ -32,6 +33,7 @@ type Config struct {
 	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
 	Matrix    map[string]matrix.Config    `yaml:"matrix"`
 	Telegram  map[string]telegram.Config  `yaml:"telegram"`
+	Discord   map[string]discord.Config   `yaml:"discord"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -75,6 +77,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.Telegram) {
 			errs = append(errs, prefixed("telegram."+n, c.Telegram[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Discord) {
+			errs = append(errs, prefixed("discord."+n, c.Discord[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -144,6 +149,9 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Telegram) {
 		out = append(out, described{kind: "telegram", name: n, err: c.Telegram[n].Validate()})
+	}
+	for _, n := range sorted(c.Discord) {
+		out = append(out, described{kind: "discord", name: n, err: c.Discord[n].Validate()})
 	}
 	return out
 }

@@ -1,7 +1,8 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
 // listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
-// networks (package chat): irc, xmpp, matrix and telegram. The documentation of each is in its package.
+// networks (package chat): irc, xmpp, matrix, telegram
+// and discord. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -61,6 +62,11 @@
 //	      token: env:TELEGRAM_TOKEN
 //	      direct: true
 //	      allow: ["123456789"]       # ids of users
+//	  discord:
+//	    guild:
+//	      token: env:DISCORD_TOKEN
+//	      rooms: {"1100000000000000000": {}} # ids of channels
+//	      allow: ["1100000000000000001"]     # ids of users
 //
 // # Subjects
 //

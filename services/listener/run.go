@@ -17,6 +17,7 @@ import (
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
@@ -146,6 +147,12 @@ func (s *Service) makeChat(deps chat.Deps) error {
 	for _, n := range sorted(s.cfg.Telegram) {
 		l, err := telegram.New(subject.Writer(n), s.cfg.Telegram[n], deps)
 		if err := s.add("telegram", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Discord) {
+		l, err := discord.New(subject.Writer(n), s.cfg.Discord[n], deps)
+		if err := s.add("discord", n, l, err); err != nil {
 			return err
 		}
 	}

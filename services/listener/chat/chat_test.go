@@ -280,7 +280,7 @@ func TestAnApprovalIsAnsweredInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"file_system:delete", "a .txt", "Warning: deletes it", "in 15m0s", "yes " + shown.Code, "no " + shown.Code, m.Link,
+		"file_system:delete", "a .txt", "Warning: deletes it", "Expires: 2026-11-26 12:15 UTC", "yes " + shown.Code, "no " + shown.Code, m.Link,
 	} {
 		if !strings.Contains(shown.Text, want) {
 			t.Errorf("the message lacks %q:\n%s", want, shown.Text)

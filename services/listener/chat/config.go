@@ -12,7 +12,7 @@ import (
 	"skandha.dev/services/internal/bounds"
 )
 
-// Anybody, in allow, is every account.
+// Anybody is what allow has for every account.
 const Anybody = "*"
 
 // Others is what becomes of the messages of accounts that allow does not name.

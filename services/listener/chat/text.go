@@ -34,7 +34,7 @@ func (h *Hub) Show(ctx context.Context, at Place, m contract.Outgoing) (Shown, e
 		if err != nil {
 			return Shown{}, err
 		}
-		return Shown{Text: approvalText(*m.Approval, code, m.Link, h.now()), Code: code}, nil
+		return Shown{Text: approvalText(*m.Approval, code, m.Link), Code: code}, nil
 	case m.Kind == tool.KindFailure:
 		return Shown{Text: withLink("No answer: "+m.Text, m.Link)}, nil
 	case m.Kind == tool.KindNotice:
@@ -50,7 +50,8 @@ func withLink(s, link string) string {
 	return s + "\n" + link
 }
 
-func approvalText(a tool.Approval, code, link string, now time.Time) string {
+// approvalText is the same whenever it is made, so that a probe can look for it.
+func approvalText(a tool.Approval, code, link string) string {
 	args, label := redacted(a.Args), "Arguments: "
 	if len(args) > maxArgs {
 		label = fmt.Sprintf("Arguments (the first %d of %d bytes; the page shows all): ", maxArgs, len(args))
@@ -59,8 +60,7 @@ func approvalText(a tool.Approval, code, link string, now time.Time) string {
 	if a.Warning != "" {
 		lines = append(lines, "Warning: "+oneLine(telemetry.Redact(a.Warning)))
 	}
-	left := max(a.ExpiresAt.Sub(now).Round(time.Second), 0)
-	lines = append(lines, fmt.Sprintf("Expires: %s (in %s); without an answer the call is denied.", clockOf(a.ExpiresAt), left),
+	lines = append(lines, fmt.Sprintf("Expires: %s; without an answer the call is denied.", clockOf(a.ExpiresAt)),
 		fmt.Sprintf("Answer: yes %s, or: no %s REASON", code, code))
 	return withLink(strings.Join(lines, "\n"), link)
 }
@@ -161,6 +161,23 @@ func Lines(lines []string, limit, maximum int) []string {
 		out = append(out[:maximum-1], fmt.Sprintf("(%d more lines were left out; the page shows the whole answer)", left))
 	}
 	return out
+}
+
+// Parts divides a text into messages of at most limit bytes, at line ends where possible. What is beyond
+// the maximum is left out, and the last one says so.
+func Parts(s string, limit, maximum int) (parts []string) {
+	const rest = "\n(the rest was left out; the page shows the whole answer)"
+	for s != "" && len(parts) < maximum {
+		piece, left := runes.Split(s, limit-len(rest))
+		if at := strings.LastIndexByte(piece, '\n'); left != "" && at > limit/2 {
+			piece, left = s[:at], s[at+1:]
+		}
+		if left != "" && len(parts) == maximum-1 {
+			piece += rest
+		}
+		parts, s = append(parts, piece), strings.TrimLeft(left, "\n")
+	}
+	return parts
 }
 
 // wrap takes a piece of at most limit bytes off the front, if possible up to a space.

@@ -219,7 +219,6 @@ func TestAServerThatFails(t *testing.T) {
 	p.welcome("")
 	late := chattest.To("#ops", "late")
 	ctx, cancel := context.WithCancel(natstest.Context(t))
-	done = make(chan tool.Result, 1)
 	result := make(chan tool.Result, 1)
 	go func() { result <- g.Deliver(ctx, late) }()
 	p.expect("PRIVMSG #ops :late")

@@ -16,6 +16,14 @@ type event struct {
 	Time    int64           `json:"origin_server_ts"` // in milliseconds; servers of other people may lie
 }
 
+// message returns the content of an event that is a new text.
+func (e event) message() (c content, ok bool) {
+	if e.Type != typeMessage || e.State != nil || json.Unmarshal(e.Content, &c) != nil {
+		return c, false
+	}
+	return c, c.Relates.Type != relReplace && (c.Type == textMessage || c.Type == notice) && c.text() != ""
+}
+
 // content of a message.
 type content struct {
 	Type     string   `json:"msgtype"`

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -189,9 +188,8 @@ func (g *Gateway) event(ctx context.Context, room string, e event) error {
 		g.Log().Warn("a message is end-to-end encrypted, which the gateway cannot read; use a room without encryption", "room", room)
 		return nil
 	}
-	var c content
-	if e.Type != typeMessage || e.State != nil || json.Unmarshal(e.Content, &c) != nil || c.Relates.Type == relReplace ||
-		c.Type != textMessage && c.Type != notice || c.text() == "" {
+	c, ok := e.message()
+	if !ok {
 		return nil
 	}
 	m := chat.Message{Account: e.Sender, Name: e.Sender, Text: c.text(), ID: e.ID, Program: c.Type == notice}

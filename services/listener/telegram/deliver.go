@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"skandha.dev/pkg/tool"
-	"skandha.dev/services/internal/runes"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 )
@@ -46,7 +45,7 @@ func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result 
 	if err != nil {
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}
-	parts := divided(strings.TrimSpace(strings.Join(chat.Plain(shown.Text), "\n")))
+	parts := chat.Parts(strings.TrimSpace(strings.Join(chat.Plain(shown.Text), "\n")), maxText, maxParts)
 	if len(parts) == 0 {
 		return chat.Permanent(errors.New("the message has no text"))
 	}
@@ -67,21 +66,6 @@ func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result 
 		}
 	}
 	return tool.OK(map[string]any{"to": m.To, "parts": len(parts)})
-}
-
-// divided divides a text into messages, at line ends where possible.
-func divided(s string) (parts []string) {
-	for s != "" && len(parts) < maxParts {
-		piece, rest := runes.Split(s, maxText)
-		if at := strings.LastIndexByte(piece, '\n'); rest != "" && at > maxText/2 {
-			piece, rest = s[:at], s[at+1:]
-		}
-		if rest != "" && len(parts) == maxParts-1 {
-			piece += "\n(the rest was left out; the page shows the whole answer)"
-		}
-		parts, s = append(parts, piece), strings.TrimLeft(rest, "\n")
-	}
-	return parts
 }
 
 func (g *Gateway) send(ctx context.Context, room int64, topic, text string, buttons any) error {

@@ -310,15 +310,13 @@ func (s *stream) expect(id string) (answer <-chan *stanza, forget func()) {
 }
 
 // answered passes an answer to the one that waits for it.
-func (s *stream) answered(m *stanza) bool {
+func (s *stream) answered(m *stanza) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, ok := s.waiting[m.ID]
-	if ok {
+	if c, ok := s.waiting[m.ID]; ok {
 		delete(s.waiting, m.ID)
 		c <- m
 	}
-	return ok
 }
 
 // ask sends an iq and returns the answer. The server ("") answers, or a room.

@@ -4,6 +4,7 @@ package irctest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -86,19 +87,24 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	s.cmd = exec.Command(s.program, "-n", "-f", s.file)
+	s.cmd = exec.CommandContext(context.WithoutCancel(s.t.Context()), s.program, "-n", "-f", s.file)
 	dieWithParent(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	natstest.Eventually(s.t, "ngircd to accept connections", func() bool {
-		c, err := net.Dial("tcp", s.Addr)
+		c, err := dial(s.t, s.Addr)
 		if err != nil {
 			return false
 		}
 		_ = c.Close()
 		return true
 	})
+}
+
+func dial(t testing.TB, address string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(context.WithoutCancel(t.Context()), "tcp", address)
 }
 
 // Line is what a client has seen.
@@ -120,7 +126,7 @@ type Client struct {
 // Dial connects a person, until the test ends, and waits until the server has accepted it.
 func (s *Server) Dial(t testing.TB, nick string) *Client {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.Addr)
+	conn, err := dial(t, s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package xmpptest
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/xml"
 	"fmt"
@@ -127,19 +128,24 @@ func (s *Server) Signal() error { return s.cmd.Process.Kill() }
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	s.cmd = exec.Command(s.program, "-F", "--config", s.file)
+	s.cmd = exec.CommandContext(context.WithoutCancel(s.t.Context()), s.program, "-F", "--config", s.file)
 	dieWithParent(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	natstest.Eventually(s.t, "prosody to accept connections", func() bool {
-		c, err := net.Dial("tcp", s.Addr)
+		c, err := dial(s.t, s.Addr)
 		if err != nil {
 			return false
 		}
 		_ = c.Close()
 		return true
 	})
+}
+
+func dial(t testing.TB, address string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(context.WithoutCancel(t.Context()), "tcp", address)
 }
 
 // Message is what a client has seen.
@@ -165,7 +171,7 @@ type Client struct {
 // Dial logs a person in, until the test ends.
 func (s *Server) Dial(t testing.TB, account string) *Client {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.Addr)
+	conn, err := dial(t, s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
