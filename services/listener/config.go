@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
+	"skandha.dev/services/listener/slack"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
@@ -34,6 +35,7 @@ type Config struct {
 	Matrix    map[string]matrix.Config    `yaml:"matrix"`
 	Telegram  map[string]telegram.Config  `yaml:"telegram"`
 	Discord   map[string]discord.Config   `yaml:"discord"`
+	Slack     map[string]slack.Config     `yaml:"slack"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -80,6 +82,9 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.Discord) {
 			errs = append(errs, prefixed("discord."+n, c.Discord[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Slack) {
+			errs = append(errs, prefixed("slack."+n, c.Slack[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -152,6 +157,9 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Discord) {
 		out = append(out, described{kind: "discord", name: n, err: c.Discord[n].Validate()})
+	}
+	for _, n := range sorted(c.Slack) {
+		out = append(out, described{kind: "slack", name: n, err: c.Slack[n].Validate()})
 	}
 	return out
 }

@@ -1,8 +1,8 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
 // listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
-// networks (package chat): irc, xmpp, matrix, telegram
-// and discord. The documentation of each is in its package.
+// networks (package chat): irc, xmpp, matrix, telegram,
+// discord and slack. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -67,6 +67,12 @@
 //	      token: env:DISCORD_TOKEN
 //	      rooms: {"1100000000000000000": {}} # ids of channels
 //	      allow: ["1100000000000000001"]     # ids of users
+//	  slack:
+//	    work:
+//	      app_token: env:SLACK_APP_TOKEN     # Socket Mode
+//	      bot_token: env:SLACK_BOT_TOKEN
+//	      rooms: {C0123456789: {}}
+//	      allow: [U0123456789]
 //
 // # Subjects
 //

@@ -21,6 +21,7 @@ import (
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
+	"skandha.dev/services/listener/slack"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
@@ -153,6 +154,12 @@ func (s *Service) makeChat(deps chat.Deps) error {
 	for _, n := range sorted(s.cfg.Discord) {
 		l, err := discord.New(subject.Writer(n), s.cfg.Discord[n], deps)
 		if err := s.add("discord", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Slack) {
+		l, err := slack.New(subject.Writer(n), s.cfg.Slack[n], deps)
+		if err := s.add("slack", n, l, err); err != nil {
 			return err
 		}
 	}

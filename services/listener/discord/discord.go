@@ -258,7 +258,7 @@ func (g *Gateway) message(ctx context.Context, bot string, m message) error {
 		return nil
 	}
 	if m.Webhook != "" {
-		msg.Account = "" // whoever has its URL
+		msg.Account = "" // anybody who has its URL can send
 	}
 	msg.Text, msg.Addressed = addressed(m, bot)
 	if msg.Text == "" {
