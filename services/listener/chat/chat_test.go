@@ -171,10 +171,18 @@ func TestAConversationIsASession(t *testing.T) {
 		return r.inputs[len(r.inputs)-1].Session
 	}
 	for _, m := range []chat.Message{
-		{Room: "#ops", Account: "ann"}, {Room: "#ops", Thread: "1", Account: "ann"}, {Room: "#ops", Thread: "2", Account: "ann"},
-		{Room: "#a b", Account: "ann"}, {Room: "#a-b", Account: "ann"}, {Room: "#會議室", Account: "ann"},
-		{Room: "#" + strings.Repeat("x", 200), Account: "ann"}, {Room: "#" + strings.Repeat("x", 201), Account: "ann"},
-		{Account: "ann"}, {Account: "ANN"}, {Account: "a_b"}, {Account: "a-b"},
+		{Room: "#ops", Account: "ann"},
+		{Room: "#ops", Thread: "1", Account: "ann"},
+		{Room: "#ops", Thread: "2", Account: "ann"},
+		{Room: "#a b", Account: "ann"},
+		{Room: "#a-b", Account: "ann"},
+		{Room: "#會議室", Account: "ann"},
+		{Room: "#" + strings.Repeat("x", 200), Account: "ann"},
+		{Room: "#" + strings.Repeat("x", 201), Account: "ann"},
+		{Account: "ann"},
+		{Account: "ANN"},
+		{Account: "a_b"},
+		{Account: "a-b"},
 	} {
 		s := said(m)
 		if other, twice := seen[s]; twice || !subject.Valid(string(s)) {

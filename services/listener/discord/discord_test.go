@@ -102,8 +102,10 @@ func TestAMessageIsAnsweredInItsPlace(t *testing.T) {
 	s.Say(dm, eve, "14", "let me in", nil)
 	in := desk.Await(t, 4)
 	for i, want := range []contract.Input{
-		{ID: "10", Text: "hello 語", ReplyTo: hall}, {ID: "11", Text: "in the <@" + discordtest.Bot + "> thread", ReplyTo: thread},
-		{ID: "12", Text: "a reply", ReplyTo: hall}, {ID: "13", Text: "privately", ReplyTo: dm},
+		{ID: "10", Text: "hello 語", ReplyTo: hall},
+		{ID: "11", Text: "in the <@" + discordtest.Bot + "> thread", ReplyTo: thread},
+		{ID: "12", Text: "a reply", ReplyTo: hall},
+		{ID: "13", Text: "privately", ReplyTo: dm},
 	} {
 		if got := in[i]; got.ID != want.ID || got.Text != want.Text || got.ReplyTo != want.ReplyTo || got.From != ann {
 			t.Errorf("input %d is %+v, want %+v", i, got, want)
@@ -191,7 +193,9 @@ func TestACallIsApprovedByAButton(t *testing.T) {
 		data             any
 		reply            string
 	}{
-		{"500001", eve, ops, yes, "may not"}, {"500002", ann, hall, yes, "No request"}, {"500003", ann, ops, yes, "Approved"},
+		{"500001", eve, ops, yes, "may not"},
+		{"500002", ann, hall, yes, "No request"},
+		{"500003", ann, ops, yes, "Approved"},
 		{"500004", ann, ops, no, "already answered"},
 	} {
 		if got := press(c.id, c.who, c.channel, c.data); !strings.Contains(got, c.reply) {

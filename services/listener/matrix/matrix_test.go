@@ -89,8 +89,10 @@ func TestAMessageIsAnsweredInItsPlace(t *testing.T) {
 	s.Say(ops, ann, "again", "$13")
 	in := desk.Await(t, 5)
 	for _, want := range []contract.Input{
-		{ID: "$3", Text: "hello", ReplyTo: hall}, {ID: "$4", Text: "by mention", ReplyTo: hall},
-		{ID: "$5", Text: "agent in the thread", ReplyTo: hall + " $3"}, {ID: "$12", Text: "privately", ReplyTo: dm + " " + ann},
+		{ID: "$3", Text: "hello", ReplyTo: hall},
+		{ID: "$4", Text: "by mention", ReplyTo: hall},
+		{ID: "$5", Text: "agent in the thread", ReplyTo: hall + " $3"},
+		{ID: "$12", Text: "privately", ReplyTo: dm + " " + ann},
 		{ID: "$13", Text: "again", ReplyTo: ops, Session: "conformance"},
 	} {
 		found := false

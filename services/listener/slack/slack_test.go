@@ -166,7 +166,9 @@ func TestACallIsApprovedByAButton(t *testing.T) {
 		value                any
 		reply                string
 	}{
-		{eve, hall, "1.7", yes, "may not"}, {ann, hall, "", yes, "No request"}, {ann, hall, "1.7", yes, "Approved"},
+		{eve, hall, "1.7", yes, "may not"},
+		{ann, hall, "", yes, "No request"},
+		{ann, hall, "1.7", yes, "Approved"},
 		{ann, hall, "1.7", no, "already answered"},
 	} {
 		if got := press(c.who, c.channel, c.thread, c.value); !strings.Contains(got, c.reply) {

@@ -84,8 +84,10 @@ func TestAMessageIsAnsweredInItsPlace(t *testing.T) {
 	s.Update(object{"callback_query": object{"id": "x", "from": object{"id": ann}, "data": "something else"}})
 	in := desk.Await(t, 5)
 	for i, want := range []contract.Input{
-		{ID: "-1002.4", Text: "hello 語", ReplyTo: "-1002"}, {ID: "-1002.5", Text: "🎉 @agent_bot in the middle", ReplyTo: "-1002"},
-		{ID: "-1002.6", Text: "a reply", ReplyTo: "-1002"}, {ID: "-1002.7", Text: "topic", ReplyTo: "-1002 99"},
+		{ID: "-1002.4", Text: "hello 語", ReplyTo: "-1002"},
+		{ID: "-1002.5", Text: "🎉 @agent_bot in the middle", ReplyTo: "-1002"},
+		{ID: "-1002.6", Text: "a reply", ReplyTo: "-1002"},
+		{ID: "-1002.7", Text: "topic", ReplyTo: "-1002 99"},
 		{ID: "7.12", Text: "privately", ReplyTo: "7"},
 	} {
 		if got := in[i]; got.ID != want.ID || got.Text != want.Text || got.ReplyTo != want.ReplyTo || got.From != "7" {
