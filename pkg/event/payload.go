@@ -411,6 +411,9 @@ type ToolCallRequest struct {
 	// Answer is a plugin's answer that replaces the tool, which does not run: an approval
 	// makes the answer the result.
 	Answer *Answered `json:"answer,omitempty"`
+	// After is where the texts from outside come from that the model has seen before it proposed
+	// the call, such as "email:alice@example.org" or "web"; at most 16.
+	After []string `json:"after,omitempty"`
 }
 
 // Answered is the answer of a before_act hook, which replaces the tool's result.

@@ -82,3 +82,24 @@ func (t Type) Terminal() bool { return t == TypeRecorded || t == TypeTurnFailed 
 
 // TurnID returns the id of the turn of the input that is stored at a sequence.
 func TurnID(seq uint64) string { return "t" + strconv.FormatUint(seq, 10) }
+
+// SequenceOf returns the sequence of the input to whose turn a turn's id, plan or call belongs; 0 if
+// it belongs to none.
+func SequenceOf(id string) uint64 {
+	id, _, _ = strings.Cut(id, "-")
+	n, err := strconv.ParseUint(strings.TrimPrefix(id, "t"), 10, 64)
+	if err != nil || TurnID(n) != id {
+		return 0
+	}
+	return n
+}
+
+// Delivered reports whether the failure is delivered to where the input came from. A person who
+// repeats, cancels, interrupts or clears knows it.
+func (c FailCode) Delivered() bool {
+	switch c {
+	case FailDuplicate, FailInterrupted, FailReset, FailCancelled:
+		return false
+	}
+	return true
+}

@@ -9,8 +9,8 @@ import (
 // groups are the prefixes of the names of built-in tools, before the colon. They are
 // reserved, whether or not a service that offers the tools is running.
 var groups = []string{
-	"capability", "file_system", "http", "log", "math", "memory", "notes", "plan", "python", "sandbox_fs", "shell",
-	"skandha", "skills", "status", "time", "tools",
+	"capability", "file_system", "http", "log", "math", "memory", "mqtt", "notes", "plan", "python", "sandbox_fs", "shell",
+	"skandha", "skills", "status", "time", "tools", "web",
 }
 
 // ReservedGroups returns the groups of the names of built-in tools, in order.

@@ -9,10 +9,14 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
+	"skandha.dev/services/listener/mqtt"
+	"skandha.dev/services/listener/push"
+	"skandha.dev/services/listener/sensor"
 	"skandha.dev/services/listener/slack"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/telegram"
@@ -30,12 +34,18 @@ type Config struct {
 	Webhook   map[string]webhook.Config   `yaml:"webhook"`
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
+	Push      map[string]push.Config      `yaml:"push"`
+	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
+	Sensor    map[string]sensor.Config    `yaml:"sensor"`
 	IRC       map[string]irc.Config       `yaml:"irc"`
 	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
 	Matrix    map[string]matrix.Config    `yaml:"matrix"`
 	Telegram  map[string]telegram.Config  `yaml:"telegram"`
 	Discord   map[string]discord.Config   `yaml:"discord"`
 	Slack     map[string]slack.Config     `yaml:"slack"`
+
+	// Brokers is the section mqtt of the same file.
+	Brokers mqttclient.Config `yaml:"-"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -54,6 +64,9 @@ func ParseConfig(file []byte) (c Config, err error) {
 	if err == nil && !found {
 		err = ErrNoSection
 	}
+	if err == nil {
+		c.Brokers, err = mqttclient.ParseConfig(file)
+	}
 	return c, err
 }
 
@@ -67,6 +80,12 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.WebSocket) {
 			errs = append(errs, prefixed("websocket."+n, c.WebSocket[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Push) {
+			errs = append(errs, prefixed("push."+n, c.Push[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Sensor) {
+			errs = append(errs, prefixed("sensor."+n, c.Sensor[n].CheckSecrets()))
 		}
 		for _, n := range sorted(c.IRC) {
 			errs = append(errs, prefixed("irc."+n, c.IRC[n].CheckSecrets()))
@@ -142,6 +161,15 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Cron) {
 		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
+	}
+	for _, n := range sorted(c.Push) {
+		out = append(out, described{kind: "push", name: n, err: c.Push[n].Validate()})
+	}
+	for _, n := range sorted(c.MQTT) {
+		out = append(out, described{kind: "mqtt", name: n, err: c.MQTT[n].Validate(subject.Writer(n))})
+	}
+	for _, n := range sorted(c.Sensor) {
+		out = append(out, described{kind: "sensor", name: n, err: c.Sensor[n].Validate()})
 	}
 	for _, n := range sorted(c.IRC) {
 		out = append(out, described{kind: "irc", name: n, err: c.IRC[n].Validate()})

@@ -1,8 +1,8 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket, cron and the gateways to chat
-// networks (package chat): irc, xmpp, matrix, telegram,
-// discord and slack. The documentation of each is in its package.
+// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, push and the
+// gateways to chat networks (package chat): irc, xmpp, matrix, telegram, discord and
+// slack. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -36,6 +36,12 @@
 //	      catch_up: last           # emit none, last or all of the missed occurrences
 //	      entries:
 //	        morning: {schedule: "30 8 * * mon-fri", text: "What is on today?"}
+//	  mqtt:
+//	    house:                     # on a broker of the section mqtt
+//	      topics:
+//	        windows: {topic: "house/+/window", session: house, on_change: true}
+//	  sensor:
+//	    load: {command: {args: [cut, "-d ", -f1, /proc/loadavg]}, above: 8, session: host}
 //	  irc:
 //	    libera:
 //	      server: irc.example.org:6697

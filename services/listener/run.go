@@ -17,17 +17,15 @@ import (
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
-	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/emitter"
-	"skandha.dev/services/listener/irc"
-	"skandha.dev/services/listener/matrix"
-	"skandha.dev/services/listener/slack"
+	"skandha.dev/services/listener/feed"
+	"skandha.dev/services/listener/mqtt"
+	"skandha.dev/services/listener/push"
+	"skandha.dev/services/listener/sensor"
 	"skandha.dev/services/listener/stdio"
-	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
-	"skandha.dev/services/listener/xmpp"
 )
 
 // defaultDrain is the default grace period for accepted inputs on shutdown.
@@ -59,6 +57,7 @@ type Service struct {
 	opts      Options
 	deps      Deps
 	listeners []contract.Listener
+	kinds     map[subject.Writer]string // of the configured listeners
 	mux       *http.ServeMux
 	served    bool // at least one listener is served over HTTP
 
@@ -67,6 +66,8 @@ type Service struct {
 		webhook   webhook.Stats
 		websocket websocket.Stats
 		cron      cron.Stats
+		mqtt      feed.Stats
+		sensor    feed.Stats
 		chat      chat.Stats
 	}
 }
@@ -81,7 +82,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	opts.Drain = cmp.Or(opts.Drain, defaultDrain)
-	s := &Service{cfg: cfg, opts: opts, deps: deps, mux: http.NewServeMux()}
+	s := &Service{cfg: cfg, opts: opts, deps: deps, kinds: map[subject.Writer]string{}, mux: http.NewServeMux()}
 	if err := s.make(); err != nil {
 		return nil, err
 	}
@@ -122,44 +123,27 @@ func (s *Service) make() error {
 			return err
 		}
 	}
-	return s.makeChat(chat.Deps{Bus: s.deps.Bus, Logger: log, Stats: &s.stats.chat})
+	for _, n := range sorted(s.cfg.Push) {
+		l, err := push.New(subject.Writer(n), s.cfg.Push[n], log)
+		if err := s.add("push", n, l, err); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.makeSensors(), s.makeChat())
 }
 
-// makeChat creates the gateways to chat networks.
-func (s *Service) makeChat(deps chat.Deps) error {
-	for _, n := range sorted(s.cfg.IRC) {
-		l, err := irc.New(subject.Writer(n), s.cfg.IRC[n], deps)
-		if err := s.add("irc", n, l, err); err != nil {
+func (s *Service) makeSensors() error {
+	for _, n := range sorted(s.cfg.MQTT) {
+		l, err := mqtt.New(subject.Writer(n), s.cfg.MQTT[n],
+			mqtt.Deps{Bus: s.deps.Bus, Brokers: s.cfg.Brokers, Logger: s.deps.Logger, Stats: &s.stats.mqtt})
+		if err := s.add("mqtt", n, l, err); err != nil {
 			return err
 		}
 	}
-	for _, n := range sorted(s.cfg.XMPP) {
-		l, err := xmpp.New(subject.Writer(n), s.cfg.XMPP[n], deps)
-		if err := s.add("xmpp", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Matrix) {
-		l, err := matrix.New(subject.Writer(n), s.cfg.Matrix[n], deps)
-		if err := s.add("matrix", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Telegram) {
-		l, err := telegram.New(subject.Writer(n), s.cfg.Telegram[n], deps)
-		if err := s.add("telegram", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Discord) {
-		l, err := discord.New(subject.Writer(n), s.cfg.Discord[n], deps)
-		if err := s.add("discord", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Slack) {
-		l, err := slack.New(subject.Writer(n), s.cfg.Slack[n], deps)
-		if err := s.add("slack", n, l, err); err != nil {
+	for _, n := range sorted(s.cfg.Sensor) {
+		l, err := sensor.New(subject.Writer(n), s.cfg.Sensor[n],
+			sensor.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.sensor})
+		if err := s.add("sensor", n, l, err); err != nil {
 			return err
 		}
 	}
@@ -171,6 +155,7 @@ func (s *Service) add(kind, name string, l contract.Listener, err error) error {
 		return prefixed(kind+"."+name, err)
 	}
 	s.listeners = append(s.listeners, l)
+	s.kinds[l.Name()] = kind
 	return nil
 }
 
@@ -199,7 +184,12 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	began, err := s.start(ctx)
 	if err == nil {
-		err = s.wait(ctx, failed)
+		defer s.report(ctx)()
+		deliver, quit := context.WithCancel(ctx)
+		gatewayFailed, delivered := s.offerGateways(deliver)
+		err = s.wait(ctx, failed, gatewayFailed)
+		quit()
+		<-delivered // while the gateways still run
 	}
 	return errors.Join(err, s.stop(ctx, began, server))
 }
@@ -217,7 +207,7 @@ func (s *Service) start(ctx context.Context) ([]contract.Listener, error) {
 }
 
 // wait blocks until it is time to stop; the error is the reason if that is a failure.
-func (s *Service) wait(ctx context.Context, failed <-chan error) error {
+func (s *Service) wait(ctx context.Context, failed, gatewayFailed <-chan error) error {
 	ends := make(chan error, len(s.listeners))
 	finite := 0
 	for _, l := range s.listeners {
@@ -240,6 +230,8 @@ func (s *Service) wait(ctx context.Context, failed <-chan error) error {
 		case <-ctx.Done():
 			return errors.Join(errs...)
 		case err := <-failed:
+			return errors.Join(append(errs, err)...)
+		case err := <-gatewayFailed:
 			return errors.Join(append(errs, err)...)
 		case err := <-ends:
 			left--
@@ -299,9 +291,13 @@ func (s *Service) Counters() map[string]int64 {
 		"listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
 		"listener_websocket_dropped":  s.stats.websocket.Dropped.Load(),
 		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
-		"listener_chat_ignored": s.stats.chat.Ignored.Load(), "listener_chat_limited": s.stats.chat.Limited.Load(),
-		"listener_chat_answers": s.stats.chat.Answered.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
+	for _, r := range s.Reports() {
+		out["listener_state_"+r.State]++
+	}
+	maps.Copy(out, s.stats.chat.Counters("listener_chat"))
+	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
+	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
 	return out
 }

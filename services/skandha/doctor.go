@@ -74,6 +74,7 @@ func (g *globals) findings(ctx context.Context) []finding {
 		out = append(out, g.systemFindings(ctx)...)
 	} else {
 		out = append(out, g.providerFinding(ctx), g.storeFinding(ctx))
+		out = append(out, g.configuredWeb(ctx)...)
 	}
 	out = append(out, g.embedderFinding(ctx), g.uiFinding(ctx))
 	if g.NATS == "" { // otherwise the sandbox is on the machines of that system's tool runners
@@ -201,7 +202,7 @@ func (g *globals) systemFindings(ctx context.Context) (out []finding) {
 		advice: "lists and statistics; sessions are in the log",
 	})
 	if len(st.Agents) > 0 {
-		out = append(out, g.runnerFinding(ctx, st.Agents[0]))
+		out = append(out, g.runnerFindings(ctx, st.Agents[0])...)
 	}
 	return out
 }
@@ -264,8 +265,8 @@ func faultFindings(st coreapi.Status) (out []finding) {
 	return out
 }
 
-// runnerFinding has core call a tool of a tool runner.
-func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) finding {
+// runnerFindings has core call a tool of a tool runner.
+func (g *globals) runnerFindings(ctx context.Context, agent subject.Agent) []finding {
 	var r tool.Result
 	var st toolrunner.Status
 	err := ask(ctx, g, coreapi.VerbCall,
@@ -277,13 +278,13 @@ func (g *globals) runnerFinding(ctx context.Context, agent subject.Agent) findin
 		err = json.Unmarshal(r.Data, &st)
 	}
 	if err != nil {
-		return finding{what: "tool runner: status:query failed", advice: err.Error()}
+		return []finding{{what: "tool runner: status:query failed", advice: err.Error()}}
 	}
-	return finding{
+	return append([]finding{{
 		ok: true,
 		what: fmt.Sprintf("tool runner %s: %s, %d of %d slots busy", st.Instance, count(len(st.Tools), "tool"), st.Running,
 			st.Slots),
-	}
+	}}, offeredWeb(st.Tools)...)
 }
 
 func (g *globals) storeFinding(ctx context.Context) finding {

@@ -18,6 +18,7 @@ import (
 	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/web"
 	"skandha.dev/services/uibridge"
 )
 
@@ -43,6 +44,7 @@ type globals struct {
 	Sync         string   `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is synced to disk: always (before a write is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
 	Files   filesystem.Limits `embed:"" prefix:"files-" group:"File tools of an embedded system"`
+	Web     web.Config        `embed:"" prefix:"web-" group:"Web tools of an embedded system"`
 	Sandbox selection.Flags   `embed:"" prefix:"sandbox-" group:"Sandboxes of an embedded system"`
 
 	HelpAll helpAll `name:"help-all" help:"Show all flags."`
@@ -57,7 +59,7 @@ func (g *globals) systemConfig() system.Config {
 	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, Embedder: g.Embedder, OfflineRules: g.OfflineRules,
-		Workspace: g.Workspace, Files: g.Files, HTTPAllow: g.HTTPAllow, NotesPlugin: g.NotesPlugin,
+		Workspace: g.Workspace, Files: g.Files, HTTPAllow: g.HTTPAllow, Web: g.Web, NotesPlugin: g.NotesPlugin,
 	}
 	if !g.NoSandbox {
 		cfg.Sandbox = &system.Sandbox{Flags: g.Sandbox}

@@ -30,6 +30,7 @@ type cli struct {
 	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
 	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
+	Outbox    outboxCmd    `cmd:"" help:"List, send again and drop messages to people that are not delivered."`
 	Memory    memoryCmd    `cmd:"" help:"List, search, correct and delete what an agent remembers."`
 	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`

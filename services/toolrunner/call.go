@@ -168,7 +168,7 @@ func readError(p subject.Plugin, e *tool.Error, probe bool) *tool.Error {
 		return &tool.Error{Code: tool.CodeFailed, Message: fmt.Sprintf("plugin %s failed without giving a reason", p)}
 	}
 	out := *e
-	if !slices.Contains(pluginCodes, e.Code) && !(probe && e.Code == tool.CodeNotRun) {
+	if !slices.Contains(pluginCodes, e.Code) && (!probe || e.Code != tool.CodeNotRun) {
 		out.Code, out.Message = tool.CodeFailed, text.Cut(e.Error(), result.MaxMessage)
 	}
 	if out.Message == "" {

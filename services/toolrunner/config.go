@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
+	"skandha.dev/services/toolrunner/tools/web/guard"
 )
 
 // defaultWorkspace is where tools work unless Config says otherwise.
@@ -23,7 +27,7 @@ type Config struct {
 	// exist. Default "workspace" in the current directory.
 	WorkspaceDir string
 	// Protected are files and directories that tools must not reach, such as those with
-	// tokens and configuration; see [Config.CheckWorkspace].
+	// tokens and configuration, beside the key file of Web; see [Config.CheckWorkspace].
 	Protected []string
 	Files     filesystem.Limits // for the file tools
 	// SkillsDir is a directory with skills, each in its folder, beside those in the workspace's
@@ -34,6 +38,9 @@ type Config struct {
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
 	// "*.example.com", each with an optional ":port". None: the tool is not offered.
 	HTTPAllow []string
+	Web       web.Config // what web:search and web:fetch may reach; by default neither is offered
+	// MQTT are the brokers; the tool mqtt:publish is offered if something may be published on one.
+	MQTT mqttclient.Config
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
 	// "notes:add" (see [path.Match]). Default: all are enabled. Disable wins.
 	Enable, Disable []string
@@ -52,7 +59,23 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.WorkspaceDir = cmp.Or(c.WorkspaceDir, defaultWorkspace)
+	if f := c.Web.SecretFile(); f != "" && !slices.Contains(c.Protected, f) {
+		c.Protected = append(slices.Clip(c.Protected), f)
+	}
 	return bounds.Filled(c)
+}
+
+// WithFile returns the configuration with the sections of a file that concern tools. The file
+// and those with its secrets are protected. An empty path changes nothing.
+func (c Config) WithFile(path string) (Config, error) {
+	if path == "" {
+		return c, nil
+	}
+	var err error
+	c.MQTT, err = mqttclient.ReadConfig(path)
+	delete(c.MQTT, mqttclient.Embedded) // a file does not say where it is
+	c.Protected = append(append(c.Protected, path), configfile.Secrets(path)...)
+	return c, err
 }
 
 // Validate reports every field that is wrong; each error names its field.
@@ -73,9 +96,11 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	_, err := web.ParseAllow(c.HTTPAllow)
-	return errors.Join(append(errs, err, c.Files.Validate())...)
+	_, err := c.httpAllow()
+	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate(), c.MQTT.Validate())...)
 }
+
+func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }
 
 // instructs reports whether files of the workspace instruct agents.
 func (c Config) instructs() bool { return c.Files.Instructions != filesystem.InstructionsOff }

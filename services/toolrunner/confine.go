@@ -12,12 +12,12 @@ import (
 // one; it compares files and directories, not their names. A workspace with the name
 // workspace may be directly inside a protected directory.
 func (c Config) CheckWorkspace() error {
-	dir := c.withDefaults().WorkspaceDir
+	c = c.withDefaults()
 	var errs []error
 	for _, p := range c.Protected {
-		err := outside(p, dir)
+		err := outside(p, c.WorkspaceDir)
 		if err == nil {
-			err = apart(p, dir)
+			err = apart(p, c.WorkspaceDir)
 		}
 		errs = append(errs, err)
 	}

@@ -33,7 +33,7 @@
 //
 // A tool that panics has failed; the runner answers for one that hangs at its deadline,
 // and its slot stays taken. Files are reached only below the workspace, hosts only if
-// they are allowed by name. A plugin's tool that cannot be offered (its name is
+// they are allowed by the configuration. A plugin's tool that cannot be offered (its name is
 // taken, this runner does not have its pool, the announcement is full) is left out with
 // a warning. A plugin's call continues when the plugin leaves; it cannot be stopped, only
 // abandoned, and then has "stopped" as its answer. When the context ends, the runner

@@ -27,6 +27,7 @@ import (
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/mqtt"
 	"skandha.dev/services/toolrunner/tools/notes"
 	"skandha.dev/services/toolrunner/tools/web"
 )
@@ -145,13 +146,18 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
-	allow, err := web.ParseAllow(r.cfg.HTTPAllow)
+	allow, err := r.cfg.httpAllow()
 	if err != nil {
 		return nil, err
 	}
 	if !allow.Empty() {
 		list = append(list, web.Request(allow))
 	}
+	pages, err := r.cfg.Web.Tools()
+	if err != nil {
+		return nil, err
+	}
+	list = slices.Concat(list, pages, mqtt.Tools(r.cfg.MQTT))
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
 	return list, nil
 }
@@ -215,11 +221,11 @@ func (r *runner) run(ctx context.Context, c tools.Call, t offered, probe *tool.P
 		return r.limit(ctx, c, t.Run(ctx, c))
 	}
 	if probe != nil {
-		return r.limit(ctx, c, r.marks.Probe(ctx, c.Key, func(began time.Time) tool.Result {
+		return r.limit(ctx, c, r.marks.Probe(ctx, effect.Key(c.Key, c.ID), func(began time.Time) tool.Result {
 			return t.Probe(ctx, c, tools.Begun{At: began, Until: probe.NotAfter})
 		}))
 	}
-	return r.marks.Run(ctx, c.Key, c.Attempt, func(begin func(context.Context) error) tool.Result {
+	return r.marks.Run(ctx, effect.Key(c.Key, c.ID), c.Attempt, func(begin func(context.Context) error) tool.Result {
 		c.Begin = begin
 		return r.limit(ctx, c, t.Run(ctx, c))
 	})

@@ -25,6 +25,7 @@ import (
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools"
+	"skandha.dev/services/toolrunner/tools/web"
 )
 
 // core asks one tool runner over a real bus.
@@ -209,7 +210,10 @@ func TestTheConfigurationChoosesTools(t *testing.T) {
 }
 
 func TestEverySpecIsFitForAModel(t *testing.T) {
-	c := startWithEffects(t, toolrunner.Config{HTTPAllow: []string{"api.example.com"}})
+	c := startWithEffects(t, toolrunner.Config{
+		HTTPAllow: []string{"api.example.com"},
+		Web:       web.Config{Search: "searxng", SearchURL: "http://127.0.0.1:1", Fetch: []string{"*"}},
+	})
 	for _, s := range c.offer.Tools {
 		var schema struct {
 			Type                 string `json:"type"`
@@ -353,11 +357,12 @@ func TestStoppingACall(t *testing.T) {
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	err := toolrunner.Run(t.Context(), toolrunner.Config{
 		Slots: -1, DrainTimeout: -1, HTTPAllow: []string{"*"}, Enable: []string{"["}, Disable: []string{""},
+		Web: web.Config{Search: "none", Fetch: []string{"*.com"}},
 	}, toolrunner.Deps{})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"slots", "drain_timeout", "http_allow", "enable", "disable"} {
+	for _, want := range []string{"slots", "drain_timeout", "http_allow", "enable", "disable", "web_search", "web_fetch"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}

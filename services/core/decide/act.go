@@ -212,10 +212,11 @@ func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v ver
 	if ttl <= 0 {
 		ttl = DefaultConfirm
 	}
+	after := b.labels()
 	b.emit(event.ToolCallRequest{
 		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: v.Hash,
-		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: v.warning, Always: v.always,
-		Owner: spec.Plugin, Answer: st.Answer,
+		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: v.warning.Join(followsWarning(after)), Always: v.always,
+		Owner: spec.Plugin, Answer: st.Answer, After: after,
 	})
 }
 

@@ -13,7 +13,9 @@ import (
 // state after it.
 type Decision struct {
 	Commit event.Commit
-	after  *State
+	// Outgoing is set if the commit has something to deliver to the listener of an input.
+	Outgoing bool
+	after    *State
 }
 
 // Stored returns the state after the commit, which was stored at seq.
@@ -39,6 +41,10 @@ type builder struct {
 	ready   bool            // a terminal event left the session idle
 	quiet   bool            // no hook is asked (rule 13)
 	notices []string        // of the hook engine, for the user
+	// replyTo is the ReplyTo of the input that is decided; outgoing: the commit has something to
+	// deliver.
+	replyTo  string
+	outgoing bool
 }
 
 // start begins a commit. delivery is the sequence of the cause whose delivery the
@@ -65,6 +71,7 @@ func (b *builder) emit(p event.Payload) { b.emitIn(b.turnOf(p), p) }
 func (b *builder) emitIn(turn string, p event.Payload) {
 	e := event.New(b.s.Ref, b.head.CommitID+"."+strconv.Itoa(len(b.events)+1), event.Source, p)
 	e.Time, e.Cause, e.Turn = b.head.Now, b.cause, turn
+	b.outgoing = b.outgoing || b.leaves(p)
 	taken, err := b.s.take(p)
 	if !taken {
 		err = b.s.fold(e)
@@ -130,7 +137,7 @@ func (b *builder) done() *Decision {
 	}
 	b.s.seal(b.head)
 	b.head.Digest = b.s.Digest
-	return &Decision{event.Commit{Ref: b.s.Ref, Header: b.head, Events: b.events}, b.s}
+	return &Decision{event.Commit{Ref: b.s.Ref, Header: b.head, Events: b.events}, b.outgoing, b.s}
 }
 
 func (b *builder) agentState() event.AgentState {

@@ -144,7 +144,7 @@ func (x *causeDecider) input(in event.Input) {
 		x.fail(event.FailMalformed, x.c.err.Error())
 		return
 	}
-	x.inputID = in.ID
+	x.inputID, x.replyTo = in.ID, in.ReplyTo
 	if x.env.Agent == nil {
 		x.fail(event.FailUnknownAgent, fmt.Sprintf("unknown agent %q", x.s.Ref.Agent))
 		return

@@ -184,6 +184,8 @@ type Context struct {
 	Call   string
 	Source string          // where the input or the answer came from, as its sender claims
 	Args   json.RawMessage // exactly the arguments that would run
+	// After says which texts from outside the model has seen; see [Labels].
+	After []string
 }
 
 // RuleGranted is the rule of a ruling that denies a call for want of a permission.
@@ -196,6 +198,7 @@ type Ruling struct {
 	Reason      string             // always set with Deny
 	Warning     *hook.Warning      // with Ask: the warning for the person
 	Obligations *event.Obligations // not with Deny
+	Ungrantable bool               // with Ask: no approval for the session replaces the question
 }
 
 // Policy decides who may do what.

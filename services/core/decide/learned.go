@@ -39,8 +39,8 @@ func (b *builder) learned() *event.Learned {
 const webhook = "webhook:"
 
 // Origin returns the least trusted origin of what the model sees in the open turn: other
-// people's texts, if it has read the result of a tool that reaches the network, or a memory of
-// them since the last /reset, or a file, or if the input came by a webhook; a tool's, if it has
+// people's texts, if it has read an input from outside, the result of a tool that reaches the
+// network, or a memory of them since the last /reset, or a file, or if the input came by a webhook; a tool's, if it has
 // read any result; otherwise its own words. A summary, the notes of a project and an answer of a plugin count as a tool's.
 func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
 	worst := worse(memory.FromAgent, s.Recalled)
@@ -54,7 +54,7 @@ func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin 
 		switch {
 		case e.source.result:
 			worst = worse(worst, originOf(e.source.tool, lookup))
-		case e.source.files:
+		case e.source.files, e.source.outside != "":
 			worst = memory.FromWeb
 		}
 	}

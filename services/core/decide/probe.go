@@ -35,6 +35,9 @@ func (st *Step) resultOf(a executor.Answer) tool.Result {
 // settledLater is the note beside a success that a probe has found out.
 const settledLater = "the answer of the call was lost; the tool has found out that it took effect"
 
+// ResultOfProbe returns what the probe of an internal call has found out.
+func ResultOfProbe(a executor.Answer) tool.Result { return probed(a) }
+
 // probed returns what a probe has found out about a call. Only a probe may report that an
 // assigned call did not run.
 func probed(a executor.Answer) tool.Result {

@@ -22,8 +22,9 @@ func sends(w *world) decide.Step {
 	return w.step("c0")
 }
 
-func (w *world) lost(call string) (retry bool) {
-	st := w.step(call)
+// lost makes the runner of the call c0 unreachable.
+func (w *world) lost() (retry bool) {
+	st := w.step("c0")
 	d, retry := decide.OnUnreachable(w.state, w.state.Driver, st.Call, st.Attempt, w.env())
 	if d != nil {
 		w.commit(d, w.state.Driver)
@@ -34,7 +35,7 @@ func (w *world) lost(call string) (retry bool) {
 func TestACallWhoseOutcomeIsUnknownIsProbed(t *testing.T) {
 	unknown, timeout := tool.Failure(tool.CodeOutcomeUnknown, "no answer"), tool.Failure(tool.CodeTimeout, "too slow")
 	for name, loses := range map[string]func(w *world){
-		"its runner is unreachable": func(w *world) { w.lost("c0") },
+		"its runner is unreachable": func(w *world) { w.lost() },
 		"it was stopped":            func(w *world) { w.replied("c0", executor.Answer{State: executor.Stopped}) },
 		"its result is gone":        func(w *world) { w.replied("c0", executor.Answer{State: executor.Unknown}) },
 		"the tool does not know":    func(w *world) { w.replied("c0", executor.Answer{State: executor.Finished, Result: &unknown}) },
@@ -84,8 +85,8 @@ func TestALostProbeIsRepeatedAndGivenUp(t *testing.T) {
 	w := newWorld(t)
 	w.runners = []subject.Instance{"r1", "r2"}
 	first := sends(w)
-	w.lost("c0")
-	if again := w.lost("c0"); w.step("c0").Attempts != 3 && !again {
+	w.lost()
+	if again := w.lost(); w.step("c0").Attempts != 3 && !again {
 		t.Fatalf("the probe was not repeated: %+v", w.step("c0"))
 	}
 	for n := 0; w.state.Turn.Plan == nil; n++ { // until the model gets the result
@@ -93,7 +94,7 @@ func TestALostProbeIsRepeatedAndGivenUp(t *testing.T) {
 			t.Fatalf("after %d losses: %+v", n, st)
 		}
 		w.now = w.now.Add(time.Second)
-		w.lost("c0")
+		w.lost()
 	}
 	w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
 }
@@ -112,7 +113,7 @@ func TestACancelledProbeLeavesTheOutcomeUnknown(t *testing.T) {
 			w := newWorld(t)
 			w.runners = []subject.Instance{"r1", "r2"}
 			sends(w)
-			w.lost("c0")
+			w.lost()
 			c.answer.Attempt = w.step("c0").Attempt
 			call := w.step("c0").Call
 			w.process(w.cause(subject.Command, "web", `{"name":"cancel"}`), decide.Closings{call: {Answer: c.answer}})
@@ -127,6 +128,6 @@ func TestAnotherToolIsNotProbed(t *testing.T) {
 	w.runners = []subject.Instance{"r1", "r2"}
 	sends(w)
 	w.tools["mail:send"].Plugin = "other"
-	w.lost("c0")
+	w.lost()
 	w.codes(map[string]tool.Code{"c0": tool.CodeOutcomeUnknown})
 }

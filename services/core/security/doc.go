@@ -34,7 +34,7 @@
 // a star also matches slashes. Arguments are matched likewise, but with a bias to the
 // safe side: see [Rule]. Rules cannot see which address a name resolves to, where a host
 // redirects to, or a symbolic link below a path. Tools guard against these themselves:
-// built-in tools accept no path through a link and follow no redirect.
+// built-in tools accept no path through a link and follow no redirect to another host.
 //
 // # Denials, grants, obligations
 //
@@ -53,6 +53,8 @@
 //	tool                                      risk    asks  why
 //	file_system:delete_file                   high    yes   deletion cannot be undone
 //	http:request                              high    yes   leaves the machine; even a GET sends data in its URL
+//	web:fetch                                 medium  yes   only reads, but its URL can carry data to any host
+//	web:search                                low     yes   sends a query to the search engine of the configuration
 //	file_system:write_file, append_file       medium  no    inside the agent's workspace
 //	notes:add                                 low     no    adds to the agent's notes
 //	python:execute, shell:execute             medium  no    inside the sandbox: no network, no host

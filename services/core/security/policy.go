@@ -27,6 +27,7 @@ type rule struct {
 	Rule
 	name                   string // "policy[3]"
 	tool, principal, agent pattern
+	after                  pattern
 	args                   []argument
 	obligations            *event.Obligations
 }
@@ -107,7 +108,8 @@ func (r *rule) matches(a *decide.Access) bool {
 	case r.Idempotent != nil && *r.Idempotent != spec.Idempotent,
 		r.Risk != "" && r.Risk != riskOf(spec),
 		r.Permission != "" && !r.permits(spec.Permissions),
-		!r.tool.match(r.nameOf(spec)), !r.matchesPrincipal(a), !r.agent.match(string(a.Context.Ref.Agent)):
+		!r.tool.match(r.nameOf(spec)), !r.matchesPrincipal(a), !r.agent.match(string(a.Context.Ref.Agent)),
+		!r.follows(a.Context.After):
 		return false
 	}
 	for _, arg := range r.args {
@@ -118,8 +120,17 @@ func (r *rule) matches(a *decide.Access) bool {
 	return true
 }
 
-// permits reports whether the rule's permissions match those that a tool needs: all of
-// them to allow, otherwise any of them.
+// follows reports whether the model has seen a text from outside that the rule is about.
+func (r *rule) follows(labels []string) bool {
+	switch r.After {
+	case "":
+		return true
+	case Untrusted:
+		return len(labels) > 0
+	}
+	return slices.ContainsFunc(labels, r.after.match)
+}
+
 // matchesPrincipal reports whether the rule is about the principal: by its writer, or, if the
 // pattern has a slash, by the writer and the person.
 func (r *rule) matchesPrincipal(a *decide.Access) bool {
@@ -129,6 +140,8 @@ func (r *rule) matchesPrincipal(a *decide.Access) bool {
 	return r.principal.match(string(a.Principal))
 }
 
+// permits reports whether the rule's permissions match those that a tool needs: all of
+// them to allow, otherwise any of them.
 func (r *rule) permits(needs []string) bool {
 	of := strings.Fields(r.Permission)
 	about := func(need string) bool { return granted(of, need) }
@@ -154,7 +167,7 @@ func riskOf(spec *tool.Spec) tool.Risk {
 }
 
 func (r *rule) ruling(spec tool.Spec) decide.Ruling {
-	out := decide.Ruling{Effect: r.Effect, Rule: r.name, Reason: r.Reason, Obligations: r.obligations}
+	out := decide.Ruling{Effect: r.Effect, Rule: r.name, Reason: r.Reason, Obligations: r.obligations, Ungrantable: r.After != ""}
 	switch r.Effect {
 	case decide.Deny:
 		if out.Reason == "" {

@@ -39,11 +39,19 @@ type Rule struct {
 	// every program reads alike: a clean path or URL. To deny or to ask, any value below
 	// the name counts, case-insensitive and with escapes and detours resolved, and a URL
 	// without a port matches any port.
-	Args        map[string]string `yaml:"args"`
-	Effect      event.Effect      `yaml:"effect"` // allow, deny or confirm
-	Reason      string            `yaml:"reason"` // for people and, with deny, for the model
-	Obligations *Obligations      `yaml:"obligations"`
+	Args map[string]string `yaml:"args"`
+	// After is "untrusted", or a pattern for where a text comes from that the model has seen: an
+	// input's origin such as "email:alice@example.org", "web", "tool:NAME" for what another tool
+	// with a permission network.* has returned, "memory", "file", "webhook:NAME" or
+	// "listener:NAME". With confirm, no approval for the session replaces the question.
+	After       string       `yaml:"after"`
+	Effect      event.Effect `yaml:"effect"` // allow, deny or confirm
+	Reason      string       `yaml:"reason"` // for people and, with deny, for the model
+	Obligations *Obligations `yaml:"obligations"`
 }
+
+// Untrusted is the condition [Rule].After for a text from outside of any origin.
+const Untrusted = "untrusted"
 
 // Obligations bind a call that a rule lets pass.
 type Obligations struct {
@@ -80,13 +88,16 @@ func (c *checker) rule(at string, r Rule) rule {
 	}
 	out := rule{
 		Rule: r, name: at, tool: c.pattern(at+".tool", name), principal: c.pattern(at+".principal", r.Principal),
-		agent: c.pattern(at+".agent", r.Agent),
+		agent: c.pattern(at+".agent", r.Agent), after: c.pattern(at+".after", r.After),
 	}
 	if r.Idempotent != nil { // later changes by the caller must not change the policy
 		is := *r.Idempotent
 		out.Idempotent = &is
 	}
 	c.effect(at, r)
+	if r.After != "" && r.Effect == decide.Allow {
+		c.add("%s.after: not supported with effect allow; add a rule without it, and one with after behind it", at)
+	}
 	if err := CheckPermissions(at+".permission", strings.Fields(r.Permission)); err != nil {
 		c.add("%w", err)
 	}

@@ -10,6 +10,8 @@ import (
 // consequences describes, in plain words, what a call with a permission could do.
 var consequences = map[string]string{
 	"network.request": "sends data to another machine, which cannot be undone",
+	"network.search":  "sends its query to a search engine",
+	"network.fetch":   "reads a page of another machine, and its URL can carry data there",
 	"fs.delete":       "deletes files, which cannot be undone",
 	"fs.write":        "changes files",
 	"code.execute":    "runs code that the model wrote",

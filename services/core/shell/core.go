@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/memories"
+	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/ranking"
 	"skandha.dev/services/core/session"
@@ -47,6 +48,7 @@ type Config struct {
 	Backlog int
 	Version string
 	Index   index.Store // of memories; nil: agents remember nothing beyond a session
+	Notify  outbox.Notify
 }
 
 // Core is one replica.
@@ -71,6 +73,7 @@ type Core struct {
 	memories *memories.Memories // nil without an index
 	model    embedder
 	troubles *trouble.List
+	outbox   *outbox.Outbox
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
 	ready    chan struct{} // closed once causes are consumed
@@ -117,6 +120,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	})
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
+	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
 	var err error
 	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Embedder: &c.model, Log: log}); err != nil {
 		return nil, err
@@ -129,7 +133,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
-		Troubles: c.troubles,
+		Troubles: c.troubles, Outbox: c.outbox,
 	})
 	return c, err
 }
@@ -214,7 +218,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopViews, stopLive := c.views.Start(), c.live.Start()
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.model.client.Store(embed.NewClient(caller))
-	stopMemories := c.startMemories()
+	stopMemories, stopOutbox := c.startMemories(), c.outbox.Start(c.ctx)
 	c.sessions.Start()
 	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.ranker.Run(c.ctx)
@@ -222,6 +226,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)
 	return func() {
+		stopOutbox()
 		stopRefill()
 		stopMemories()
 		stopBeacon()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -13,6 +14,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/nesting"
 )
@@ -30,15 +32,17 @@ const internalTries = 4
 // the session's next commit waits for.
 type internalCall struct {
 	tool.InternalCall
-	ref  subject.Ref
-	id   string
-	spec tool.Spec
-	rule decide.Ruling
+	ref   subject.Ref
+	id    string
+	key   string      // towards other systems
+	probe *tool.Probe // asks what became of the earlier call with the id
+	spec  tool.Spec
+	rule  decide.Ruling
 }
 
 // serveCall runs an internal tool.
 func (c *Core) serveCall(q *bus.Request) (any, error) {
-	n := internalCall{id: "internal-" + attempt.Nonce()}
+	n := internalCall{id: "internal-" + attempt.Nonce(), key: attempt.Nonce()}
 	err := nesting.Check(q.Data)
 	if err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
@@ -130,6 +134,8 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 		switch {
 		case err != nil:
 			return tool.Failure(tool.CodeOutcomeUnknown, "it may have run: "+err.Error())
+		case a.State == executor.Finished && n.probe != nil:
+			return decide.ResultOfProbe(a)
 		case a.State == executor.Finished:
 			return decide.ResultOf(a, n.rule.Obligations)
 		case a.State != executor.Refused && a.State != executor.Never:
@@ -138,7 +144,7 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 		}
 		why, not = fmt.Sprintf("runner %s did not run it: %s", inst, a.Message), append(not, inst)
 	}
-	return tool.Failure(tool.CodeNotRun, why)
+	return outbox.Unasked(why)
 }
 
 // attemptInternal sends the call to a runner and waits for its final answer.
@@ -153,33 +159,95 @@ func (c *Core) attemptInternal(
 	}
 	r := id.Request(executor.OpRun)
 	r.StartBy, r.NotAfter = now.Add(executor.StartWithin), end
-	r.Tool = &executor.ToolCall{Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest()}
+	r.Tool = &executor.ToolCall{
+		Name: n.Tool, Args: n.Args, Turn: n.Turn, Spec: n.spec.Digest(), Key: n.key, Probe: n.probe,
+	}
 	body, err := executor.Encode(r, nil)
 	if err != nil {
 		return executor.Answer{}, err
 	}
-	final := make(chan executor.Answer, 1)
-	cancel, err := c.attempts.Send(ctx, id, body, func(a attempt.Answer) {
-		if a.Gone {
-			a.State, a.Message = executor.Never, "the runner no longer exists"
+	heard := make(chan attempt.Answer, 16)
+	listen := func(a attempt.Answer) {
+		select {
+		case heard <- a:
+		default: // the call is asked about again
 		}
-		if a.State.Final() {
-			select {
-			case final <- a.Answer:
-			default: // only the first one counts
-			}
-		}
-	})
+	}
+	cancel, err := c.attempts.Send(ctx, id, body, listen)
 	if err != nil {
 		return executor.Answer{State: executor.Never, Message: err.Error()}, nil
 	}
 	defer cancel()
 	defer c.attempts.Release(id)
-	select {
-	case a := <-final:
-		return a, nil
-	case <-ctx.Done():
-		c.attempts.Stop(id)
-		return executor.Answer{}, fmt.Errorf("runner %s did not answer in time and was asked to stop it", to)
+	return c.awaitInternal(ctx, id, heard, listen)
+}
+
+// internalSilence is how long a runner may be silent before it is asked about an internal call.
+const internalSilence = 2 * executor.Heartbeat
+
+// awaitInternal waits for the final answer about an attempt, and asks a runner that is silent.
+func (c *Core) awaitInternal(
+	ctx context.Context, id attempt.ID, heard <-chan attempt.Answer, listen func(attempt.Answer),
+) (executor.Answer, error) {
+	asked := false
+	silence := time.NewTimer(internalSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case a := <-heard:
+			switch {
+			case a.Gone && !asked:
+				return executor.Answer{State: executor.Never, Message: "the runner no longer exists"}, nil
+			case a.Gone:
+				return executor.Answer{}, fmt.Errorf("runner %s died", id.Instance)
+			case a.State.Final():
+				return a.Answer, nil
+			}
+			silence.Reset(internalSilence)
+		case <-silence.C:
+			asked = true
+			cancel, err := c.attempts.Send(ctx, id, id.Encode(executor.OpAsk), listen)
+			if err == nil {
+				defer cancel()
+			}
+			silence.Reset(internalSilence)
+		case <-ctx.Done():
+			c.attempts.Stop(id)
+			return executor.Answer{}, fmt.Errorf("runner %s did not answer in time and was asked to stop it", id.Instance)
+		}
 	}
+}
+
+// Deliver implements [outbox.Caller].
+func (c *Core) Deliver(ctx context.Context, d outbox.Call) tool.Result {
+	if c.plugins.Agent(d.Agent) == nil {
+		return outbox.Unasked(fmt.Sprintf("no agent %s", d.Agent))
+	}
+	n := internalCall{
+		InternalCall: tool.InternalCall{Agent: d.Agent, Session: d.Session, Caller: outboxCaller, Tool: d.Tool, Args: d.Args},
+		ref:          d.Ref, id: d.ID, key: d.Key, probe: d.Probe,
+	}
+	began := time.Now()
+	r := c.internal(ctx, &n)
+	c.log.Info("delivery", "session", n.ref, "call", n.id, "tool", n.Tool, "probe", d.Probe != nil, "success", r.Success,
+		"took", time.Since(began))
+	return r
+}
+
+// outboxCaller is the caller of deliveries: for policy, the principal is internal:outbox.
+const outboxCaller = subject.Writer("outbox")
+
+// Delivers implements [outbox.Caller].
+func (c *Core) Delivers(name string) (time.Duration, bool) {
+	spec, known := c.lookupInternal(name)
+	return spec.Timeout(), known
+}
+
+// Pending implements [outbox.Caller].
+func (c *Core) Pending(ctx context.Context, ref subject.Ref, call string) (bool, error) {
+	s, err := c.loader.Load(ctx, ref, nil)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(s.Confirmations(), func(st decide.Step) bool { return st.Call == call }), nil
 }

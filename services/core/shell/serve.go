@@ -31,6 +31,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbRefill:   c.serveRefill,
 		coreapi.VerbCall:     c.serveCall,
 		coreapi.VerbMemory:   c.serveMemory,
+		coreapi.VerbOutbox:   c.serveOutbox,
 		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	var out []*bus.Responder
@@ -189,4 +190,14 @@ func (c *Core) newerError(ref subject.Ref, err error) error {
 	}
 	return bus.Errorf(bus.CodeConflict, "%s was written by a newer core (%v), and none is running; "+
 		"its inputs wait for one; to continue without the newer core's commits, run skandha sessions repair", ref, err)
+}
+
+func (c *Core) serveOutbox(q *bus.Request) (any, error) {
+	var ask coreapi.OutboxQuery
+	if len(q.Data) > 0 {
+		if err := decodeQuery(q.Data, &ask); err != nil {
+			return nil, err
+		}
+	}
+	return c.outbox.Query(q.Context(), ask)
 }

@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -33,7 +34,7 @@ func (c *Core) Status(ctx context.Context) coreapi.Status {
 // Counters returns this core's counters since it started, and its gauges, by name.
 func (c *Core) Counters() map[string]int64 {
 	n := c.Stats()
-	return map[string]int64{
+	out := map[string]int64{
 		"commits": n.Commits.Load(), "fence_lost": n.FenceLost.Load(),
 		"deliveries": n.Deliveries.Load(), "panics": n.Panics.Load(),
 		"poison": n.Poison.Load(), "snapshots": c.snapshots.Load(),
@@ -42,6 +43,8 @@ func (c *Core) Counters() map[string]int64 {
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
 		"backlog": c.beacon.last.Load(),
 	}
+	maps.Copy(out, c.outbox.Counters())
+	return out
 }
 
 // faults returns the problems outside of sessions, for operators.
@@ -54,6 +57,10 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	}
 	if err := c.bus.Overload(); err != nil {
 		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
+	}
+	if n, since := c.outbox.Dead(); n > 0 {
+		out = append(out, coreapi.Fault{What: coreapi.FaultOutbox, Since: since, Message: fmt.Sprintf(
+			"%d messages to people were given up; `%s outbox list --dead` lists them", n, buildinfo.Command())})
 	}
 	return out
 }

@@ -128,6 +128,7 @@ const (
 	FaultBus      = "bus"      // the log cannot store: no input is accepted, no turn continues
 	FaultView     = "view"     // snapshots, lists and statistics are not written; turns continue
 	FaultOverload = "overload" // inputs are refused until fewer wait
+	FaultOutbox   = "outbox"   // messages to people were given up
 	FaultProvider = "provider" // no service offers an agent's language model: its turns wait, then fail
 )
 

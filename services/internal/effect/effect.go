@@ -2,7 +2,7 @@
 // is about to begin, and what its result was. So the outcome of a call can be found out after the
 // process that ran it has died.
 //
-// Produced and consumed: the bucket effects, by the call's key (its age limit is longer than the
+// Produced and consumed: the bucket effects, by key and id of the call (its age limit is longer than the
 // longest turn).
 //
 // # Guarantee
@@ -27,6 +27,10 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/journal"
 )
+
+// Key returns the name of the record of a call: by its key, because ids are unique only in one log,
+// and by its id, because what is delivered again has the same key.
+func Key(key, call string) string { return key + "." + call }
 
 // State is how far a call got.
 type State string

@@ -79,6 +79,15 @@ func (j *Journal) nextAfterAll(ctx context.Context, req bus.Query, upTo uint64) 
 	return m, err
 }
 
+// LastSequence returns the sequence of the log's last message.
+func (j *Journal) LastSequence(ctx context.Context) (uint64, error) {
+	s, err := j.JetStream().Stream(ctx, bus.StreamSessions)
+	if err != nil {
+		return 0, bus.TransportError("looking up the end of the log", err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}
+
 // Message returns the message at a sequence, or [bus.ErrNotFound].
 func (j *Journal) Message(ctx context.Context, seq uint64) (bus.StoredMsg, error) {
 	return j.getAt(ctx, seq)

@@ -20,8 +20,10 @@ const (
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
+	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
+	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -119,7 +121,9 @@ func (c StreamsConfig) streams() []wanted {
 		c.plugins(),
 		c.budgets(),
 		c.memories(),
+		c.listeners(),
 		c.effects(),
+		c.outbox(),
 		c.gateways(),
 	}
 }
@@ -137,6 +141,32 @@ func (c StreamsConfig) gateways() wanted {
 	w := c.plugins()
 	w.Name, w.Description = bucketStream(BucketGateways), "what chat gateways remember, by listener"
 	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketGateways, ">")}, maxGatewayBytes, gatewayAge
+	return w
+}
+
+// maxListenerBytes holds the state of some ten thousand topics or files.
+const maxListenerBytes = 256 << 20
+
+// listeners is a bucket like that of the plugins.
+func (c StreamsConfig) listeners() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketListeners), "what listeners remember of their sources, and how they are"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketListeners, ">")}, maxListenerBytes
+	return w
+}
+
+// The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
+// a message that was seen before is recognized until then.
+const (
+	maxOutboxBytes = 512 << 20
+	outboxAge      = 30 * 24 * time.Hour
+)
+
+// outbox is a bucket like that of the plugins, but it forgets.
+func (c StreamsConfig) outbox() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketOutbox), "messages to people that are not delivered yet, by destination"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketOutbox, ">")}, maxOutboxBytes, outboxAge
 	return w
 }
 

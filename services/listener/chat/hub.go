@@ -36,6 +36,13 @@ type Stats struct {
 	Answered atomic.Int64 // answers to requests for approval
 }
 
+// Counters returns the counts by metric name.
+func (s *Stats) Counters(prefix string) map[string]int64 {
+	return map[string]int64{
+		prefix + "_ignored": s.Ignored.Load(), prefix + "_limited": s.Limited.Load(), prefix + "_answers": s.Answered.Load(),
+	}
+}
+
 // Deps are a gateway's dependencies.
 type Deps struct {
 	Bus    *journal.Journal
@@ -88,6 +95,7 @@ type Hub struct {
 	bucket  *journal.Bucket
 	waits   func(context.Context, subject.Ref, string) (bool, error)
 	senders *lru.Cache[string, *sender]
+	is      contract.Condition
 
 	started  atomic.Bool
 	emitter  contract.Emitter
@@ -143,6 +151,18 @@ func (h *Hub) Log() *slog.Logger { return h.log }
 // Life returns a context that ends when the gateway has stopped.
 func (h *Hub) Life() context.Context { return h.life }
 
+// Health implements [contract.HealthReporter].
+func (h *Hub) Health() contract.Health { return h.is.Health() }
+
+// Works records that the gateway is connected; troubles say what does not work all the same.
+func (h *Hub) Works(troubles ...string) {
+	state := contract.StateOK
+	if len(troubles) > 0 {
+		state = contract.StateDegraded
+	}
+	h.is.Set(state, strings.Join(troubles, "; "))
+}
+
 // Start lets Handle and Take accept messages. It fails the second time.
 func (h *Hub) Start(e contract.Emitter) error {
 	if !h.started.CompareAndSwap(false, true) {
@@ -153,6 +173,7 @@ func (h *Hub) Start(e contract.Emitter) error {
 		answerer = nobody{}
 	}
 	h.emitter, h.answerer = e, answerer
+	h.is.Set(contract.StateDown, "not connected yet")
 	h.inFlight.Open()
 	go h.work()
 	return nil

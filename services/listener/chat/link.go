@@ -2,9 +2,12 @@ package chat
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"skandha.dev/services/listener/contract"
 )
 
 const (
@@ -23,6 +26,7 @@ func (h *Hub) Connect(server string, connect func(context.Context) error) {
 		if h.life.Err() != nil {
 			return
 		}
+		h.is.Set(contract.StateDown, fmt.Sprintf("not connected to %s: %v", server, err))
 		if time.Since(began) > steady {
 			pause = firstPause
 		}

@@ -88,7 +88,7 @@ func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result 
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}
 	if err := m.Begin(ctx); err != nil {
-		return tool.Failure(tool.CodeNotRun, err.Error())
+		return tool.Failure(tool.CodeFailed, err.Error())
 	}
 	return g.send(ctx, s)
 }

@@ -227,8 +227,10 @@ func (g *Gateway) dispatch(ctx context.Context, f frame, at *position) error {
 			return errors.New("the gateway's READY names no session")
 		}
 		*at = position{Session: ready.Session, URL: ready.URL, User: ready.User.ID}
+		g.Works()
 		g.Log().Info("connected to Discord", "bot", ready.User.Name)
 	case "RESUMED":
+		g.Works()
 		g.Log().Info("resumed the session with Discord")
 	case "MESSAGE_CREATE":
 		var m message

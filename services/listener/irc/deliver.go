@@ -19,7 +19,7 @@ const (
 	readyWait = 10 * time.Second // for a connection
 	whoisWait = 10 * time.Second
 	// pongWait is for the server to handle the lines; servers slow down those that send much.
-	pongWait = 40 * time.Second
+	pongWait = 25 * time.Second
 )
 
 // sending is a delivery whose lines are on their way.
@@ -131,7 +131,7 @@ func (g *Gateway) send(ctx context.Context, c *conn, to string, lines []string, 
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}
 	if err := m.Begin(ctx); err != nil {
-		return tool.Failure(tool.CodeNotRun, err.Error())
+		return tool.Failure(tool.CodeFailed, err.Error())
 	}
 	s := &sending{target: to, lines: len(lines), lost: c.lost, done: make(chan struct{})}
 	g.sent.Add(m.Key, s)

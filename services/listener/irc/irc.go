@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ const (
 	history = time.Minute
 	replies = 64 // that wait to be sent
 	known   = 1024
+
+	noAccounts = "the server does not show accounts (IRCv3 account-tag), so nobody may talk; set identify: host or nick"
 )
 
 // Gateway is the listener; see the package's documentation.
@@ -90,11 +93,9 @@ func (g *Gateway) connect(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	if !c.has("account-tag") && g.cfg.Identify == ByAccount {
-		g.Log().Warn("the server does not show accounts (IRCv3 account-tag), so nobody may talk; set identify: host or nick")
-	}
 	g.Log().Info("connected to the IRC server", "server", g.cfg.Server, "nick", c.name(), "capabilities", c.caps)
 	g.link.Set(c)
+	g.assess(c)
 	defer func() { g.link.Set(nil); close(c.lost) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,6 +129,21 @@ func (g *Gateway) keep(c *conn) {
 			g.join(c, room)
 		}
 	}
+}
+
+// assess reports what does not work although the gateway is connected.
+func (g *Gateway) assess(c *conn) {
+	var troubles []string
+	if !c.has("account-tag") && g.cfg.Identify == ByAccount {
+		troubles = append(troubles, noAccounts)
+	}
+	for room := range g.cfg.Rooms {
+		if !c.in(room) {
+			troubles = append(troubles, "not in "+room)
+		}
+	}
+	slices.Sort(troubles)
+	g.Works(troubles...)
 }
 
 func (g *Gateway) join(c *conn, room string) {
@@ -189,6 +205,7 @@ func (g *Gateway) handle(c *conn, m message) error {
 func (g *Gateway) membership(c *conn, room string, in bool, why string) {
 	c.setIn(room, in)
 	g.link.Changed()
+	g.assess(c)
 	if _, ok := g.cfg.Rooms[room]; ok && !in {
 		g.Log().Warn("not in a channel any more; it is joined again", "channel", room, "reason", why)
 	}

@@ -189,7 +189,7 @@ func TestWhatIsNotDelivered(t *testing.T) {
 	}
 	refused := chattest.To("#ops", "x")
 	refused.Begin = func(context.Context) error { return fmt.Errorf("closed") }
-	if r := g.Deliver(natstest.Context(t), refused); r.Success || r.Error.Code != tool.CodeNotRun {
+	if r := g.Deliver(natstest.Context(t), refused); r.Success || r.Error.Code != tool.CodeFailed || !strings.Contains(r.Error.Message, "closed") {
 		t.Errorf("when it must not begin: %+v", r)
 	}
 }

@@ -83,6 +83,7 @@ func (g *Gateway) read(ctx context.Context) error {
 		if err != nil {
 			return chat.Waited(ctx, err)
 		}
+		g.Works()
 		if at.Value != "" { // else it begins now
 			if err := g.batch(ctx, at.Value, batch); err != nil {
 				return chat.Waited(ctx, err)

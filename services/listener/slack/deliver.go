@@ -84,7 +84,7 @@ func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result 
 		return chat.Permanent(errors.New("the message has no text"))
 	}
 	if err := m.Begin(ctx); err != nil {
-		return tool.Failure(tool.CodeNotRun, err.Error())
+		return tool.Failure(tool.CodeFailed, err.Error())
 	}
 	for i, part := range parts {
 		var blocks any

@@ -181,6 +181,7 @@ func (g *Gateway) open(ctx context.Context) (*websocket.Conn, error) {
 func (g *Gateway) envelope(ctx context.Context, bot string, e envelope) error {
 	switch e.Type {
 	case "hello":
+		g.Works()
 		g.Log().Info("connected to Slack", "bot", bot)
 	case "events_api":
 		var p struct {

@@ -100,6 +100,7 @@ func (g *Gateway) read(ctx context.Context) error {
 		if err != nil {
 			return chat.Waited(ctx, err)
 		}
+		g.Works()
 		for _, u := range updates {
 			if err := g.update(ctx, bot, u); err != nil {
 				return err

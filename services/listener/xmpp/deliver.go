@@ -68,7 +68,7 @@ func (g *Gateway) send(ctx context.Context, s *stream, at chat.Place, body strin
 	answer, forget := s.expect(id)
 	defer forget()
 	if err := m.Begin(ctx); err != nil {
-		return tool.Failure(tool.CodeNotRun, err.Error())
+		return tool.Failure(tool.CodeFailed, err.Error())
 	}
 	kind, to := "groupchat", at.Room
 	if to == "" {

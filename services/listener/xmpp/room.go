@@ -2,6 +2,7 @@ package xmpp
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +46,18 @@ func (g *Gateway) join(s *stream) {
 	}
 }
 
+// assess reports the rooms that the gateway is not in.
+func (g *Gateway) assess(s *stream) {
+	var troubles []string
+	for name := range g.cfg.Rooms {
+		if !s.in(name) {
+			troubles = append(troubles, "not in "+name)
+		}
+	}
+	slices.Sort(troubles)
+	g.Works(troubles...)
+}
+
 // presence learns who is in a room, and whether the gateway is (XEP-0045, section 7).
 func (g *Gateway) presence(s *stream, m *stanza) {
 	name, nick := canonical(m.From), resource(m.From)
@@ -53,7 +66,7 @@ func (g *Gateway) presence(s *stream, m *stanza) {
 		return
 	}
 	s.mu.Lock()
-	defer func() { s.mu.Unlock(); g.link.Changed() }()
+	defer func() { s.mu.Unlock(); g.link.Changed(); g.assess(s) }()
 	own := m.User.status("110") || m.Type != "" && nick == r.nick
 	switch {
 	case m.Type == "error":

@@ -98,6 +98,7 @@ func (g *Gateway) connect(ctx context.Context) error {
 		return err
 	}
 	g.link.Set(s)
+	g.assess(s)
 	defer func() { g.link.Set(nil); close(s.lost) }()
 	g.join(s)
 	go periodic.Every(ctx, g.cfg.Ping, func() {

@@ -24,6 +24,9 @@ func (s *System) startListeners(ctx context.Context) error {
 		s.log.Warn("standard input is in use, so its listener is not started; use `skandha up` or skandha-listener for it")
 		cfg.Stdin = nil
 	}
+	if cfg.Brokers, err = s.brokers(cfg.Brokers); err != nil {
+		return err
+	}
 	b, err := s.Connect(ctx, "listener")
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ import (
 	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory"
 	memories "skandha.dev/services/internal/memory/open"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
@@ -44,6 +45,7 @@ import (
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/web"
 	"skandha.dev/services/uibridge"
 	"skandha.dev/services/uibridge/access"
 )
@@ -55,6 +57,7 @@ type Config struct {
 	Sync       string // always (default) or relaxed
 	NATS       string // listen address of the bus; default a port on loopback that Data keeps
 	Token      string // of the bus; default a random one that Data keeps
+	MQTT       string // listen address of MQTT, for devices; empty: none
 	HTTP       string // listen address of health and metrics; empty: none
 	Store      string // of the view; default a SQLite file in Data
 	Memory     string // index of memories; default beside the view
@@ -65,6 +68,7 @@ type Config struct {
 	Workspace                              string             // default Data/workspace
 	Files                                  filesystem.Limits  // for the file tools
 	HTTPAllow                              []string           // hosts that http:request may reach
+	Web                                    web.Config         // what web:search and web:fetch may reach
 	// the storage plugin that keeps notes; default files in Workspace
 	NotesPlugin string
 	Slots       int       // of provider, tool runner and sandbox, each; default 64
@@ -211,9 +215,13 @@ func (s *System) startBus(ctx context.Context) error {
 			addr = "127.0.0.1:-1"
 		}
 	}
+	devices, err := s.mqtt()
+	if err != nil {
+		return err
+	}
 	s.srv, err = natsserver.Start(natsserver.Config{
 		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: natsserver.Sync(s.cfg.Sync),
-		Addr: addr, Token: s.cfg.Token, Heal: true, Logger: s.log,
+		Addr: addr, Token: s.cfg.Token, MQTT: devices, Heal: true, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the bus: %w", err)
@@ -294,7 +302,7 @@ func GuidesDir(c core.Config, data string) string {
 
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
-	for _, secret := range []string{bus.RunFile, busFile, access.TokenFile} { // also under other names
+	for _, secret := range []string{bus.RunFile, busFile, mqttFile, access.TokenFile} { // also under other names
 		protect = append(protect, filepath.Join(s.cfg.Data, secret))
 	}
 	if s.cfg.ConfigFile != "" {
@@ -308,7 +316,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 	}
 	return toolrunner.Config{
 		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, NotesPlugin: s.cfg.NotesPlugin,
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
 		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}
 }
@@ -319,6 +327,12 @@ func (s *System) startRunner(ctx context.Context) error {
 		return err
 	}
 	cfg := s.runnerConfig()
+	if cfg.MQTT, err = mqttclient.ReadConfig(s.cfg.ConfigFile); err != nil {
+		return err
+	}
+	if cfg.MQTT, err = s.brokers(cfg.MQTT); err != nil {
+		return err
+	}
 	s.executors = append(s.executors, b.Instance())
 	s.background("toolrunner", b, func(ctx context.Context) error {
 		return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: s.log.With("service", "toolrunner")})

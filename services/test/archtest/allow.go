@@ -12,6 +12,8 @@ const (
 	bridge   = services + "/uibridge"
 	compat   = bridge + "/compat"
 	legacy   = root + "/provider-gemini-legacy"
+	pages    = services + "/toolrunner/tools/web/page"
+	pdf      = services + "/toolrunner/tools/web/pdftext"
 )
 
 // What the rules go by.
@@ -54,22 +56,28 @@ var (
 	// owned says which packages alone import a library, and so speak to what is
 	// behind it.
 	owned = map[string][]string{
-		"charm.land/bubbles":                 {command},
-		"charm.land/bubbletea":               {command},
-		"charm.land/lipgloss":                {command},
-		"github.com/anthropics":              {services + "/provider/anthropic"},
-		"github.com/chromedp":                {support + "/webtest"},
-		"github.com/docker/docker":           {services + "/sandbox/docker"},
-		"github.com/google/generative-ai-go": {legacy},
-		"github.com/microcosm-cc/bluemonday": {services + "/uibridge/markdown"},
-		"github.com/nats-io/nats-server/v2":  {internal + "/natsserver"},
-		"github.com/openai/openai-go":        {services + "/provider/openai"},
-		"github.com/redis/go-redis":          {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},
-		"github.com/robfig/cron":             {services + "/listener/cron"},
-		"google.golang.org/genai":            {services + "/provider/gemini"},
-		"github.com/yuin/goldmark":           {services + "/uibridge/markdown"},
-		"mellium.im/sasl":                    {services + "/listener/xmpp"},
-		"modernc.org/sqlite":                 {internal + "/store/sqlitefile"},
+		"charm.land/bubbles":                           {command},
+		"charm.land/bubbletea":                         {command},
+		"charm.land/lipgloss":                          {command},
+		"codeberg.org/readeck/go-readability":          {pages},
+		"github.com/anthropics":                        {services + "/provider/anthropic"},
+		"github.com/chromedp":                          {support + "/webtest"},
+		"github.com/docker/docker":                     {services + "/sandbox/docker"},
+		"github.com/eclipse/paho.mqtt.golang":          {internal + "/mqttclient"},
+		"github.com/gogs/chardet":                      {pages},
+		"github.com/google/generative-ai-go":           {legacy},
+		"github.com/JohannesKaufmann/html-to-markdown": {pages},
+		"github.com/klippa-app/go-pdfium":              {pdf},
+		"github.com/microcosm-cc/bluemonday":           {services + "/uibridge/markdown"},
+		"github.com/nats-io/nats-server/v2":            {internal + "/natsserver"},
+		"github.com/openai/openai-go":                  {services + "/provider/openai"},
+		"github.com/redis/go-redis":                    {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},
+		"github.com/robfig/cron":                       {services + "/listener/cron"},
+		"github.com/tetratelabs/wazero":                {pdf},
+		"google.golang.org/genai":                      {services + "/provider/gemini"},
+		"github.com/yuin/goldmark":                     {services + "/uibridge/markdown"},
+		"mellium.im/sasl":                              {services + "/listener/xmpp"},
+		"modernc.org/sqlite":                           {internal + "/store/sqlitefile"},
 	}
 
 	// guests are modules of plugins in this tree. They join as any other plugin does.
@@ -88,6 +96,8 @@ var (
 			"cmd":      "the main",
 			"contract": "the interface that they implement",
 			"emitter":  "what they are given",
+			"feed":     "takes readings through rules, for any sensor",
+			"mapping":  "the rules of sensors",
 			"web":      "the server of those that are reached by HTTP",
 		},
 		services + "/provider": {

@@ -54,6 +54,7 @@ func built() map[string]map[string]string {
 			subject.Service(coreapi.ServiceName, coreapi.VerbRefill):          "coreRefillRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbCall):            "coreCallRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbMemory):          "coreMemoryRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbOutbox):          "coreOutboxRequest",
 		},
 		"Reply": {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":  {},

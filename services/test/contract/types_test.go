@@ -138,6 +138,8 @@ var goTypes = map[string]any{
 	"service/core/hooks":             coreapi.HooksInfo{},
 	"service/core/memory":            coreapi.MemoryAnswer{},
 	"service/core/memory_request":    coreapi.MemoryQuery{},
+	"service/core/outbox":            coreapi.OutboxPage{},
+	"service/core/outbox_request":    coreapi.OutboxQuery{},
 
 	"ui/about":                  ui.About{},
 	"ui/error":                  ui.Error{},

@@ -81,6 +81,7 @@ type ToolCallRequest struct {
 	Always          []event.Grant   `json:"always,omitempty"` // grants; an approval may include one of them
 	Owner           string          `json:"owner,omitempty"`  // the plugin that runs the tool; empty: built in
 	Answer          *event.Answered `json:"answer,omitempty"` // what a plugin answers in place of the tool
+	After           []string        `json:"after,omitempty"`  // the texts from outside that the model has seen before
 }
 
 // StateChange reports what the agent is doing.

@@ -144,6 +144,6 @@ func planCompleted(a contract.About, p event.PlanCompleted) any {
 func toolCallRequest(a contract.About, p event.ToolCallRequest) contract.ToolCallRequest {
 	return contract.ToolCallRequest{
 		About: a, ToolName: p.ToolName, Args: p.Args, ConfirmationID: p.ConfirmationID, SecurityWarning: p.SecurityWarning,
-		Hash: p.Hash, ExpiresAt: p.ExpiresAt, Always: p.Always, Owner: p.Owner, Answer: p.Answer,
+		Hash: p.Hash, ExpiresAt: p.ExpiresAt, Always: p.Always, Owner: p.Owner, Answer: p.Answer, After: p.After,
 	}
 }

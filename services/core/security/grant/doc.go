@@ -15,5 +15,5 @@
 // invisible. A call that no grant covers is not denied: a person is asked.
 //
 // A grant cannot see a symbolic link below a granted directory, or where a granted host
-// redirects to. Tools guard against these themselves (os.Root, http_allow).
+// redirects to. Tools guard against these themselves (os.Root, http_allow, web_fetch).
 package grant

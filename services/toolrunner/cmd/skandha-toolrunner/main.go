@@ -4,16 +4,19 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"skandha.dev/services/internal/process"
 	"skandha.dev/services/toolrunner"
 	"skandha.dev/services/toolrunner/tools/filesystem"
+	"skandha.dev/services/toolrunner/tools/web"
 )
 
 type service struct {
 	process.Flags
 
+	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The brokers of mqtt:publish (YAML, section mqtt)."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
 	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
@@ -24,32 +27,31 @@ type service struct {
 	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
+	Web       web.Config        `embed:"" prefix:"web-"`
 }
 
-func (s *service) config() toolrunner.Config {
-	var protected []string
-	if s.Creds != "" {
-		protected = append(protected, s.Creds)
-	}
-	if s.Skills != "" {
-		protected = append(protected, s.Skills)
-	}
+func (s *service) config() (toolrunner.Config, error) {
 	return toolrunner.Config{
-		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow,
+		Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
+		Files:     s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
 		Enable: s.Enable, Disable: s.Disable,
 		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
-	}
+	}.WithFile(s.Config)
 }
 
 // Check implements process.Service.
 func (s *service) Check() error {
-	c := s.config()
-	return errors.Join(c.Validate(), c.CheckWorkspace())
+	c, err := s.config()
+	return errors.Join(err, c.Validate(), c.CheckWorkspace())
 }
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {
-	return toolrunner.Run(ctx, s.config(), toolrunner.Deps{Bus: e.Bus, Logger: e.Log})
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
+	return toolrunner.Run(ctx, c, toolrunner.Deps{Bus: e.Bus, Logger: e.Log})
 }
 
 func main() {

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/toolrunner/tools"
+	"skandha.dev/services/toolrunner/tools/web/guard"
 )
 
 // The bounds of one request.
@@ -38,21 +39,26 @@ var forbidden = []string{
 	"Content-Length", "Expect", "Accept-Encoding",
 }
 
+// keyHeader names the call, so that the server can tell a repeated request
+// (draft-ietf-httpapi-idempotency-key-header).
+const keyHeader = "Idempotency-Key"
+
 type requestArgs struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
 	Body    string            `json:"body"`
+	Once    bool              `json:"idempotency_key"`
 }
 
 // Request makes HTTP requests to the hosts of the list.
-func Request(allow AllowList) tools.Tool {
-	return request(allow, control)
+func Request(allow guard.AllowList) tools.Tool {
+	return request(allow, guard.Public)
 }
 
-func request(allow AllowList, control func(network, address string, c syscall.RawConn) error) tools.Tool {
+func request(allow guard.AllowList, control guard.Control) tools.Tool {
 	c := newClient(allow, control)
-	return tools.New(tool.Spec{
+	t := tools.New(tool.Spec{
 		Name: "http:request",
 		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, "+
 			"headers and the text of the body, of which at most %d bytes are read. "+
@@ -62,32 +68,77 @@ func request(allow AllowList, control func(network, address string, c syscall.Ra
 			"method":{"enum":["GET","HEAD","POST","PUT","PATCH","DELETE"],"default":"GET"},
 			"url":{"type":"string","minLength":1,"maxLength":8192,"description":"absolute, http or https"},
 			"headers":{"type":"object","maxProperties":50,"additionalProperties":{"type":"string","maxLength":8192}},
-			"body":{"type":"string","description":"sent as it is; set the header Content-Type to say what it is"}},
+			"body":{"type":"string","description":"sent as it is; set the header Content-Type to say what it is"},
+			"idempotency_key":{"type":"boolean","default":false,"description":"send the header Idempotency-Key, so that ` +
+			`a repeated request has its effect once; only for servers that are known to honour it"}},
 			"required":["url"],"additionalProperties":false}`),
 		Idempotent: false, Risk: tool.RiskHigh, Permissions: []string{"network.request"}, Scope: []string{"method", "url"},
 		ScenarioTags: []string{"information_retrieval", "communication"}, TimeoutMS: timeout.Milliseconds(),
-	}, func(ctx context.Context, _ tools.Call, args requestArgs) tool.Result {
-		out, err := c.do(ctx, args)
-		if err != nil {
-			return tools.Fail(fmt.Errorf("requesting: %w", err))
-		}
-		return tool.OK(out)
-	})
+	}, c.run)
+	t.Probe = c.probe
+	return t
 }
 
+// run sends the request of an attempt.
+func (c *client) run(ctx context.Context, call tools.Call, args requestArgs) tool.Result {
+	req, err := c.build(ctx, args, call.Key)
+	if err != nil {
+		return tools.Fail(fmt.Errorf("requesting: %w", err))
+	}
+	if err := call.Begin(ctx); err != nil {
+		return tools.Fail(fmt.Errorf("the request was not sent: %w", err))
+	}
+	out, connected, err := c.send(req)
+	switch {
+	case err == nil:
+		return tool.OK(out)
+	case connected && !reads(req.Method):
+		return unknown(fmt.Errorf("the request was sent, but its answer did not arrive: %w", err))
+	}
+	return tools.Fail(fmt.Errorf("requesting: %w", err))
+}
+
+// probe repeats a request that has its effect once. What became of any other is not known.
+func (c *client) probe(ctx context.Context, call tools.Call, _ tools.Begun) tool.Result {
+	var args requestArgs
+	if err := json.Unmarshal(call.Args, &args); err != nil {
+		return unknown(fmt.Errorf("reading the arguments: %w", err))
+	}
+	req, err := c.build(ctx, args, call.Key)
+	switch {
+	case err != nil:
+		return unknown(fmt.Errorf("repeating the request: %w", err))
+	case !args.Once && !reads(req.Method):
+		return unknown(fmt.Errorf("the %s request may have been carried out, and has no idempotency key to repeat it with; "+
+			"look at %s before you send it again", req.Method, req.URL.Host))
+	}
+	out, _, err := c.send(req)
+	switch {
+	case err != nil:
+		return unknown(fmt.Errorf("repeating the request: %w", err))
+	case out.Status == http.StatusConflict && !reads(req.Method): // the first one is still being processed
+		return unknown(errors.New("the server answered the repeated request with 409 Conflict"))
+	}
+	return tool.OK(out)
+}
+
+// reads reports whether requests of a method have no effect.
+func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+func unknown(err error) tool.Result { return tool.Failure(tool.CodeOutcomeUnknown, err.Error()) }
+
 type client struct {
-	allow AllowList
+	allow guard.AllowList
 	http  *http.Client
 }
 
-func newClient(allow AllowList, control func(network, address string, c syscall.RawConn) error) *client {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: control}
+func newClient(allow guard.AllowList, control guard.Control) *client {
 	c := &client{allow: allow}
 	c.http = &http.Client{
 		CheckRedirect: unfollowed,
 		Transport: &http.Transport{
 			Proxy:       nil, // a proxy could connect to forbidden addresses
-			DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+			DialContext: guard.DialWith(control), ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: timeout,
 			MaxResponseHeaderBytes: maxHeader, MaxIdleConns: 16, IdleConnTimeout: 30 * time.Second,
 		},
@@ -108,41 +159,40 @@ type answer struct {
 	Note      string            `json:"note,omitempty"`
 }
 
-func (c *client) do(ctx context.Context, args requestArgs) (answer, error) {
-	req, err := c.build(ctx, args)
-	if err != nil {
-		return answer{}, err
-	}
-	resp, err := c.http.Do(req)
+// send sends a request once. connected reports whether the server may have received it.
+func (c *client) send(req *http.Request) (out answer, connected bool, err error) {
+	var reached atomic.Bool // a connection may still be made when Do has returned
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached.Store(true) }}
+	resp, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok { // its text repeats method and URL
 			err = u.Err
 		}
-		return answer{}, err
+		return answer{}, reached.Load(), err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	out := answer{Status: resp.StatusCode, Headers: map[string]string{}}
+	out = answer{Status: resp.StatusCode, Headers: map[string]string{}}
 	for _, k := range headersForModel {
 		if v := resp.Header.Get(k); v != "" {
 			out.Headers[k] = v
 		}
 	}
-	if err := out.read(resp); err != nil {
-		return answer{}, err
+	if err := out.read(resp); err != nil { // the request was carried out all the same
+		out.Note = err.Error()
 	}
 	if next, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		note := "the redirect was not followed; request its location in another call: " + next.Redacted()
 		out.Note = strings.TrimPrefix(out.Note+"; "+note, "; ")
 	}
-	return out, nil
+	return out, true, nil
 }
 
-func (c *client) build(ctx context.Context, args requestArgs) (*http.Request, error) {
+func (c *client) build(ctx context.Context, args requestArgs, key string) (*http.Request, error) {
 	u, err := url.Parse(args.URL)
 	if err != nil {
 		return nil, errors.New("the URL is invalid")
 	}
-	if err := c.allow.check(u); err != nil {
+	if err := c.allow.Check(u); err != nil {
 		return nil, err
 	}
 	var body io.Reader
@@ -162,7 +212,13 @@ func (c *client) build(ctx context.Context, args requestArgs) (*http.Request, er
 		if slices.Contains(forbidden, http.CanonicalHeaderKey(k)) || strings.HasPrefix(strings.ToLower(k), "proxy-") {
 			return nil, fmt.Errorf("header %q may not be set", k)
 		}
+		if args.Once && http.CanonicalHeaderKey(k) == keyHeader {
+			return nil, fmt.Errorf("header %q may not be set if idempotency_key is true", k)
+		}
 		req.Header.Set(k, v)
+	}
+	if args.Once {
+		req.Header.Set(keyHeader, key)
 	}
 	return req, nil
 }

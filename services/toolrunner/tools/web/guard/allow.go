@@ -1,4 +1,4 @@
-package web
+package guard
 
 import (
 	"errors"
@@ -11,7 +11,11 @@ import (
 )
 
 // AllowList is the list of hosts that may be reached. The zero value allows none.
-type AllowList struct{ rules []rule }
+type AllowList struct {
+	setting string // that lists them, for errors
+	rules   []rule
+	any     bool
+}
 
 type rule struct {
 	host   string // "example.com"; of a suffix rule ".example.com"
@@ -19,22 +23,33 @@ type rule struct {
 	port   string // "": the scheme's own
 }
 
-// ParseAllow reads patterns: a host name or address ("api.example.com"), or all
+// Any is the pattern of [ParseAny] for every host.
+const Any = "*"
+
+// Parse reads the patterns of a setting: a host name or address ("api.example.com"), or all
 // names below one ("*.example.com", which is not example.com itself), each with
 // an optional ":port". Without one, only the scheme's own port (80 or 443) is
 // allowed.
-func ParseAllow(patterns []string) (AllowList, error) {
-	var l AllowList
+func Parse(setting string, patterns []string) (AllowList, error) {
+	l := AllowList{setting: setting}
 	var errs []error
 	for _, p := range patterns {
 		r, err := parseRule(strings.TrimSpace(p))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("http_allow: %q: %w", p, err))
+			errs = append(errs, fmt.Errorf("%s: %q: %w", setting, p, err))
 			continue
 		}
 		l.rules = append(l.rules, r)
 	}
 	return l, errors.Join(errs...)
+}
+
+// ParseAny is Parse, and also reads [Any], which allows every host on the scheme's own port.
+func ParseAny(setting string, patterns []string) (AllowList, error) {
+	names := slices.DeleteFunc(slices.Clone(patterns), func(p string) bool { return strings.TrimSpace(p) == Any })
+	l, err := Parse(setting, names)
+	l.any = len(names) < len(patterns)
+	return l, err
 }
 
 func parseRule(p string) (rule, error) {
@@ -77,10 +92,10 @@ func normalHost(h string) (string, error) {
 }
 
 // Empty reports whether no host is allowed.
-func (l AllowList) Empty() bool { return len(l.rules) == 0 }
+func (l AllowList) Empty() bool { return len(l.rules) == 0 && !l.any }
 
-// check returns why a URL may not be requested; nil if it may.
-func (l AllowList) check(u *url.URL) error {
+// Check returns why a URL may not be requested; nil if it may.
+func (l AllowList) Check(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("the scheme is %q, want http or https", u.Scheme)
 	}
@@ -98,11 +113,25 @@ func (l AllowList) check(u *url.URL) error {
 	if port == "" {
 		port = own
 	}
-	if slices.ContainsFunc(l.rules, func(r rule) bool { return r.fits(host, port, own) }) {
+	if l.any && port == own || slices.ContainsFunc(l.rules, func(r rule) bool { return r.fits(host, port, own) }) {
 		return nil
 	}
-	return fmt.Errorf("host %q with port %s is not allowed; the operator of this tool runner can allow it (http_allow)",
-		host, port)
+	return fmt.Errorf("host %q with port %s is not allowed; the operator of this tool runner can allow it (%s)",
+		host, port, l.setting)
+}
+
+// dials reports whether the list names the host of a connection.
+func (l AllowList) dials(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host, err = normalHost(host); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(l.rules, func(r rule) bool {
+		return r.fits(host, port, "80") || r.fits(host, port, "443")
+	})
 }
 
 func (r rule) fits(host, port, own string) bool {

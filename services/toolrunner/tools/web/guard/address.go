@@ -1,4 +1,4 @@
-package web
+package guard
 
 import (
 	"fmt"
@@ -38,13 +38,31 @@ func public(a netip.Addr) bool {
 	return !slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// control checks the actual address of a connection, after DNS.
-func control(network, address string, _ syscall.RawConn) error {
+// private reports whether an address is of this machine or of a local network, which an
+// operator may name a host of. Link-local addresses, at which clouds serve credentials, are not.
+func private(a netip.Addr) bool {
+	return a.Zone() == "" && (a.IsLoopback() || a.IsPrivate() || shared.Contains(a))
+}
+
+// shared is the address space of carriers, which overlay networks also use.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// Public is the Control of a net.Dialer that connects only to public addresses. It checks the
+// actual address of a connection, after DNS.
+func Public(network, address string, _ syscall.RawConn) error {
+	return control(network, address, public)
+}
+
+func local(network, address string, _ syscall.RawConn) error {
+	return control(network, address, func(a netip.Addr) bool { return public(a) || private(a) })
+}
+
+func control(network, address string, allowed func(netip.Addr) bool) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("connecting to %s %s is not allowed", network, address)
 	}
-	if !public(ap.Addr()) {
+	if !allowed(ap.Addr()) {
 		return fmt.Errorf("address %s is not public", ap.Addr())
 	}
 	return nil

@@ -1,0 +1,140 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/text"
+)
+
+// maxText is the maximum length of a message, in bytes.
+const maxText = 64 << 10
+
+// project makes entries of what a commit has to deliver.
+func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error {
+	m, err := o.cfg.Bus.Message(ctx, seq)
+	if errors.Is(err, bus.ErrNotFound) {
+		return nil // purged
+	}
+	if err != nil {
+		return err
+	}
+	c, err := event.DecodeCommit(ref, m.Data)
+	if err != nil {
+		o.cfg.Log.Error("a commit cannot be read; what it delivers is lost", "session", ref, "commit", seq, "error", err)
+		return nil
+	}
+	for n, e := range c.Events {
+		input, d := delivery(e)
+		if input == 0 {
+			continue
+		}
+		d.Link = o.link(ref)
+		all := o.notices(ref, e, d)
+		answer, err := o.answer(ctx, ref, input, d)
+		if err != nil {
+			return err
+		}
+		if answer != nil {
+			all = append(all, *answer)
+		}
+		for _, one := range all {
+			one.id = newID(one.Via, one.Delivery.To, seq, n)
+			if err := o.add(ctx, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// delivery returns what an event delivers, and the sequence of the input that it is about; 0: nothing.
+func delivery(e event.Event) (input uint64, d tool.Delivery) {
+	err := event.Visitor{
+		Recorded: func(p event.Recorded) {
+			input, d = p.Sequence, tool.Delivery{Kind: tool.KindAnswer, Text: p.Answer, InReplyTo: p.InputID}
+		},
+		TurnFailed: func(p event.TurnFailed) {
+			if p.Code.Delivered() {
+				input, d = p.Sequence, tool.Delivery{
+					Kind: tool.KindFailure, Text: "This could not be answered: " + p.Reason, InReplyTo: p.InputID,
+				}
+			}
+		},
+		ToolCallRequest: func(p event.ToolCallRequest) {
+			input, d = event.SequenceOf(p.ConfirmationID), tool.Delivery{Kind: tool.KindApproval, Text: question(p), Approval: asked(p)}
+		},
+	}.Visit(e)
+	if err != nil {
+		return 0, d
+	}
+	if input > 0 {
+		d.Turn, d.Text = event.TurnID(input), text.Cut(d.Text, maxText)
+	}
+	return input, d
+}
+
+func asked(p event.ToolCallRequest) *tool.Approval {
+	a := &tool.Approval{
+		ConfirmationID: p.ConfirmationID, Hash: p.Hash, Tool: p.ToolName, Args: p.Args, ExpiresAt: p.ExpiresAt,
+	}
+	if p.SecurityWarning != nil {
+		a.Warning = p.SecurityWarning.Message
+	}
+	return a
+}
+
+// maxShownArgs is how much of the arguments of a call a question shows, in bytes.
+const maxShownArgs = 2 << 10
+
+func question(p event.ToolCallRequest) string {
+	q := fmt.Sprintf("May I run `%s` with these arguments?\n\n```\n%s\n```", p.ToolName, text.Cut(string(p.Args), maxShownArgs))
+	if p.SecurityWarning != nil {
+		q += "\n\n" + p.SecurityWarning.Message
+	}
+	return q
+}
+
+// answer returns the message for the listener of an input; nil if it wants none.
+func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d tool.Delivery) (*entry, error) {
+	m, err := o.cfg.Bus.Message(ctx, input)
+	if errors.Is(err, bus.ErrNotFound) {
+		o.cfg.Log.Warn("an input is no longer stored; its answer is not delivered", "session", ref, "input", input)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cause, err := subject.ParseCause(m.Subject)
+	if err != nil || cause.Ref != ref || cause.Kind != subject.Input {
+		return nil, nil //nolint:nilerror // it is no input
+	}
+	var in event.Input
+	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
+		return nil, nil //nolint:nilerror // it says nothing about its answer
+	}
+	d.To = in.ReplyTo
+	return &entry{Ref: ref, Via: cause.Writer, Delivery: d}, nil
+}
+
+// add stores an entry, unless there was one.
+func (o *Outbox) add(ctx context.Context, e entry) error {
+	e.Key, e.State, e.Stored = nonce(), coreapi.OutboxWaiting, o.now().UTC()
+	value, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = o.bucket.Put(ctx, e.id, value, journal.Fence{})
+	if errors.Is(err, bus.ErrFenceLost) {
+		return nil // it exists, or was delivered
+	}
+	return err
+}
