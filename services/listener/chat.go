@@ -32,10 +32,10 @@ func (s *Service) makeChat() error {
 
 // makeAll creates the gateways of one kind.
 func makeAll[C any, G contract.Gateway](
-	s *Service, kind string, configs map[string]C, make func(subject.Writer, C, chat.Deps) (G, error), deps chat.Deps,
+	s *Service, kind string, configs map[string]C, construct func(subject.Writer, C, chat.Deps) (G, error), deps chat.Deps,
 ) error {
 	for _, n := range sorted(configs) {
-		g, err := make(subject.Writer(n), configs[n], deps)
+		g, err := construct(subject.Writer(n), configs[n], deps)
 		if err := s.add(kind, n, g, err); err != nil {
 			return err
 		}
