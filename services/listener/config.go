@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,9 +10,11 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/discord"
+	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/mqtt"
@@ -34,6 +37,7 @@ type Config struct {
 	Webhook   map[string]webhook.Config   `yaml:"webhook"`
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
+	Email     map[string]email.Config     `yaml:"email"`
 	Push      map[string]push.Config      `yaml:"push"`
 	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
 	Sensor    map[string]sensor.Config    `yaml:"sensor"`
@@ -46,6 +50,9 @@ type Config struct {
 
 	// Brokers is the section mqtt of the same file.
 	Brokers mqttclient.Config `yaml:"-"`
+
+	// Accounts is the section email of the file, which the email listeners refer to.
+	Accounts mail.Config `yaml:"-"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -64,9 +71,13 @@ func ParseConfig(file []byte) (c Config, err error) {
 	if err == nil && !found {
 		err = ErrNoSection
 	}
-	if err == nil {
-		c.Brokers, err = mqttclient.ParseConfig(file)
+	if err != nil {
+		return c, err
 	}
+	if c.Brokers, err = mqttclient.ParseConfig(file); err != nil {
+		return c, err
+	}
+	c.Accounts, err = mail.ParseConfig(file)
 	return c, err
 }
 
@@ -162,6 +173,9 @@ func (c Config) all() (out []described) {
 	for _, n := range sorted(c.Cron) {
 		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
 	}
+	for _, n := range sorted(c.Email) {
+		out = append(out, described{kind: "email", name: n, err: errors.Join(c.Email[n].Validate(), c.account(n))})
+	}
 	for _, n := range sorted(c.Push) {
 		out = append(out, described{kind: "push", name: n, err: c.Push[n].Validate()})
 	}
@@ -190,6 +204,16 @@ func (c Config) all() (out []described) {
 		out = append(out, described{kind: "slack", name: n, err: c.Slack[n].Validate()})
 	}
 	return out
+}
+
+// account reports whether an email listener names an account that exists.
+func (c Config) account(listener string) error {
+	name := c.Email[listener].Account
+	if _, ok := c.Accounts.Accounts[name]; ok || name == "" && len(c.Accounts.Accounts) == 1 {
+		return nil
+	}
+	return fmt.Errorf("account is %q, which email.accounts does not have; it has %s", name,
+		cmp.Or(strings.Join(sorted(c.Accounts.Accounts), ", "), "none"))
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,6 +1,6 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, push and the
+// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, email, push and the
 // gateways to chat networks (package chat): irc, xmpp, matrix, telegram, discord and
 // slack. The documentation of each is in its package.
 //
@@ -79,6 +79,17 @@
 //	      bot_token: env:SLACK_BOT_TOKEN
 //	      rooms: {C0123456789: {}}
 //	      allow: [U0123456789]
+//	  email:
+//	    inbox:
+//	      account: agent           # of the section email
+//	      from: ["*@example.org"]
+//	email:                         # see services/internal/mail
+//	  accounts:
+//	    agent:
+//	      address: agent@example.org
+//	      password: env:MAIL_PASSWORD
+//	      imap: {host: imap.example.org}
+//	      smtp: {host: smtp.example.org}
 //
 // # Subjects
 //

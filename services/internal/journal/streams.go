@@ -21,6 +21,7 @@ const (
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
 	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
+	BucketEmail     = "email"     // how far email listeners have read, by listener
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
@@ -123,6 +124,7 @@ func (c StreamsConfig) streams() []wanted {
 		c.memories(),
 		c.listeners(),
 		c.effects(),
+		c.email(),
 		c.outbox(),
 		c.gateways(),
 	}
@@ -145,7 +147,7 @@ func (c StreamsConfig) gateways() wanted {
 }
 
 // maxListenerBytes holds the state of some ten thousand topics or files.
-const maxListenerBytes = 256 << 20
+const maxListenerBytes = 128 << 20
 
 // listeners is a bucket like that of the plugins.
 func (c StreamsConfig) listeners() wanted {
@@ -158,7 +160,7 @@ func (c StreamsConfig) listeners() wanted {
 // The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
 // a message that was seen before is recognized until then.
 const (
-	maxOutboxBytes = 512 << 20
+	maxOutboxBytes = 128 << 20
 	outboxAge      = 30 * 24 * time.Hour
 )
 
@@ -172,7 +174,7 @@ func (c StreamsConfig) outbox() wanted {
 
 // The bounds of the bucket effects. A record is of use until the call's turn has ended.
 const (
-	maxEffectBytes = 256 << 20
+	maxEffectBytes = 128 << 20
 	effectAge      = 7 * 24 * time.Hour
 )
 
@@ -192,6 +194,17 @@ func (c StreamsConfig) memories() wanted {
 	w.Name, w.Description = bucketStream(BucketMemories), "what agents remember, by agent and id"
 	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketMemories, ">")}, c.withDefaults().MaxMemoryBytes
 	w.given.maxBytes = c.MaxMemoryBytes
+	return w
+}
+
+// maxEmailBytes holds the positions of some thousand listeners.
+const maxEmailBytes = 16 << 20
+
+// email is a bucket like that of the plugins.
+func (c StreamsConfig) email() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketEmail), "how far email listeners have read, by listener"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketEmail, ">")}, maxEmailBytes
 	return w
 }
 
