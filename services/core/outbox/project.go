@@ -115,11 +115,11 @@ func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d to
 	}
 	cause, err := subject.ParseCause(m.Subject)
 	if err != nil || cause.Ref != ref || cause.Kind != subject.Input {
-		return nil, nil //nolint:nilerror // it is no input
+		return nil, nil //nolint:nilerr // it is no input
 	}
 	var in event.Input
 	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
-		return nil, nil //nolint:nilerror // it says nothing about its answer
+		return nil, nil //nolint:nilerr // it says nothing about its answer
 	}
 	d.To = in.ReplyTo
 	return &entry{Ref: ref, Via: cause.Writer, Delivery: d}, nil

@@ -64,8 +64,8 @@ func TestAResultIsFoundAgain(t *testing.T) {
 	marks := newMarks(t)
 	ctx := natstest.Context(t)
 	never := func(effect.Record) tool.Result { t.Error("the tool is asked"); return tool.Result{} }
-	run := func(key string, begins bool, r tool.Result) tool.Result {
-		return marks.Run(ctx, key, "a1", func(begin func(context.Context) error) tool.Result {
+	run := func(key string, begins bool, r tool.Result) {
+		marks.Run(ctx, key, "a1", func(begin func(context.Context) error) tool.Result {
 			if begins {
 				if err := begin(ctx); err != nil {
 					t.Fatal(err)
