@@ -182,7 +182,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	if s.Title == "" {
 		s.Title = text.Cut(in.Text, 80)
 	}
-	text := asData(in.Text, in.Origin)
+	text := textOf(in)
 	for _, a := range in.Annotations {
 		text += "\n[" + a + "]"
 	}

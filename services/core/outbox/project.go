@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -91,6 +92,18 @@ func question(p event.ToolCallRequest) string {
 	return q
 }
 
+// destination returns the listener that delivers, and where to. Answers to what an agent has
+// scheduled go where those of the turn went that scheduled it: only core writes these inputs, and
+// they name the listener before a colon.
+func destination(writer subject.Writer, replyTo string) (via subject.Writer, to string, ok bool) {
+	if writer != subject.ScheduleWriter {
+		return writer, replyTo, true
+	}
+	name, to, _ := strings.Cut(replyTo, ":")
+	via, err := subject.Parse[subject.Writer](name)
+	return via, to, err == nil && to != ""
+}
+
 // add makes an entry, unless there was one.
 func (o *Outbox) add(ctx context.Context, ref subject.Ref, commit uint64, n int, input uint64, d tool.Delivery) error {
 	m, err := o.cfg.Bus.Message(ctx, input)
@@ -109,10 +122,15 @@ func (o *Outbox) add(ctx context.Context, ref subject.Ref, commit uint64, n int,
 	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" || cause.Kind != subject.Input {
 		return nil
 	}
-	d.To = in.ReplyTo
+	via, to, ok := destination(cause.Writer, in.ReplyTo)
+	if !ok {
+		o.cfg.Log.Warn("the answer to a scheduled input has no valid destination", "session", ref, "input", input)
+		return nil
+	}
+	d.To = to
 	e := entry{
-		Ref: ref, Via: cause.Writer, Delivery: d, Key: nonce(), State: coreapi.OutboxWaiting, Stored: o.now().UTC(),
-		id: newID(cause.Writer, in.ReplyTo, commit, n),
+		Ref: ref, Via: via, Delivery: d, Key: nonce(), State: coreapi.OutboxWaiting, Stored: o.now().UTC(),
+		id: newID(via, to, commit, n),
 	}
 	value, err := json.Marshal(e)
 	if err != nil {

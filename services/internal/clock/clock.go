@@ -106,6 +106,18 @@ func (c *Clock) Lay(ctx context.Context, entry string, at time.Time, body []byte
 	return nil
 }
 
+// Laid reports whether a schedule of the entry is stored.
+func (c *Clock) Laid(ctx context.Context, entry string) (bool, error) {
+	_, err := c.stream.GetLastMsgForSubject(ctx, scheduleSubject(c.owner, entry))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the schedule of entry %s: %w", entry, err)
+	}
+	return true, nil
+}
+
 // Remove deletes an entry's schedule and what is due of it.
 func (c *Clock) Remove(ctx context.Context, entry string) error {
 	for _, subj := range []string{scheduleSubject(c.owner, entry), occurredSubject(c.owner, entry)} {

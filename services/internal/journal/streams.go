@@ -22,6 +22,7 @@ const (
 	BucketMemories  = "memories"  // what agents remember, by agent and id
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
+	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -121,7 +122,19 @@ func (c StreamsConfig) streams() []wanted {
 		c.memories(),
 		c.effects(),
 		c.outbox(),
+		c.schedules(),
 	}
+}
+
+// maxScheduleBytes holds some ten thousand schedules.
+const maxScheduleBytes = 64 << 20
+
+// schedules is a bucket like that of the plugins.
+func (c StreamsConfig) schedules() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketSchedules), "what agents have scheduled, by agent, session and name"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketSchedules, ">")}, maxScheduleBytes
+	return w
 }
 
 // The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
