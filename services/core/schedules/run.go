@@ -58,7 +58,7 @@ func (s *Schedules) serve(ctx context.Context) error {
 	}
 	for again := time.Now().Add(lookEvery); time.Now().Before(again) && ctx.Err() == nil; {
 		err := c.Take(ctx, func(d clock.Due) error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), emitWait)
+			ctx, cancel := context.WithTimeout(ctx, emitWait)
 			defer cancel()
 			return s.handle(ctx, d)
 		})
