@@ -89,6 +89,7 @@ func (m Manifest) Check() error {
 	c.others("run_before", m.Name, m.RunBefore)
 	c.hooks(m.Hooks)
 	c.tools(m.Tools)
+	c.deliverers(m)
 	c.rest(m)
 	if b, err := json.Marshal(m); err == nil && len(b) > MaxManifest {
 		c.add("", "the manifest has %d bytes, at most %d", len(b), MaxManifest)
@@ -206,6 +207,26 @@ func (c *checker) tools(list []tool.Spec) {
 			c.add(at+"pool", "has %d characters, at most %d", n, maxName)
 		}
 		c.args(at+"args", t.Args)
+	}
+}
+
+// deliverers checks the tools that deliver messages: they belong to the plugin's listeners, and
+// models cannot call them.
+func (c *checker) deliverers(m Manifest) {
+	for i, t := range m.Tools {
+		of, delivers := strings.CutPrefix(tool.FoldName(t.Name), tool.DeliverPrefix)
+		if !delivers {
+			continue
+		}
+		mine := slices.ContainsFunc(slices.Concat(m.Listeners, m.Sensors), func(l Listener) bool {
+			return tool.Deliverer(l.Name) == t.Name
+		})
+		if !mine {
+			c.add(fmt.Sprintf("tools[%d].name", i), "%q delivers for a listener %q, which the plugin does not declare", clip(t.Name), clip(of))
+		}
+		if !t.Internal {
+			c.add(fmt.Sprintf("tools[%d].internal", i), "is false, want true: only the outbox calls a tool that delivers")
+		}
 	}
 }
 

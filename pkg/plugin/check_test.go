@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/tool"
 )
 
 // full is a manifest that uses every field.
@@ -267,4 +268,22 @@ func ExampleDecodeManifest() {
 	// want one of point, mode, deadline_ms, on_error
 	// name: "my plugin" is not a valid id: want 1 to 64 characters of A-Z a-z 0-9 _ -
 	// version: "1" is not a SemVer 2.0.0 version such as 1.0.0
+}
+
+// Only a plugin's own listeners deliver by its tools: nothing else may take their answers.
+func TestToolsThatDeliverBelongToAListener(t *testing.T) {
+	m := plugin.Manifest{
+		Name: "chat", Version: "1.0.0", Instance: "c1", Listeners: []plugin.Listener{{Name: "chat"}},
+		Tools: []tool.Spec{
+			{Name: "deliver:chat", Description: "delivers", Args: json.RawMessage(`{"type":"object"}`), Internal: true},
+			{Name: "deliver:email", Description: "delivers", Args: json.RawMessage(`{"type":"object"}`), Internal: true},
+			{Name: "Deliver:chat", Description: "delivers", Args: json.RawMessage(`{"type":"object"}`)},
+		},
+	}
+	err := m.Check()
+	for at, want := range map[string]bool{"tools[0].": false, "tools[1].name": true, "tools[2].name": true, "tools[2].internal": true} {
+		if got := err != nil && strings.Contains(err.Error(), at); got != want {
+			t.Errorf("%s: %t, want %t, in %v", at, got, want, err)
+		}
+	}
 }

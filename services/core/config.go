@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/guidefile"
+	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/security"
@@ -46,8 +47,14 @@ type Config struct {
 	// GuidesDir is the directory with guides as Markdown files, relative to this file. Default:
 	// guides, beside this file; without a file, guides in the data directory.
 	GuidesDir string `yaml:"guides_dir"`
+	// Notify is who is notified when a call waits for approval, a turn fails or a limit is reached.
+	Notify outbox.Notify `yaml:"notify"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
+	// MQTT names the brokers of the listener service and the tool runner, likewise.
+	MQTT yaml.Node `yaml:"mqtt"`
+	// Email belongs to the tool runner and the listener service, likewise.
+	Email yaml.Node `yaml:"email"`
 	// Providers belongs to the provider service, likewise.
 	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.

@@ -51,5 +51,6 @@ func (c Config) shell() (shell.Config, error) {
 	backlog, badLimits := c.Limits.backlog()
 	return shell.Config{
 		Agents: agents, Policy: policy, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
-	}, errors.Join(badAgents, badPlugins, badStreams, badLimits)
+		Notify: c.Notify,
+	}, errors.Join(badAgents, badPlugins, badStreams, badLimits, c.Notify.Validate())
 }

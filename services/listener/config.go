@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,7 +10,13 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mail"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/email"
+	"skandha.dev/services/listener/mqtt"
+	"skandha.dev/services/listener/push"
+	"skandha.dev/services/listener/sensor"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -24,6 +31,16 @@ type Config struct {
 	Webhook   map[string]webhook.Config   `yaml:"webhook"`
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
+	Email     map[string]email.Config     `yaml:"email"`
+	Push      map[string]push.Config      `yaml:"push"`
+	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
+	Sensor    map[string]sensor.Config    `yaml:"sensor"`
+
+	// Brokers is the section mqtt of the same file.
+	Brokers mqttclient.Config `yaml:"-"`
+
+	// Accounts is the section email of the file, which the email listeners refer to.
+	Accounts mail.Config `yaml:"-"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -42,6 +59,13 @@ func ParseConfig(file []byte) (c Config, err error) {
 	if err == nil && !found {
 		err = ErrNoSection
 	}
+	if err != nil {
+		return c, err
+	}
+	if c.Brokers, err = mqttclient.ParseConfig(file); err != nil {
+		return c, err
+	}
+	c.Accounts, err = mail.ParseConfig(file)
 	return c, err
 }
 
@@ -55,6 +79,12 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.WebSocket) {
 			errs = append(errs, prefixed("websocket."+n, c.WebSocket[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Push) {
+			errs = append(errs, prefixed("push."+n, c.Push[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Sensor) {
+			errs = append(errs, prefixed("sensor."+n, c.Sensor[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -113,7 +143,29 @@ func (c Config) all() (out []described) {
 	for _, n := range sorted(c.Cron) {
 		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
 	}
+	for _, n := range sorted(c.Email) {
+		out = append(out, described{kind: "email", name: n, err: errors.Join(c.Email[n].Validate(), c.account(n))})
+	}
+	for _, n := range sorted(c.Push) {
+		out = append(out, described{kind: "push", name: n, err: c.Push[n].Validate()})
+	}
+	for _, n := range sorted(c.MQTT) {
+		out = append(out, described{kind: "mqtt", name: n, err: c.MQTT[n].Validate(subject.Writer(n))})
+	}
+	for _, n := range sorted(c.Sensor) {
+		out = append(out, described{kind: "sensor", name: n, err: c.Sensor[n].Validate()})
+	}
 	return out
+}
+
+// account reports whether an email listener names an account that exists.
+func (c Config) account(listener string) error {
+	name := c.Email[listener].Account
+	if _, ok := c.Accounts.Accounts[name]; ok || name == "" && len(c.Accounts.Accounts) == 1 {
+		return nil
+	}
+	return fmt.Errorf("account is %q, which email.accounts does not have; it has %s", name,
+		cmp.Or(strings.Join(sorted(c.Accounts.Accounts), ", "), "none"))
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,7 +1,7 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket and cron; the documentation of
-// each is in its package.
+// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, email and push; the
+// documentation of each is in its package.
 //
 // # Configuration
 //
@@ -35,6 +35,23 @@
 //	      catch_up: last           # emit none, last or all of the missed occurrences
 //	      entries:
 //	        morning: {schedule: "30 8 * * mon-fri", text: "What is on today?"}
+//	  mqtt:
+//	    house:                     # on a broker of the section mqtt
+//	      topics:
+//	        windows: {topic: "house/+/window", session: house, on_change: true}
+//	  sensor:
+//	    load: {command: {args: [cut, "-d ", -f1, /proc/loadavg]}, above: 8, session: host}
+//	  email:
+//	    inbox:
+//	      account: agent           # of the section email
+//	      from: ["*@example.org"]
+//	email:                         # see services/internal/mail
+//	  accounts:
+//	    agent:
+//	      address: agent@example.org
+//	      password: env:MAIL_PASSWORD
+//	      imap: {host: imap.example.org}
+//	      smtp: {host: smtp.example.org}
 //
 // # Subjects
 //

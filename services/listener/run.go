@@ -14,9 +14,15 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/emitter"
+	"skandha.dev/services/listener/feed"
+	"skandha.dev/services/listener/mqtt"
+	"skandha.dev/services/listener/push"
+	"skandha.dev/services/listener/sensor"
 	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
@@ -32,6 +38,9 @@ type Listener = contract.Listener
 // Options of a process.
 type Options struct {
 	Drain time.Duration // grace period for accepted inputs on shutdown; default 10 s
+	// StateDir is where listeners record, on this machine, how far what they send got, so that a
+	// probe can prove that it was not sent. Empty: nowhere.
+	StateDir string
 }
 
 // Deps are the service's dependencies.
@@ -52,6 +61,7 @@ type Service struct {
 	opts      Options
 	deps      Deps
 	listeners []contract.Listener
+	kinds     map[subject.Writer]string // of the configured listeners
 	mux       *http.ServeMux
 	served    bool // at least one listener is served over HTTP
 
@@ -60,6 +70,9 @@ type Service struct {
 		webhook   webhook.Stats
 		websocket websocket.Stats
 		cron      cron.Stats
+		mqtt      feed.Stats
+		sensor    feed.Stats
+		email     email.Stats
 	}
 }
 
@@ -73,7 +86,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	opts.Drain = cmp.Or(opts.Drain, defaultDrain)
-	s := &Service{cfg: cfg, opts: opts, deps: deps, mux: http.NewServeMux()}
+	s := &Service{cfg: cfg, opts: opts, deps: deps, kinds: map[subject.Writer]string{}, mux: http.NewServeMux()}
 	if err := s.make(); err != nil {
 		return nil, err
 	}
@@ -114,6 +127,53 @@ func (s *Service) make() error {
 			return err
 		}
 	}
+	for _, n := range sorted(s.cfg.Push) {
+		l, err := push.New(subject.Writer(n), s.cfg.Push[n], log)
+		if err := s.add("push", n, l, err); err != nil {
+			return err
+		}
+	}
+	return s.makeSensors()
+}
+
+func (s *Service) makeSensors() error {
+	for _, n := range sorted(s.cfg.MQTT) {
+		l, err := mqtt.New(subject.Writer(n), s.cfg.MQTT[n],
+			mqtt.Deps{Bus: s.deps.Bus, Brokers: s.cfg.Brokers, Logger: s.deps.Logger, Stats: &s.stats.mqtt})
+		if err := s.add("mqtt", n, l, err); err != nil {
+			return err
+		}
+	}
+	for _, n := range sorted(s.cfg.Sensor) {
+		l, err := sensor.New(subject.Writer(n), s.cfg.Sensor[n],
+			sensor.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.sensor})
+		if err := s.add("sensor", n, l, err); err != nil {
+			return err
+		}
+	}
+	return s.makeEmail()
+}
+
+func (s *Service) makeEmail() error {
+	if len(s.cfg.Email) == 0 {
+		return nil
+	}
+	accounts, err := mail.Open(s.cfg.Accounts)
+	if err != nil {
+		return err
+	}
+	for _, n := range sorted(s.cfg.Email) {
+		account, err := accounts.Get(s.cfg.Email[n].Account)
+		if err != nil {
+			return prefixed("email."+n, err)
+		}
+		l, err := email.New(subject.Writer(n), s.cfg.Email[n], email.Deps{
+			Account: account, Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.email, StateDir: s.opts.StateDir,
+		})
+		if err := s.add("email", n, l, err); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -122,6 +182,7 @@ func (s *Service) add(kind, name string, l contract.Listener, err error) error {
 		return prefixed(kind+"."+name, err)
 	}
 	s.listeners = append(s.listeners, l)
+	s.kinds[l.Name()] = kind
 	return nil
 }
 
@@ -150,6 +211,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	began, err := s.start(ctx)
 	if err == nil {
+		defer s.report(ctx)()
 		deliver, quit := context.WithCancel(ctx)
 		gatewayFailed, delivered := s.offerGateways(deliver)
 		err = s.wait(ctx, failed, gatewayFailed)
@@ -256,7 +318,14 @@ func (s *Service) Counters() map[string]int64 {
 		"listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
 		"listener_websocket_dropped":  s.stats.websocket.Dropped.Load(),
 		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
+		"listener_email_stored": s.stats.email.Stored.Load(), "listener_email_ignored": s.stats.email.Ignored.Load(),
+		"listener_email_invalid": s.stats.email.Invalid.Load(), "listener_email_connections": s.stats.email.Dials.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
+	for _, r := range s.Reports() {
+		out["listener_state_"+r.State]++
+	}
+	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
+	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
 	return out
 }

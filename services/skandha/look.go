@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 )
@@ -117,6 +118,8 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		coreapi.Status
 		Page     *uibridge.Status `json:"page,omitempty"`                  // from one of the bridges
 		Awaiting []subject.Ref    `json:"awaiting_confirmation,omitempty"` // among the latest sessions
+		// the listeners of all processes
+		Listeners []senses.Report `json:"listeners,omitempty"`
 	}
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st.Status); err != nil {
 		return err
@@ -130,6 +133,9 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		st.Page = &page
 	case !errors.Is(err, system.ErrNoUI):
 		return err
+	}
+	if st.Listeners, err = senses.List(ctx, c.Journal); err != nil {
+		c.Log.Debug("listing the listeners", "error", err) // the faults show the reason
 	}
 	if s.JSON {
 		return printJSON(os.Stdout, st, true)
@@ -156,6 +162,9 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	printTroubles(os.Stdout, st.Troubles)
 	printGuides(os.Stdout, st.Guides)
 	printProject(os.Stdout, st.Executors)
+	if err := printListeners(os.Stdout, st.Listeners); err != nil {
+		return err
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "EXECUTOR\tSERVICE\tHOST\tBUSY\tSLOTS\tOFFERS\tSINCE")
 	for _, e := range st.Executors {
@@ -174,6 +183,24 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Instance, e.Service, line(e.Host, 30), busy, slots,
 			line(offers, 40), ago(e.Started))
 	}
+	return w.Flush()
+}
+
+// printListeners shows the listeners and how they are.
+func printListeners(out io.Writer, all []senses.Report) error {
+	if len(all) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "LISTENER\tKIND\tSTATE\tSINCE\tREASON")
+	for _, r := range all {
+		when := ""
+		if !r.Since.IsZero() {
+			when = ago(r.Since)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Listener, line(r.Kind, 20), line(r.State, 20), when, line(r.Reason, 120))
+	}
+	_, _ = fmt.Fprintln(w)
 	return w.Flush()
 }
 

@@ -17,6 +17,7 @@ import (
 // upCmd runs the whole system until it is stopped.
 type upCmd struct {
 	Listen string `name:"listen" env:"SKANDHA_LISTEN" placeholder:"HOST:PORT" help:"Address at which the bus listens for other processes. Default: a free port on loopback. Any other address requires --token."`
+	MQTT   string `name:"mqtt" env:"SKANDHA_MQTT" placeholder:"HOST:PORT" help:"Also speak MQTT here, for devices, e.g. 127.0.0.1:1883. Their password is in mqtt.password of --data."`
 	HTTP   string `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
 	Store  string `env:"SKANDHA_STORE" placeholder:"URL" help:"Store of the view: redis://… or a file. Default: SQLite in --data."`
 	Memory string `env:"SKANDHA_MEMORY_STORE" placeholder:"URL" help:"Index of what agents remember: redis://…, chroma+http://…, plugin://NAME or a file. Default: beside the view."`
@@ -30,6 +31,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	defer stop()
 	cfg := g.systemConfig()
 	cfg.NATS, cfg.HTTP, cfg.Store, cfg.Memory, cfg.Token, cfg.Slots = u.Listen, u.HTTP, u.Store, u.Memory, g.Token, u.Slots
+	cfg.MQTT = u.MQTT
 	cfg.Stdin, cfg.UI = os.Stdin, g.uiConfig()
 	if g.given["nats"] {
 		return errors.New("--nats names a running bus; use --listen HOST:PORT to set where this system's bus listens")
@@ -44,6 +46,9 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	fmt.Printf("  join it       eval \"$(skandha env --data %s)\"\n", shellQuote(g.Data))
 	if err := printPage(ctx, sys, g.Data); err != nil {
 		return err
+	}
+	if u.MQTT != "" {
+		fmt.Printf("  mqtt          %s, any user, password in %s\n", u.MQTT, shellQuote(sys.MQTTPasswordFile()))
 	}
 	if u.HTTP != "" {
 		fmt.Printf("  health        http://%s/healthz and /metrics\n", u.HTTP)

@@ -81,8 +81,9 @@ func (o *Outbox) rest(ctx context.Context) {
 func (o *Outbox) open() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	now := o.now()
 	for _, list := range o.entries {
-		if head(list) != nil {
+		if head(list, now) != nil {
 			o.lease.idle = time.Time{}
 			return true
 		}
@@ -97,7 +98,7 @@ func (o *Outbox) due() (due []*entry) {
 	defer o.mu.Unlock()
 	now := o.now()
 	for d, list := range o.entries {
-		first := head(list)
+		first := head(list, now)
 		if first == nil || o.busy[d] || len(o.busy) >= atOnce || now.Before(first.Next) {
 			continue
 		}
@@ -111,11 +112,11 @@ func (o *Outbox) due() (due []*entry) {
 	return due
 }
 
-// head returns the first entry that is not dead.
-func head(list map[string]*entry) *entry {
+// head returns the first entry that is to be delivered now.
+func head(list map[string]*entry, now time.Time) *entry {
 	var first *entry
 	for _, e := range list {
-		if e.State != coreapi.OutboxDead && (first == nil || e.id < first.id) {
+		if e.State != coreapi.OutboxDead && !now.Before(e.Delay) && (first == nil || e.id < first.id) {
 			first = e
 		}
 	}
@@ -136,12 +137,24 @@ func (o *Outbox) attempt(ctx context.Context, e *entry) {
 		err = o.findOut(ctx, e)
 	case o.hopeless(e):
 		err = o.giveUp(ctx, e)
+	case o.answered(ctx, e):
+		err = o.remove(ctx, e)
 	default:
 		err = o.send(ctx, e)
 	}
 	if err != nil {
 		o.cfg.Log.Warn("delivering a message", "id", e.id, "via", e.Via, "error", err)
 	}
+}
+
+// answered reports whether an entry asks for an approval that was answered meanwhile.
+func (o *Outbox) answered(ctx context.Context, e *entry) bool {
+	a := e.Delivery.Approval
+	if a == nil {
+		return false
+	}
+	pending, err := o.cfg.Caller.Pending(ctx, e.Ref, a.ConfirmationID)
+	return err == nil && !pending
 }
 
 // giveUp ends an entry that nobody has sent: a request for approval that has expired disappears.

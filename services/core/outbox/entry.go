@@ -28,6 +28,7 @@ type entry struct {
 	Attempts int                 `json:"attempts,omitempty"` // that have failed
 	Next     time.Time           `json:"next,omitzero"`      // while it waits: not before
 	Error    string              `json:"error,omitempty"`    // of the last attempt
+	Delay    time.Time           `json:"delay,omitzero"`     // not before, and it holds nothing up
 	Stored   time.Time           `json:"stored"`
 
 	id       string

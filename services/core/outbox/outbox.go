@@ -35,6 +35,8 @@ type Caller interface {
 	Deliver(ctx context.Context, c Call) tool.Result
 	// Delivers reports whether an executor offers the tool, and its time limit.
 	Delivers(tool string) (limit time.Duration, ok bool)
+	// Pending reports whether a request for approval still waits for an answer.
+	Pending(ctx context.Context, ref subject.Ref, call string) (bool, error)
 }
 
 // Config is what an outbox needs.
@@ -42,6 +44,7 @@ type Config struct {
 	Bus    *journal.Journal
 	Log    *slog.Logger
 	Caller Caller
+	Notify Notify
 	GiveUp time.Duration // how long a message is tried; default 72 h
 }
 

@@ -38,8 +38,20 @@ func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error
 		if input == 0 {
 			continue
 		}
-		if err := o.add(ctx, ref, seq, n, input, d); err != nil {
+		d.Link = o.link(ref)
+		all := o.notices(ref, e, d)
+		answer, err := o.answer(ctx, ref, input, d)
+		if err != nil {
 			return err
+		}
+		if answer != nil {
+			all = append(all, *answer)
+		}
+		for _, one := range all {
+			one.id = newID(one.Via, one.Delivery.To, seq, n)
+			if err := o.add(ctx, one); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -104,34 +116,36 @@ func destination(writer subject.Writer, replyTo string) (via subject.Writer, to 
 	return via, to, err == nil && to != ""
 }
 
-// add makes an entry, unless there was one.
-func (o *Outbox) add(ctx context.Context, ref subject.Ref, commit uint64, n int, input uint64, d tool.Delivery) error {
+// answer returns the message for the listener of an input; nil if it wants none.
+func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d tool.Delivery) (*entry, error) {
 	m, err := o.cfg.Bus.Message(ctx, input)
 	if errors.Is(err, bus.ErrNotFound) {
 		o.cfg.Log.Warn("an input is no longer stored; its answer is not delivered", "session", ref, "input", input)
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cause, err := subject.ParseCause(m.Subject)
-	if err != nil || cause.Ref != ref {
-		return nil
+	if err != nil || cause.Ref != ref || cause.Kind != subject.Input {
+		return nil, nil //nolint:nilerror // it is no input
 	}
 	var in event.Input
-	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" || cause.Kind != subject.Input {
-		return nil
+	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
+		return nil, nil //nolint:nilerror // it says nothing about its answer
 	}
 	via, to, ok := destination(cause.Writer, in.ReplyTo)
 	if !ok {
 		o.cfg.Log.Warn("the answer to a scheduled input has no valid destination", "session", ref, "input", input)
-		return nil
+		return nil, nil
 	}
 	d.To = to
-	e := entry{
-		Ref: ref, Via: via, Delivery: d, Key: nonce(), State: coreapi.OutboxWaiting, Stored: o.now().UTC(),
-		id: newID(via, to, commit, n),
-	}
+	return &entry{Ref: ref, Via: via, Delivery: d}, nil
+}
+
+// add stores an entry, unless there was one.
+func (o *Outbox) add(ctx context.Context, e entry) error {
+	e.Key, e.State, e.Stored = nonce(), coreapi.OutboxWaiting, o.now().UTC()
 	value, err := json.Marshal(e)
 	if err != nil {
 		return err

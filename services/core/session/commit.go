@@ -38,14 +38,15 @@ func (s *session) commit(d *decide.Decision) outcome {
 	defer leave() // also after a panic
 	ctx, cancel := context.WithTimeout(s.ctx, commitWait)
 	defer cancel()
-	if d.Outgoing {
+	outgoing := d.Outgoing || s.Outbox.Wants(d.Commit)
+	if outgoing {
 		if err := s.Outbox.Ensure(ctx); err != nil {
 			s.Log.Warn("a commit has to be delivered, and the outbox is not available; will retry", "session", s.ref,
 				"error", err)
 			return undecided
 		}
 	}
-	p := s.Bus.AppendCommitAsync(ctx, s.ref, body, d.Commit.Header.Prev, d.Outgoing)
+	p := s.Bus.AppendCommitAsync(ctx, s.ref, body, d.Commit.Header.Prev, outgoing)
 	early := s.dispatchPlan(d) // rule 11: sent with the commit, and stopped if the fence fails
 	var seq uint64
 	s.patiently(func() { seq, err = p.Wait(ctx) })

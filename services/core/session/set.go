@@ -60,6 +60,8 @@ type Deps struct {
 type Outbox interface {
 	// Ensure prepares for an outgoing commit, which must not be appended after an error.
 	Ensure(ctx context.Context) error
+	// Wants reports whether people are to be notified of what is in a commit.
+	Wants(c event.Commit) bool
 }
 
 // Stats counts what the sessions of this core have done since it started.

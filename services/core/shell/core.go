@@ -49,6 +49,7 @@ type Config struct {
 	Backlog int
 	Version string
 	Index   index.Store // of memories; nil: agents remember nothing beyond a session
+	Notify  outbox.Notify
 	// Schedules offers agents the tools with which they create schedules. Those that exist
 	// occur anyway.
 	Schedules bool
@@ -124,7 +125,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	})
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
-	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c})
+	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
 	c.schedule = c.newSchedules()
 	var err error
 	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Embedder: &c.model, Log: log}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -240,4 +241,13 @@ const outboxCaller = subject.Writer("outbox")
 func (c *Core) Delivers(name string) (time.Duration, bool) {
 	spec, known := c.lookupInternal(name)
 	return spec.Timeout(), known
+}
+
+// Pending implements [outbox.Caller].
+func (c *Core) Pending(ctx context.Context, ref subject.Ref, call string) (bool, error) {
+	s, err := c.loader.Load(ctx, ref, nil)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(s.Confirmations(), func(st decide.Step) bool { return st.Call == call }), nil
 }

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
+	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/effect"
 	contract "skandha.dev/services/internal/executor"
@@ -61,7 +62,7 @@ func (s *system) gateway(r *room) (stop func()) {
 		key := effect.Key(q.Tool.Key, q.Call)
 		var res tool.Result
 		if q.Tool.Probe != nil {
-			res = marks.Probe(ctx, key, func(time.Time) tool.Result { return r.probed(r, d) })
+			res = marks.Probe(ctx, key, func(effect.Record) tool.Result { return r.probed(r, d) })
 		} else {
 			r.mu.Lock()
 			r.calls++
@@ -284,4 +285,54 @@ func TestAnotherCoreTakesOverADelivery(t *testing.T) {
 	stopFirst()
 	s.say(subject.Ref{Agent: "main", Session: "over"}, event.Input{Text: "y", ReplyTo: "#ops"})
 	s.awaitTexts(r, "answer: echo: x", "answer: echo: y")
+}
+
+func TestPeopleAreNotified(t *testing.T) {
+	s := start(t, core.Config{Notify: outbox.Notify{Page: "https://agent.example.org/", Rules: []outbox.NotifyRule{
+		{On: []outbox.Occasion{outbox.OnApproval, outbox.OnFailed}, Via: "test", To: "ops"},
+		{On: []outbox.Occasion{outbox.OnApproval}, Via: "test", To: "later", After: 3 * time.Second},
+		{On: []outbox.Occasion{outbox.OnFailed}, Agent: "other", Via: "test", To: "nobody"},
+	}}})
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleTool {
+			return provider.Response{TextContent: "it was " + m.Text}
+		}
+		return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{}`)})
+	}
+	r := &room{}
+	s.gateway(r)
+	ref := subject.Ref{Agent: "main", Session: "notified"}
+	s.say(ref, event.Input{Text: "from a terminal"})
+	natstest.Eventually(t, "people are asked", func() bool { return len(r.texts()) == 1 })
+	first := r.arrived[0]
+	if first.To != "ops" || first.Approval == nil || first.Link != "https://agent.example.org/#/main/notified" {
+		t.Fatalf("%+v", first)
+	}
+	body, err := json.Marshal(event.Confirmation{ConfirmationID: first.Approval.ConfirmationID, Hash: first.Approval.Hash})
+	if err == nil {
+		_, err = s.bus.PublishCause(natstest.Context(t), ref, subject.Confirmation, "web", "", body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "nothing is left", func() bool {
+		p, err := s.outbox(coreapi.OutboxQuery{})
+		return err == nil && len(p.Messages) == 0
+	})
+	if all := r.texts(); len(all) != 1 {
+		t.Errorf("what was answered is asked again: %q", all)
+	}
+}
+
+func TestRulesOfNotificationsAreChecked(t *testing.T) {
+	err := outbox.Notify{Page: "agent", Rules: []outbox.NotifyRule{
+		{On: []outbox.Occasion{"joy"}, Via: "not valid", After: -1}, {},
+	}}.Validate()
+	for _, want := range []string{
+		"notify.page is", "rules[0].on has", "rules[0].via is", "rules[0].to has", "rules[0].after is", "rules[1].on is missing",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
 }

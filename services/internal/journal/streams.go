@@ -20,6 +20,8 @@ const (
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
+	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
+	BucketEmail     = "email"     // how far email listeners have read, by listener
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
@@ -120,7 +122,9 @@ func (c StreamsConfig) streams() []wanted {
 		c.plugins(),
 		c.budgets(),
 		c.memories(),
+		c.listeners(),
 		c.effects(),
+		c.email(),
 		c.outbox(),
 		c.schedules(),
 	}
@@ -137,10 +141,21 @@ func (c StreamsConfig) schedules() wanted {
 	return w
 }
 
+// maxListenerBytes holds the state of some ten thousand topics or files.
+const maxListenerBytes = 128 << 20
+
+// listeners is a bucket like that of the plugins.
+func (c StreamsConfig) listeners() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketListeners), "what listeners remember of their sources, and how they are"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketListeners, ">")}, maxListenerBytes
+	return w
+}
+
 // The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
 // a message that was seen before is recognized until then.
 const (
-	maxOutboxBytes = 512 << 20
+	maxOutboxBytes = 128 << 20
 	outboxAge      = 30 * 24 * time.Hour
 )
 
@@ -154,7 +169,7 @@ func (c StreamsConfig) outbox() wanted {
 
 // The bounds of the bucket effects. A record is of use until the call's turn has ended.
 const (
-	maxEffectBytes = 256 << 20
+	maxEffectBytes = 128 << 20
 	effectAge      = 7 * 24 * time.Hour
 )
 
@@ -174,6 +189,17 @@ func (c StreamsConfig) memories() wanted {
 	w.Name, w.Description = bucketStream(BucketMemories), "what agents remember, by agent and id"
 	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketMemories, ">")}, c.withDefaults().MaxMemoryBytes
 	w.given.maxBytes = c.MaxMemoryBytes
+	return w
+}
+
+// maxEmailBytes holds the positions of some thousand listeners.
+const maxEmailBytes = 16 << 20
+
+// email is a bucket like that of the plugins.
+func (c StreamsConfig) email() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketEmail), "how far email listeners have read, by listener"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketEmail, ">")}, maxEmailBytes
 	return w
 }
 

@@ -57,6 +57,7 @@ type Config struct {
 	MaxStore   int64  // for streams in files, in bytes; default 64 GiB
 	Name       string // the server's name, unique in a cluster; default "skandha"
 	Cluster    *Cluster
+	MQTT       *MQTT // nil: MQTT is not spoken
 	// Heal restarts the server when it has stopped storing because of the disk, once
 	// the disk is writable again. NATS itself waits for an operator to restart it.
 	Heal   bool
@@ -108,6 +109,7 @@ func (c Config) Validate() error {
 					"set a token or listen on 127.0.0.1", c.Addr))
 		}
 	}
+	errs = append(errs, c.MQTT.validate(c.Token))
 	if c.Cluster != nil {
 		// Cluster connections need no token.
 		host, _, err := splitAddr(c.Cluster.Addr)
@@ -215,17 +217,27 @@ func lock(dir string) (*os.File, error) {
 }
 
 func (c Config) start() (*server.Server, error) {
-	srv, err := server.NewServer(c.options())
+	o := c.options()
+	auth := c.offerMQTT(o)
+	srv, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the NATS server: %w", err)
 	}
 	log := &logger{log: c.Logger.With("component", "nats-server"), healer: c.healer}
 	srv.SetLoggerV2(log, false, false, false)
+	if auth != nil {
+		auth.srv = srv
+	}
 	srv.Start()
 	if log.failed() || !srv.ReadyForConnections(startWait) || !srv.JetStreamEnabled() {
 		srv.Shutdown()
 		srv.WaitForShutdown()
 		return nil, fmt.Errorf("starting the NATS server in %s: %w", c.StoreDir, log.reason())
+	}
+	if err := auth.enable(); err != nil {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return nil, err
 	}
 	return srv, nil
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/template"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/jsondoc"
 	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/contract"
 )
@@ -82,7 +82,7 @@ func (c Config) checkSession() error {
 	case c.SessionPrefix != "" && !subject.Valid(c.SessionPrefix):
 		return fmt.Errorf("session_prefix: %q is not a valid id", c.SessionPrefix)
 	}
-	return checkPointer("session_field", c.SessionField)
+	return jsondoc.CheckPointer("session_field", c.SessionField)
 }
 
 func (c Config) checkText() error {
@@ -92,27 +92,11 @@ func (c Config) checkText() error {
 	if _, err := c.template(); err != nil {
 		return err
 	}
-	return checkPointer("text_field", c.TextField)
+	return jsondoc.CheckPointer("text_field", c.TextField)
 }
 
-func checkPointer(field, p string) error {
-	if p != "" && !strings.HasPrefix(p, "/") {
-		return fmt.Errorf("%s: %q is not a JSON pointer; want for example /message/text", field, p)
-	}
-	return nil
-}
-
-func (c Config) template() (*template.Template, error) {
-	if c.TextTemplate == "" {
-		return nil, nil //nolint:nilnil // there is none, which is not an error
-	}
-	t, err := template.New("text_template").Option("missingkey=error").Funcs(template.FuncMap{
-		"json": compact,
-	}).Parse(c.TextTemplate)
-	if err != nil {
-		return nil, fmt.Errorf("text_template: %w", err)
-	}
-	return t, nil
+func (c Config) template() (*jsondoc.Template, error) {
+	return jsondoc.ParseTemplate("text_template", c.TextTemplate)
 }
 
 // CheckSecrets reads the secrets and reports everything that is wrong with them.

@@ -168,22 +168,6 @@ func FuzzSignatureHeader(f *testing.F) {
 	})
 }
 
-func TestPointersFollowRFC6901(t *testing.T) {
-	v, f := decode([]byte(`{"a": {"b": ["x", {"c/d": "y", "m~n": "z"}]}, "": "empty", "n": 1e400}`))
-	if f != nil {
-		t.Fatal(f)
-	}
-	for pointer, want := range map[string]any{
-		"/a/b/0": "x", "/a/b/1/c~1d": "y", "/a/b/1/m~0n": "z", "/": "empty",
-		"/a/b/2": nil, "/a/b/00": nil, "/a/b/-1": nil, "/a/x": nil, "/a/b/0/x": nil,
-	} {
-		got, ok := lookup(v, pointer)
-		if ok != (want != nil) || got != want {
-			t.Errorf("%s is %v, %t; want %v", pointer, got, ok, want)
-		}
-	}
-}
-
 func TestBodiesThatAreNoObject(t *testing.T) {
 	for _, body := range []string{
 		"", "null", "[]", `"x"`, "1", `{"a":1} {"b":2}`, `{"a":1}x`, `{"a":`, "{\"a\":\"\xff\"}", "\ufeff{}",

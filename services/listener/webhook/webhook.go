@@ -11,10 +11,10 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"text/template"
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/jsondoc"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/web"
 )
@@ -40,7 +40,7 @@ type Listener struct {
 	name     subject.Writer
 	cfg      Config
 	keys     [][]byte
-	template *template.Template
+	template *jsondoc.Template
 	log      *slog.Logger
 	now      func() time.Time
 	stats    *Stats

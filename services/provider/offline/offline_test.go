@@ -17,6 +17,7 @@ import (
 var everything = tools(
 	"math:evaluate", "time:now", "file_system:list", "file_system:read_file", "file_system:write_file",
 	"file_system:append_file", "sandbox_fs:remove", "notes:add", "notes:search", "python:execute",
+	"schedule:create", "schedule:list", "schedule:delete",
 )
 
 func tools(names ...string) []contract.ToolSpec {

@@ -24,11 +24,14 @@ func (s *System) startListeners(ctx context.Context) error {
 		s.log.Warn("standard input is in use, so its listener is not started; use `skandha up` or skandha-listener for it")
 		cfg.Stdin = nil
 	}
+	if cfg.Brokers, err = s.brokers(cfg.Brokers); err != nil {
+		return err
+	}
 	b, err := s.Connect(ctx, "listener")
 	if err != nil {
 		return err
 	}
-	s.listeners, err = listener.New(cfg, listener.Options{}, listener.Deps{
+	s.listeners, err = listener.New(cfg, listener.Options{StateDir: s.attempts()}, listener.Deps{
 		Bus: b, Logger: s.log.With("service", "listener"), Stdin: s.cfg.Stdin, Stdout: os.Stdout,
 	})
 	if err != nil {

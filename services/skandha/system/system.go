@@ -31,11 +31,11 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
-	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory"
 	memories "skandha.dev/services/internal/memory/open"
+	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
@@ -56,6 +56,7 @@ type Config struct {
 	Sync       string // always (default) or relaxed
 	NATS       string // listen address of the bus; default a port on loopback that Data keeps
 	Token      string // of the bus; default a random one that Data keeps
+	MQTT       string // listen address of MQTT, for devices; empty: none
 	HTTP       string // listen address of health and metrics; empty: none
 	Store      string // of the view; default a SQLite file in Data
 	Memory     string // index of memories; default beside the view
@@ -213,9 +214,13 @@ func (s *System) startBus(ctx context.Context) error {
 			addr = "127.0.0.1:-1"
 		}
 	}
+	devices, err := s.mqtt()
+	if err != nil {
+		return err
+	}
 	s.srv, err = natsserver.Start(natsserver.Config{
 		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: natsserver.Sync(s.cfg.Sync),
-		Addr: addr, Token: s.cfg.Token, Heal: true, Logger: s.log,
+		Addr: addr, Token: s.cfg.Token, MQTT: devices, Heal: true, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the bus: %w", err)
@@ -294,13 +299,13 @@ func GuidesDir(c core.Config, data string) string {
 	return cmp.Or(c.GuidesDir, filepath.Join(data, "guides"))
 }
 
+// attempts is where tools and listeners record how far what they send got.
+func (s *System) attempts() string { return filepath.Join(s.cfg.Data, "attempts") }
+
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
-	for _, secret := range []string{bus.RunFile, busFile, access.TokenFile} { // also under other names
+	for _, secret := range []string{bus.RunFile, busFile, mqttFile, access.TokenFile} { // also under other names
 		protect = append(protect, filepath.Join(s.cfg.Data, secret))
-	}
-	if s.cfg.ConfigFile != "" {
-		protect = append(protect, s.cfg.ConfigFile)
 	}
 	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
 		protect = append(protect, s.cfg.Sandbox.Dir)
@@ -309,7 +314,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 		protect = append(protect, GuidesDir(c, s.cfg.Data))
 	}
 	return toolrunner.Config{
-		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
+		File: s.cfg.ConfigFile, StateDir: s.attempts(), Protected: protect, Files: s.cfg.Files,
 		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
 		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}
@@ -321,6 +326,12 @@ func (s *System) startRunner(ctx context.Context) error {
 		return err
 	}
 	cfg := s.runnerConfig()
+	if cfg.MQTT, err = mqttclient.ReadConfig(s.cfg.ConfigFile); err != nil {
+		return err
+	}
+	if cfg.MQTT, err = s.brokers(cfg.MQTT); err != nil {
+		return err
+	}
 	s.executors = append(s.executors, b.Instance())
 	s.background("toolrunner", b, func(ctx context.Context) error {
 		return toolrunner.Run(ctx, cfg, toolrunner.Deps{Bus: b, Logger: s.log.With("service", "toolrunner")})

@@ -63,6 +63,7 @@ var (
 		"github.com/anthropics":                        {services + "/provider/anthropic"},
 		"github.com/chromedp":                          {support + "/webtest"},
 		"github.com/docker/docker":                     {services + "/sandbox/docker"},
+		"github.com/eclipse/paho.mqtt.golang":          {internal + "/mqttclient"},
 		"github.com/gogs/chardet":                      {pages},
 		"github.com/google/generative-ai-go":           {legacy},
 		"github.com/JohannesKaufmann/html-to-markdown": {pages},
@@ -93,6 +94,8 @@ var (
 			"cmd":      "the main",
 			"contract": "the interface that they implement",
 			"emitter":  "what they are given",
+			"feed":     "takes readings through rules, for any sensor",
+			"mapping":  "the rules of sensors",
 			"web":      "the server of those that are reached by HTTP",
 		},
 		services + "/provider": {

@@ -275,7 +275,7 @@ func TestCommitWhoseAcknowledgementIsLostIsAmbiguousAtOnce(t *testing.T) {
 	proxy := startLossy(t, s.ClientURL())
 	b := natstest.Dial(t, bus.Config{URL: proxy.addr})
 	proxy.deafen()
-	p := b.AppendCommitAsync(natstest.Context(t), ref("one"), []byte("x"), 0)
+	p := b.AppendCommitAsync(natstest.Context(t), ref("one"), []byte("x"), 0, false)
 	natstest.Eventually(t, "the commit to be stored", func() bool {
 		m, err := direct.LastCommit(ctx, ref("one"))
 		return err == nil && string(m.Data) == "x"

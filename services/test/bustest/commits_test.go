@@ -88,7 +88,7 @@ func TestAsyncCommitLetsTheCallerGoOn(t *testing.T) {
 	ctx, b := natstest.Context(t), start(t)
 	var pending []*bus.Pending
 	for i := range 50 {
-		pending = append(pending, b.AppendCommitAsync(natstest.Context(t), ref(fmt.Sprint("s", i)), []byte("x"), 0))
+		pending = append(pending, b.AppendCommitAsync(natstest.Context(t), ref(fmt.Sprint("s", i)), []byte("x"), 0, false))
 	}
 	for i, p := range pending {
 		seq, err := p.Wait(ctx)
@@ -149,7 +149,7 @@ func TestWhatNobodyKnowsIsAmbiguous(t *testing.T) {
 	b := natstest.Connect(t, s)
 	cancelled, cancel := context.WithCancel(natstest.Context(t))
 	cancel()
-	p := b.AppendCommitAsync(natstest.Context(t), ref("amb"), []byte("x"), 0)
+	p := b.AppendCommitAsync(natstest.Context(t), ref("amb"), []byte("x"), 0, false)
 	// The answer may be there already; then it is taken, whatever the context says.
 	if _, err := p.Wait(cancelled); err != nil && !errors.Is(err, bus.ErrAmbiguous) {
 		t.Fatalf("%v, want ErrAmbiguous", err)

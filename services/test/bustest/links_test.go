@@ -138,7 +138,7 @@ func TestABusyLogHoldsUpNothingElse(t *testing.T) {
 
 	began := time.Now()
 	w.holdUp(`/log"`)
-	commit := b.AppendCommitAsync(natstest.Context(t), ref("held"), []byte("x"), 0)
+	commit := b.AppendCommitAsync(natstest.Context(t), ref("held"), []byte("x"), 0, false)
 	seq := cause(t, natstest.Dial(t, bus.Config{URL: s.ClientURL()}), ref("one"), "", "x")
 	natstest.Eventually(t, "the delivery", func() bool { return got.times(seq) > 0 })
 	if err := <-acked; err != nil {

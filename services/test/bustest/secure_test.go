@@ -160,6 +160,12 @@ var (
 		"$JS.API.STREAM.PURGE.OBJ_artifacts",
 		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins",
 		"$JS.API.STREAM.PURGE.KV_plugins", "$JS.API.STREAM.INFO.KV_budgets", "$JS.API.STREAM.INFO.KV_memories",
+		"$JS.API.STREAM.INFO.KV_listeners", "$JS.API.STREAM.INFO.KV_email", "$JS.API.STREAM.INFO.KV_effects",
+		"$KV.outbox.>", "$JS.API.STREAM.INFO.KV_outbox", "$JS.API.STREAM.MSG.GET.KV_outbox",
+		"$JS.API.CONSUMER.CREATE.KV_outbox.>", "$JS.API.CONSUMER.MSG.NEXT.KV_outbox.*",
+		"$JS.API.CONSUMER.DELETE.KV_outbox.*",
+		"$JS.API.CONSUMER.INFO.SESSIONS.outbox", "$JS.API.CONSUMER.CREATE.SESSIONS.outbox.>",
+		"$JS.API.CONSUMER.MSG.NEXT.SESSIONS.outbox", "$JS.ACK.SESSIONS.outbox.>",
 		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*",
 		"$JS.API.CONSUMER.DELETE.KV_plugins.*",
 	}

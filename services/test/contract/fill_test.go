@@ -378,27 +378,9 @@ func init() { // its functions fill values, which need it
 				p.(*plugin.Manifest).Tools[i].Plugin = ""
 			}
 		},
-		reflect.TypeFor[coreapi.MemoryQuery](): consistentMemoryQuery,
-		reflect.TypeFor[coreapi.Schedule](): func(f *filler, p any) {
-			s := p.(*coreapi.Schedule)
-			s.At, s.Every, s.Cron, s.WhenIdle, s.Zone = "", "", "", "", "Europe/Berlin"
-			s.Occurred, s.Next = max(1, s.Occurred), nil
-			switch f.r.IntN(4) {
-			case 0:
-				s.At = "2026-11-21T08:30:00Z"
-			case 1:
-				s.Every = "24h0m0s"
-			case 2:
-				s.Cron = "30 8 * * mon-fri"
-			default:
-				s.WhenIdle = "30m0s"
-			}
-		},
-		reflect.TypeFor[coreapi.SchedulesQuery](): func(_ *filler, p any) {
-			if q := p.(*coreapi.SchedulesQuery); q.Action != "" {
-				q.Agent, q.Session, q.Name = "demo", "s1", "weekly"
-			}
-		},
+		reflect.TypeFor[coreapi.MemoryQuery]():    consistentMemoryQuery,
+		reflect.TypeFor[coreapi.Schedule]():       oneKindOfSchedule,
+		reflect.TypeFor[coreapi.SchedulesQuery](): namedSchedule,
 	}
 	maps.Copy(consistent, consistentUI)
 	maps.Copy(consistent, consistentStorage())

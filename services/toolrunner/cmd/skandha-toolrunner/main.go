@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"skandha.dev/services/internal/process"
@@ -15,6 +16,7 @@ import (
 type service struct {
 	process.Flags
 
+	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The e-mail accounts (YAML, section email) and the brokers of mqtt:publish (section mqtt). None: these tools are not offered."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
 	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
@@ -23,35 +25,33 @@ type service struct {
 	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the tools of plugins."`
 	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
 	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
+	State     string            `name:"state-dir" env:"SKANDHA_STATE_DIR" placeholder:"DIR" help:"Directory of this machine in which the e-mail tools record how far they got; it should survive restarts. Default: none."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
 	Web       web.Config        `embed:"" prefix:"web-"`
 }
 
-func (s *service) config() toolrunner.Config {
-	var protected []string
-	if s.Creds != "" {
-		protected = append(protected, s.Creds)
-	}
-	if s.Skills != "" {
-		protected = append(protected, s.Skills)
-	}
+func (s *service) config() (toolrunner.Config, error) {
 	return toolrunner.Config{
-		Protected: protected, Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
-		Enable: s.Enable, Disable: s.Disable,
-		NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
-	}
+		StateDir: s.State, Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
+		Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
+		Enable: s.Enable, Disable: s.Disable, NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
+	}.WithFile(s.Config)
 }
 
 // Check implements process.Service.
 func (s *service) Check() error {
-	c := s.config()
-	return errors.Join(c.Validate(), c.CheckWorkspace())
+	c, err := s.config()
+	return errors.Join(err, c.Validate(), c.CheckWorkspace())
 }
 
 // Run implements process.Service.
 func (s *service) Run(ctx context.Context, e *process.Env) error {
-	return toolrunner.Run(ctx, s.config(), toolrunner.Deps{Bus: e.Bus, Logger: e.Log})
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
+	return toolrunner.Run(ctx, c, toolrunner.Deps{Bus: e.Bus, Logger: e.Log})
 }
 
 func main() {

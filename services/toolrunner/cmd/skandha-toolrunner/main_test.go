@@ -45,7 +45,11 @@ func (s *withEffects) Run(ctx context.Context, e *process.Env) error {
 	if err != nil {
 		return err
 	}
-	return toolrunner.Run(ctx, s.config(), toolrunner.Deps{Bus: e.Bus, Logger: e.Log, Extra: extra})
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
+	return toolrunner.Run(ctx, c, toolrunner.Deps{Bus: e.Bus, Logger: e.Log, Extra: extra})
 }
 
 func command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {

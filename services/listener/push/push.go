@@ -1,0 +1,216 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/secret"
+	"skandha.dev/services/internal/text"
+	"skandha.dev/services/listener/contract"
+)
+
+// Config of a gateway.
+type Config struct {
+	URL        string `yaml:"url"`        // of the server, such as https://push.example.org
+	Topic      string `yaml:"topic"`      // for messages whose destination is empty or "-"
+	Token      string `yaml:"token"`      // env:NAME or file:PATH; sent as a bearer token
+	Idempotent bool   `yaml:"idempotent"` // the server recognizes a repeated Idempotency-Key
+}
+
+// Validate reports everything that is wrong; each error names its field.
+func (c Config) Validate() error {
+	var errs []error
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		errs = append(errs, fmt.Errorf("url is %q, want an http or https address", c.URL))
+	}
+	if c.Token != "" && !strings.HasPrefix(c.Token, "env:") && !strings.HasPrefix(c.Token, "file:") {
+		errs = append(errs, errors.New("token: want env:NAME or file:PATH"))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckSecrets reads the secrets that the configuration names.
+func (c Config) CheckSecrets() error {
+	_, err := c.token()
+	return err
+}
+
+func (c Config) token() (string, error) {
+	if c.Token == "" {
+		return "", nil
+	}
+	t, err := secret.Read(c.Token)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	return t, nil
+}
+
+const (
+	requestTimeout = 20 * time.Second
+	maxBody        = 4 << 10 // of a message, in bytes: what ntfy shows as a message and not as a file
+	maxTitle       = 200
+	maxAnswer      = 1 << 10
+)
+
+// Gateway is a gateway that pushes.
+type Gateway struct {
+	name  subject.Writer
+	cfg   Config
+	token string
+	http  *http.Client
+	log   *slog.Logger
+}
+
+var _ contract.Gateway = (*Gateway)(nil)
+
+// New returns a gateway; an error of the configuration names its field.
+func New(name subject.Writer, cfg Config, log *slog.Logger) (*Gateway, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	token, err := cfg.token()
+	if err != nil {
+		return nil, err
+	}
+	return &Gateway{
+		name: name, cfg: cfg, token: token, log: cmp.Or(log, slog.Default()).With("listener", string(name)),
+		http: &http.Client{
+			Timeout:       requestTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Name implements [contract.Listener].
+func (g *Gateway) Name() subject.Writer { return g.name }
+
+// OnStart implements [contract.Listener]; there are no inputs.
+func (g *Gateway) OnStart(context.Context, contract.Emitter) error { return nil }
+
+// OnStop implements [contract.Listener].
+func (g *Gateway) OnStop(context.Context) error { return nil }
+
+// Deliver implements [contract.Gateway].
+func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result {
+	req, err := g.request(ctx, m)
+	if err != nil {
+		return permanent(err.Error())
+	}
+	if err := m.Begin(ctx); err != nil {
+		return tool.Failure(tool.CodeFailed, err.Error())
+	}
+	return g.send(req)
+}
+
+// Probe implements [contract.Gateway].
+func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, _ tool.Begun) tool.Result {
+	if !g.cfg.Idempotent {
+		return tool.Failure(tool.CodeOutcomeUnknown, "the push server cannot be asked what it has accepted")
+	}
+	req, err := g.request(ctx, m)
+	if err != nil {
+		return tool.Failure(tool.CodeOutcomeUnknown, err.Error())
+	}
+	if r := g.send(req); r.Success {
+		return r
+	}
+	return tool.Failure(tool.CodeOutcomeUnknown, "the push server did not accept the repetition")
+}
+
+func (g *Gateway) request(ctx context.Context, m contract.Outgoing) (*http.Request, error) {
+	topic := m.To
+	if topic == "-" {
+		topic = g.cfg.Topic
+	}
+	at, err := url.JoinPath(g.cfg.URL, topic)
+	if err != nil {
+		return nil, err
+	}
+	body := m.Text
+	if len(body) > maxBody {
+		body = text.Cut(body, maxBody)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	req.Header.Set("Title", text.Cut(header(title(m)), maxTitle))
+	req.Header.Set("Idempotency-Key", m.Key)
+	if m.Link != "" {
+		req.Header.Set("Click", header(m.Link))
+	}
+	if m.Kind == tool.KindApproval {
+		req.Header.Set("Priority", "high")
+	}
+	if g.token != "" {
+		req.Header.Set("Authorization", "Bearer "+g.token)
+	}
+	return req, nil
+}
+
+func title(m contract.Outgoing) string {
+	switch m.Kind {
+	case tool.KindApproval:
+		if m.Approval != nil {
+			return "Approve " + m.Approval.Tool + "?"
+		}
+		return "Approve a call?"
+	case tool.KindFailure:
+		return "Not answered"
+	case tool.KindNotice:
+		return "Notice from " + string(m.Agent)
+	case tool.KindAnswer:
+	}
+	return "Answer from " + string(m.Agent)
+}
+
+// header returns s as the value of a header.
+func header(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ") }
+
+func (g *Gateway) send(req *http.Request) tool.Result {
+	resp, err := g.http.Do(req)
+	if err != nil {
+		return tool.Failure(tool.CodeOutcomeUnknown, "no answer of the push server: "+cause(err).Error())
+	}
+	defer func() { _ = resp.Body.Close() }()
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only for people
+	switch {
+	case resp.StatusCode/100 == 2:
+		return tool.OK(map[string]int{"status": resp.StatusCode})
+	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
+		r := tool.Failure(tool.CodeFailed, fmt.Sprintf("the push server answered %s", resp.Status))
+		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+			r.Metadata = map[string]any{tool.MetadataRetryAfter: s * 1000}
+		}
+		return r
+	}
+	return permanent(fmt.Sprintf("the push server answered %s: %s", resp.Status, header(string(said))))
+}
+
+// cause returns an error without the URL, which may hold a secret topic.
+func cause(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+func permanent(why string) tool.Result {
+	r := tool.Failure(tool.CodeFailed, why)
+	r.Metadata = map[string]any{tool.MetadataPermanent: true}
+	return r
+}

@@ -1,0 +1,132 @@
+package push_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"skandha.dev/pkg/tool"
+	"skandha.dev/services/listener/contract"
+	"skandha.dev/services/listener/push"
+)
+
+// server counts what it has accepted, by key.
+type server struct {
+	*httptest.Server
+	mu       sync.Mutex
+	accepted map[string]int
+	got      []*http.Request
+	body     string
+	answer   func(w http.ResponseWriter, n int)
+}
+
+func newServer(t *testing.T) *server {
+	s := &server{accepted: map[string]int{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.got, s.body = append(s.got, r), string(b)
+		n := len(s.got)
+		s.accepted[r.Header.Get("Idempotency-Key")]++
+		answer := s.answer
+		s.mu.Unlock()
+		if answer != nil {
+			answer(w, n)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) gateway(t *testing.T, cfg push.Config) *push.Gateway {
+	t.Helper()
+	cfg.URL = s.URL
+	g, err := push.New("phone", cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func message() contract.Outgoing {
+	return contract.Outgoing{
+		Delivery: tool.Delivery{
+			Kind: tool.KindApproval, To: "ops", Text: "May I?\nReally?", Link: "https://agent.example.org/#/main/s",
+			Approval: &tool.Approval{Tool: "mail:send"},
+		},
+		Agent: "main", Session: "s", Key: "k1", Begin: func(context.Context) error { return nil },
+	}
+}
+
+func TestAMessageIsPushed(t *testing.T) {
+	s := newServer(t)
+	t.Setenv("PUSH_TOKEN", "secret-of-the-server")
+	r := s.gateway(t, push.Config{Token: "env:PUSH_TOKEN"}).Deliver(t.Context(), message())
+	h := s.got[0].Header
+	if !r.Success || s.got[0].URL.Path != "/ops" || s.body != "May I?\nReally?" || h.Get("Title") != "Approve mail:send?" ||
+		h.Get("Click") != "https://agent.example.org/#/main/s" || h.Get("Priority") != "high" ||
+		h.Get("Authorization") != "Bearer secret-of-the-server" || h.Get("Idempotency-Key") != "k1" {
+		t.Errorf("%+v, %s %v %q", r, s.got[0].URL, h, s.body)
+	}
+}
+
+func TestWhatAPushServerAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer    func(w http.ResponseWriter, n int)
+		code      tool.Code
+		permanent bool
+		retry     any
+	}{
+		"too many":  {func(w http.ResponseWriter, _ int) { w.Header().Set("Retry-After", "7"); w.WriteHeader(429) }, tool.CodeFailed, false, 7000},
+		"broken":    {func(w http.ResponseWriter, _ int) { w.WriteHeader(503) }, tool.CodeFailed, false, nil},
+		"forbidden": {func(w http.ResponseWriter, _ int) { http.Error(w, "no\x1b[2J rights", 403) }, tool.CodeFailed, true, nil},
+		"elsewhere": {func(w http.ResponseWriter, _ int) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }, tool.CodeFailed, true, nil},
+		"no answer": {func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) }, tool.CodeOutcomeUnknown, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.answer = c.answer
+			r := s.gateway(t, push.Config{}).Deliver(t.Context(), message())
+			if r.Error == nil || r.Error.Code != c.code || (r.Metadata[tool.MetadataPermanent] == true) != c.permanent ||
+				r.Metadata[tool.MetadataRetryAfter] != c.retry || strings.Contains(r.Error.Message, s.URL) {
+				t.Errorf("%+v %+v", r.Error, r.Metadata)
+			}
+		})
+	}
+}
+
+func TestAProbeRepeatsOnlyWhatTheServerRecognizes(t *testing.T) {
+	s := newServer(t)
+	if r := s.gateway(t, push.Config{}).Probe(t.Context(), message(), tool.Begun{}); r.Error == nil ||
+		r.Error.Code != tool.CodeOutcomeUnknown || len(s.got) > 0 {
+		t.Errorf("%+v after %d requests", r, len(s.got))
+	}
+	if r := s.gateway(t, push.Config{Idempotent: true}).Probe(t.Context(), message(), tool.Begun{}); !r.Success ||
+		s.accepted["k1"] != 1 {
+		t.Errorf("%+v, %v", r, s.accepted)
+	}
+}
+
+func TestNothingLeavesThatMayNotBegin(t *testing.T) {
+	s := newServer(t)
+	m := message()
+	m.Begin = func(context.Context) error { return context.Canceled }
+	if r := s.gateway(t, push.Config{}).Deliver(t.Context(), m); r.Success || len(s.got) > 0 {
+		t.Errorf("%+v after %d requests", r, len(s.got))
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for want, c := range map[string]push.Config{
+		"url is":  {URL: "push.example.org"},
+		"token: ": {URL: "https://push.example.org", Token: "plain"},
+	} {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
