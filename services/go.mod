@@ -53,6 +53,7 @@ require (
 	gonum.org/v1/gonum v0.17.0
 	google.golang.org/genai v1.77.0
 	gopkg.in/yaml.v3 v3.0.1
+	mellium.im/sasl v0.3.2
 	modernc.org/sqlite v1.60.1
 	skandha.dev/docs v0.0.0-00010101000000-000000000000
 	skandha.dev/pkg v0.0.0-00010101000000-000000000000

@@ -13,14 +13,20 @@ import (
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/email"
+	"skandha.dev/services/listener/irc"
+	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
 	"skandha.dev/services/listener/sensor"
+	"skandha.dev/services/listener/slack"
 	"skandha.dev/services/listener/stdio"
+	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
+	"skandha.dev/services/listener/xmpp"
 )
 
 // Config is the section listeners of the configuration file, which maps the name of each
@@ -35,6 +41,12 @@ type Config struct {
 	Push      map[string]push.Config      `yaml:"push"`
 	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
 	Sensor    map[string]sensor.Config    `yaml:"sensor"`
+	IRC       map[string]irc.Config       `yaml:"irc"`
+	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
+	Matrix    map[string]matrix.Config    `yaml:"matrix"`
+	Telegram  map[string]telegram.Config  `yaml:"telegram"`
+	Discord   map[string]discord.Config   `yaml:"discord"`
+	Slack     map[string]slack.Config     `yaml:"slack"`
 
 	// Brokers is the section mqtt of the same file.
 	Brokers mqttclient.Config `yaml:"-"`
@@ -85,6 +97,24 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.Sensor) {
 			errs = append(errs, prefixed("sensor."+n, c.Sensor[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.IRC) {
+			errs = append(errs, prefixed("irc."+n, c.IRC[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.XMPP) {
+			errs = append(errs, prefixed("xmpp."+n, c.XMPP[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Matrix) {
+			errs = append(errs, prefixed("matrix."+n, c.Matrix[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Telegram) {
+			errs = append(errs, prefixed("telegram."+n, c.Telegram[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Discord) {
+			errs = append(errs, prefixed("discord."+n, c.Discord[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Slack) {
+			errs = append(errs, prefixed("slack."+n, c.Slack[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -154,6 +184,24 @@ func (c Config) all() (out []described) {
 	}
 	for _, n := range sorted(c.Sensor) {
 		out = append(out, described{kind: "sensor", name: n, err: c.Sensor[n].Validate()})
+	}
+	for _, n := range sorted(c.IRC) {
+		out = append(out, described{kind: "irc", name: n, err: c.IRC[n].Validate()})
+	}
+	for _, n := range sorted(c.XMPP) {
+		out = append(out, described{kind: "xmpp", name: n, err: c.XMPP[n].Validate()})
+	}
+	for _, n := range sorted(c.Matrix) {
+		out = append(out, described{kind: "matrix", name: n, err: c.Matrix[n].Validate()})
+	}
+	for _, n := range sorted(c.Telegram) {
+		out = append(out, described{kind: "telegram", name: n, err: c.Telegram[n].Validate()})
+	}
+	for _, n := range sorted(c.Discord) {
+		out = append(out, described{kind: "discord", name: n, err: c.Discord[n].Validate()})
+	}
+	for _, n := range sorted(c.Slack) {
+		out = append(out, described{kind: "slack", name: n, err: c.Slack[n].Validate()})
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/mail"
+	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/email"
@@ -72,6 +73,7 @@ type Service struct {
 		cron      cron.Stats
 		mqtt      feed.Stats
 		sensor    feed.Stats
+		chat      chat.Stats
 		email     email.Stats
 	}
 }
@@ -133,7 +135,7 @@ func (s *Service) make() error {
 			return err
 		}
 	}
-	return s.makeSensors()
+	return errors.Join(s.makeSensors(), s.makeChat())
 }
 
 func (s *Service) makeSensors() error {
@@ -325,6 +327,7 @@ func (s *Service) Counters() map[string]int64 {
 	for _, r := range s.Reports() {
 		out["listener_state_"+r.State]++
 	}
+	maps.Copy(out, s.stats.chat.Counters("listener_chat"))
 	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
 	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
 	return out

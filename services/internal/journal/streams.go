@@ -23,6 +23,7 @@ const (
 	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
 	BucketEmail     = "email"     // how far email listeners have read, by listener
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
+	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
 )
@@ -126,8 +127,25 @@ func (c StreamsConfig) streams() []wanted {
 		c.effects(),
 		c.email(),
 		c.outbox(),
+		c.gateways(),
 		c.schedules(),
 	}
+}
+
+// The bounds of the bucket gateways. A gateway that was away for longer does not read up on what
+// people said meanwhile.
+const (
+	maxGatewayBytes = 64 << 20
+	gatewayAge      = 30 * 24 * time.Hour
+)
+
+// gateways is a bucket like that of the plugins, but it forgets. When it is full, requests for
+// approval are not shown in chat.
+func (c StreamsConfig) gateways() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketGateways), "what chat gateways remember, by listener"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketGateways, ">")}, maxGatewayBytes, gatewayAge
+	return w
 }
 
 // maxScheduleBytes holds some ten thousand schedules.
