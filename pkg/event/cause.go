@@ -61,6 +61,10 @@ const MaxReplyTo = 1 << 10
 // and a detail, such as "email:alice@example.org". Empty: a user.
 type Origin string
 
+// OriginSchedule is the kind of origin of a text that the agent has scheduled itself; the detail is
+// the schedule's name.
+const OriginSchedule = "schedule"
+
 // MaxOrigin is the maximum length of an [Origin], in bytes.
 const MaxOrigin = 256
 

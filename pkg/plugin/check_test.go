@@ -147,6 +147,7 @@ func TestEachFieldThatIsWrongIsNamedByItsPath(t *testing.T) {
 		{"storage/size", `1`, "storage.size", "is not a field"},
 		{"listeners/0/name", `"a.b"`, "listeners[0].name", "is not a valid id"},
 		{"listeners/0/name", `"core"`, "listeners[0].name", "reserved for core"},
+		{"listeners/0/name", `"schedule"`, "listeners[0].name", "reserved for core"},
 		{"sensors/0/name", `"mail"`, "sensors[0].name", "duplicate"},
 		{"guides/0", `""`, "guides[0]", "is missing"},
 		{"guides/0", long(65), "guides[0]", "at most 64"},

@@ -47,6 +47,9 @@ func CauseKinds() []CauseKind { return []CauseKind{Input, Confirmation, Cancel, 
 // TimerWriter is the writer of timer causes.
 const TimerWriter Writer = "core"
 
+// ScheduleWriter is the writer of the inputs that agents have scheduled. Only core writes them.
+const ScheduleWriter Writer = "schedule"
+
 // Cause returns the subject on which a writer stores a cause:
 // agent.<agent>.<session>.sense.<kind>.<writer>.
 func (r Ref) Cause(kind CauseKind, w Writer) string {

@@ -16,6 +16,8 @@ type Options struct {
 	Compare time.Duration // interval for comparing the view with the log; default 30 s
 	Drain   time.Duration // grace period for open turns on shutdown; default 10 s
 	Version string
+	// Schedules offers agents the tools schedule:create, schedule:list and schedule:delete.
+	Schedules bool
 }
 
 // Deps holds the dependencies of a core.
@@ -32,7 +34,7 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc.Compare, sc.Drain, sc.Version, sc.Index = o.Compare, o.Drain, o.Version, d.Index
+	sc.Compare, sc.Drain, sc.Version, sc.Index, sc.Schedules = o.Compare, o.Drain, o.Version, d.Index, o.Schedules
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 

@@ -107,6 +107,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"stdin: {a: {}, b: {}}":                "stdin: 2 listeners",
 		"stdin: {a: {mode: later}}":            "listeners.stdin.a.mode",
 		"stdin: {core: {}}":                    "reserved for core",
+		"stdin: {schedule: {}}":                "reserved for core",
 		`stdin: {"a b": {}}`:                   "stdin.a b",
 		"webhook: {a: {session: s}}":           "listeners.webhook.a.secrets",
 		"websocket: {a: {tokens: [x]}}":        "listeners.websocket.a.session",

@@ -31,6 +31,7 @@ type cli struct {
 	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
 	Outbox    outboxCmd    `cmd:"" help:"List, send again and drop messages to people that are not delivered."`
+	Schedules schedulesCmd `cmd:"" help:"List, show and delete what agents have scheduled."`
 	Memory    memoryCmd    `cmd:"" help:"List, search, correct and delete what an agent remembers."`
 	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`

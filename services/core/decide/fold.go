@@ -182,7 +182,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	if s.Title == "" {
 		s.Title = text.Cut(in.Text, 80)
 	}
-	text := asData(in.Text, in.Origin)
+	text := textOf(in)
 	if in.From != "" { // several people may talk in a session
 		text += "\n[from " + in.From + "]"
 	}

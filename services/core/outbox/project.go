@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -109,6 +110,18 @@ func question(p event.ToolCallRequest) string {
 	return q
 }
 
+// destination returns the listener that delivers, and where to. Answers to what an agent has
+// scheduled go where those of the turn went that scheduled it: only core writes these inputs, and
+// they name the listener before a colon.
+func destination(writer subject.Writer, replyTo string) (via subject.Writer, to string, ok bool) {
+	if writer != subject.ScheduleWriter {
+		return writer, replyTo, true
+	}
+	name, to, _ := strings.Cut(replyTo, ":")
+	via, err := subject.Parse[subject.Writer](name)
+	return via, to, err == nil && to != ""
+}
+
 // answer returns the message for the listener of an input; nil if it wants none.
 func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d tool.Delivery) (*entry, error) {
 	m, err := o.cfg.Bus.Message(ctx, input)
@@ -127,8 +140,13 @@ func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d to
 	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
 		return nil, nil //nolint:nilerr // it says nothing about its answer
 	}
-	d.To = in.ReplyTo
-	return &entry{Ref: ref, Via: cause.Writer, Delivery: d}, nil
+	via, to, ok := destination(cause.Writer, in.ReplyTo)
+	if !ok {
+		o.cfg.Log.Warn("the answer to a scheduled input has no valid destination", "session", ref, "input", input)
+		return nil, nil
+	}
+	d.To = to
+	return &entry{Ref: ref, Via: via, Delivery: d}, nil
 }
 
 // add stores an entry, unless there was one.

@@ -15,7 +15,7 @@
 // Rules are evaluated in order and the last match wins, so put a narrow exception after
 // the broad rule. All conditions of a rule must hold; an absent condition always holds.
 // Without a matching rule, the tool's declaration decides: a high risk and the
-// permissions network.* and fs.delete require a confirmation. Without a rule about
+// permissions network.*, fs.delete and schedule.create require a confirmation. Without a rule about
 // answers, any client that can write an answer may answer.
 //
 //	policy:
@@ -47,14 +47,16 @@
 // # Default confirmations
 //
 // People who are asked about everything learn to click yes. Of the built-in tools,
-// therefore, only those whose effect cannot be undone or leaves the machine require a
-// confirmation:
+// therefore, only those whose effect cannot be undone, leaves the machine, or comes later
+// without anybody asking for it require a confirmation:
 //
 //	tool                                      risk    asks  why
 //	file_system:delete_file                   high    yes   deletion cannot be undone
 //	http:request                              high    yes   leaves the machine; even a GET sends data in its URL
 //	web:fetch                                 medium  yes   only reads, but its URL can carry data to any host
 //	web:search                                low     yes   sends a query to the search engine of the configuration
+//	schedule:create                           medium  yes   wakes the agent later, without a user
+//	schedule:list, schedule:delete            low     no    the session's own schedules
 //	file_system:write_file, append_file       medium  no    inside the agent's workspace
 //	notes:add                                 low     no    adds to the agent's notes
 //	python:execute, shell:execute             medium  no    inside the sandbox: no network, no host

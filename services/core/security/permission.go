@@ -14,7 +14,9 @@ import (
 // the built-in tools, for which policy requires a confirmation where they cannot be undone.
 // A plugin's tool that needs another permission, such as mail.send, is denied until the
 // configuration grants it.
-func DefaultPermissions() []string { return []string{"fs.*", "network.*", "code.execute"} }
+func DefaultPermissions() []string {
+	return []string{"fs.*", "network.*", "code.execute", "schedule.*"}
+}
 
 // granted reports whether one of the patterns matches the permission: exactly, "group.*"
 // for all of a group, or "*" for all.

@@ -13,7 +13,7 @@ import (
 // Names of what decides if no rule does.
 const (
 	byRisk       = "risk"             // the tool's risk is high
-	byPermission = "permission"       // the tool's effect leaves the machine or cannot be undone
+	byPermission = "permission"       // the tool's effect leaves the machine, cannot be undone, or happens later
 	byGuide      = "guide"            // a required guide of the agent is missing
 	byGranted    = decide.RuleGranted // the agent lacks a permission that the tool needs
 	byDefault    = "default"          // nothing requires another decision
@@ -79,13 +79,13 @@ func last(rules []rule, a *decide.Access) *rule {
 }
 
 // byItself decides by the tool's declaration if no rule matches. A person is asked about
-// effects that leave the machine or cannot be undone, even if the tool's author declares
-// a low risk.
+// effects that leave the machine or cannot be undone, and before the agent wakes itself later,
+// even if the tool's author declares a low risk.
 func byItself(spec tool.Spec) decide.Ruling {
 	rule, why := byDefault, ""
 	if spec.Risk == tool.RiskHigh {
 		rule, why = byRisk, "It is of high risk, and no policy rule overrides this."
-	} else if i := slices.IndexFunc(spec.Permissions, irrevocable); i >= 0 {
+	} else if i := slices.IndexFunc(spec.Permissions, asks); i >= 0 {
 		rule, why = byPermission, "It has the permission "+spec.Permissions[i]+", and no policy rule overrides this."
 	}
 	if why == "" {
@@ -95,10 +95,10 @@ func byItself(spec tool.Spec) decide.Ruling {
 	return decide.Ruling{Effect: decide.Ask, Rule: rule, Reason: w.Message, Warning: w}
 }
 
-// irrevocable reports whether the effects that a permission allows leave the machine or
-// cannot be undone.
-func irrevocable(permission string) bool {
-	return strings.HasPrefix(permission, "network.") || permission == "fs.delete"
+// asks reports whether the effects that a permission allows leave the machine, cannot be undone,
+// or happen later, when nobody may watch.
+func asks(permission string) bool {
+	return strings.HasPrefix(permission, "network.") || permission == "fs.delete" || permission == "schedule.create"
 }
 
 // matches reports whether all conditions hold. It checks the cheapest first.

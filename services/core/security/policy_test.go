@@ -34,6 +34,8 @@ func TestEvaluate(t *testing.T) {
 	)
 	leaves := tool.Spec{Name: "chat:post", Permissions: []string{"fs.read", "network.connect"}, Risk: tool.RiskLow}
 	deletes := tool.Spec{Name: "bin:empty", Permissions: []string{"fs.delete"}}
+	schedules := tool.Spec{Name: "cal:plan", Permissions: []string{"schedule.create"}}
+	cancels := tool.Spec{Name: "cal:cancel", Permissions: []string{"schedule.delete"}}
 	rule := func(pattern, permission, principal string, e decide.Effect) security.Rule {
 		return security.Rule{Tool: pattern, Permission: permission, Principal: principal, Effect: e}
 	}
@@ -49,6 +51,8 @@ func TestEvaluate(t *testing.T) {
 		{"no rule, high risk: a person is asked", nil, mail, "web", decide.Ask},
 		{"no rule, low risk that leaves the machine: a person is asked", nil, leaves, "web", decide.Ask},
 		{"no rule, low risk that deletes: a person is asked", nil, deletes, "web", decide.Ask},
+		{"no rule, low risk that acts later: a person is asked", nil, schedules, "web", decide.Ask},
+		{"no rule, low risk that cancels: nobody is asked", nil, cancels, "web", decide.Allow},
 		{
 			"to allow, a permission has to be all that the tool needs",
 			[]security.Rule{rule("", "network.connect", "", decide.Allow)},

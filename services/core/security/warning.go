@@ -17,6 +17,7 @@ var consequences = map[string]string{
 	"fs.delete":       "deletes files, which cannot be undone",
 	"fs.write":        "changes files",
 	"code.execute":    "runs code that the model wrote",
+	"schedule.create": "wakes the agent later, without a message of a user",
 }
 
 // warning describes what could happen, and why a person is asked.

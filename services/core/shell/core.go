@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/ranking"
+	"skandha.dev/services/core/schedules"
 	"skandha.dev/services/core/session"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/core/view"
@@ -49,6 +50,9 @@ type Config struct {
 	Version string
 	Index   index.Store // of memories; nil: agents remember nothing beyond a session
 	Notify  outbox.Notify
+	// Schedules offers agents the tools with which they create schedules. Those that exist
+	// occur anyway.
+	Schedules bool
 }
 
 // Core is one replica.
@@ -74,6 +78,7 @@ type Core struct {
 	model    embedder
 	troubles *trouble.List
 	outbox   *outbox.Outbox
+	schedule *schedules.Schedules
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
 	ready    chan struct{} // closed once causes are consumed
@@ -121,6 +126,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
+	c.schedule = c.newSchedules()
 	var err error
 	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Embedder: &c.model, Log: log}); err != nil {
 		return nil, err
@@ -218,7 +224,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopViews, stopLive := c.views.Start(), c.live.Start()
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.model.client.Store(embed.NewClient(caller))
-	stopMemories, stopOutbox := c.startMemories(), c.outbox.Start(c.ctx)
+	stopMemories, stopOutbox, stopSchedules := c.startMemories(), c.outbox.Start(c.ctx), c.startSchedules()
 	c.sessions.Start()
 	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.ranker.Run(c.ctx)
@@ -226,6 +232,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)
 	return func() {
+		stopSchedules()
 		stopOutbox()
 		stopRefill()
 		stopMemories()

@@ -24,15 +24,16 @@ type SessionInfo struct {
 
 func (c *Core) serve() ([]*bus.Responder, error) {
 	handlers := map[string]func(*bus.Request) (any, error){
-		coreapi.VerbTools:    c.serveTools,
-		coreapi.VerbSessions: c.serveSessions,
-		coreapi.VerbSession:  c.serveSession,
-		coreapi.VerbStatus:   func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
-		coreapi.VerbRefill:   c.serveRefill,
-		coreapi.VerbCall:     c.serveCall,
-		coreapi.VerbMemory:   c.serveMemory,
-		coreapi.VerbOutbox:   c.serveOutbox,
-		coreapi.VerbHooks:    func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
+		coreapi.VerbTools:     c.serveTools,
+		coreapi.VerbSessions:  c.serveSessions,
+		coreapi.VerbSession:   c.serveSession,
+		coreapi.VerbStatus:    func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
+		coreapi.VerbRefill:    c.serveRefill,
+		coreapi.VerbCall:      c.serveCall,
+		coreapi.VerbMemory:    c.serveMemory,
+		coreapi.VerbOutbox:    c.serveOutbox,
+		coreapi.VerbSchedules: c.serveSchedules,
+		coreapi.VerbHooks:     func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	var out []*bus.Responder
 	for verb, f := range handlers {

@@ -45,6 +45,7 @@ type system struct {
 	index                memory.Store            // of memories; nil: none
 	executors            []subject.Instance      // the first runner and provider
 	connect              func() *journal.Journal // nil: to srv
+	schedules            bool                    // cores offer the tools schedule:*
 }
 
 func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
@@ -98,7 +99,7 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 	}
 	cfg.Hooks = points
 	b := s.connect()
-	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond},
+	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond, Schedules: s.schedules},
 		core.Deps{Bus: b, Store: s.store(), Index: s.index, Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)

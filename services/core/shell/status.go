@@ -44,6 +44,7 @@ func (c *Core) Counters() map[string]int64 {
 		"backlog": c.beacon.last.Load(),
 	}
 	maps.Copy(out, c.outbox.Counters())
+	maps.Copy(out, c.schedule.Counters())
 	return out
 }
 
@@ -61,6 +62,9 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	if n, since := c.outbox.Dead(); n > 0 {
 		out = append(out, coreapi.Fault{What: coreapi.FaultOutbox, Since: since, Message: fmt.Sprintf(
 			"%d messages to people were given up; `%s outbox list --dead` lists them", n, buildinfo.Command())})
+	}
+	if f := c.scheduleFault(); f != nil {
+		out = append(out, *f)
 	}
 	return out
 }

@@ -125,11 +125,12 @@ type RefillAnswer struct {
 
 // The kinds of [Fault].
 const (
-	FaultBus      = "bus"      // the log cannot store: no input is accepted, no turn continues
-	FaultView     = "view"     // snapshots, lists and statistics are not written; turns continue
-	FaultOverload = "overload" // inputs are refused until fewer wait
-	FaultOutbox   = "outbox"   // messages to people were given up
-	FaultProvider = "provider" // no service offers an agent's language model: its turns wait, then fail
+	FaultBus       = "bus"       // the log cannot store: no input is accepted, no turn continues
+	FaultView      = "view"      // snapshots, lists and statistics are not written; turns continue
+	FaultOverload  = "overload"  // inputs are refused until fewer wait
+	FaultOutbox    = "outbox"    // messages to people were given up
+	FaultSchedules = "schedules" // schedules of agents that are not configured do not occur
+	FaultProvider  = "provider"  // no service offers an agent's language model: its turns wait, then fail
 )
 
 // Fault is a problem that an operator should know about, and may have to fix.

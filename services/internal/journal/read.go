@@ -100,6 +100,36 @@ func (j *Journal) getAt(ctx context.Context, seq uint64) (bus.StoredMsg, error) 
 	return j.get(ctx, bus.Query{Seq: seq})
 }
 
+// LastMessage returns the session's last cause or commit, or [bus.ErrNotFound].
+func (j *Journal) LastMessage(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error) {
+	return j.getFromLeader(ctx, bus.Query{LastFor: ref.All()})
+}
+
+// LastInputs returns the sequence of the last input of the session by each writer.
+func (j *Journal) LastInputs(ctx context.Context, ref subject.Ref) (map[subject.Writer]uint64, error) {
+	s, err := j.JetStream().Stream(ctx, bus.StreamSessions)
+	if err != nil {
+		return nil, bus.TransportError("listing the writers of "+ref.String(), err)
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(ref.Cause(subject.Input, "*")))
+	if err != nil {
+		return nil, bus.TransportError("listing the writers of "+ref.String(), err)
+	}
+	out := make(map[subject.Writer]uint64, len(info.State.Subjects))
+	for subj := range info.State.Subjects {
+		cause, err := subject.ParseCause(subj)
+		if err != nil {
+			continue
+		}
+		m, err := j.getFromLeader(ctx, bus.Query{LastFor: subj})
+		if err != nil && !errors.Is(err, bus.ErrNotFound) {
+			return nil, err
+		}
+		out[cause.Writer] = m.Seq
+	}
+	return out, nil
+}
+
 // SessionInfo is one session in the log.
 type SessionInfo struct {
 	Ref     subject.Ref

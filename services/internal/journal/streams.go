@@ -25,6 +25,7 @@ const (
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
 	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
+	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -127,6 +128,7 @@ func (c StreamsConfig) streams() []wanted {
 		c.email(),
 		c.outbox(),
 		c.gateways(),
+		c.schedules(),
 	}
 }
 
@@ -143,6 +145,17 @@ func (c StreamsConfig) gateways() wanted {
 	w := c.plugins()
 	w.Name, w.Description = bucketStream(BucketGateways), "what chat gateways remember, by listener"
 	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketGateways, ">")}, maxGatewayBytes, gatewayAge
+	return w
+}
+
+// maxScheduleBytes holds some ten thousand schedules.
+const maxScheduleBytes = 64 << 20
+
+// schedules is a bucket like that of the plugins.
+func (c StreamsConfig) schedules() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketSchedules), "what agents have scheduled, by agent, session and name"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketSchedules, ">")}, maxScheduleBytes
 	return w
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/clock"
 	"skandha.dev/services/listener/contract"
 )
 
@@ -44,7 +45,7 @@ type Common struct {
 // Entry is one line of the crontab.
 type Entry struct {
 	Common   `yaml:",inline"`
-	Schedule string `yaml:"schedule"` // see [ParseSchedule]; required
+	Schedule string `yaml:"schedule"` // see [clock.ParseSchedule]; required
 	Text     string `yaml:"text"`     // of the input; required
 }
 
@@ -58,7 +59,7 @@ type Config struct {
 type entry struct {
 	name     string
 	ref      subject.Ref
-	schedule *Schedule
+	schedule *clock.Schedule
 	Entry
 }
 
@@ -83,7 +84,7 @@ func (c Config) build() (map[string]entry, error) {
 	out := make(map[string]entry, len(c.Entries))
 	errs := []error{defaults.check()}
 	if len(c.Entries) == 0 { // otherwise each entry checks it
-		_, err := ParseSchedule("@daily", defaults.Zone)
+		_, err := clock.ParseSchedule("@daily", defaults.Zone)
 		errs = append(errs, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Entries)) {
@@ -124,7 +125,7 @@ func (e *entry) check() (err error) {
 	if e.ref, err = subject.ParseRef(e.Agent, e.Session); err != nil {
 		return fmt.Errorf("agent or session: %w", err)
 	}
-	if e.schedule, err = ParseSchedule(e.Schedule, e.Zone); err != nil {
+	if e.schedule, err = clock.ParseSchedule(e.Schedule, e.Zone); err != nil {
 		return err
 	}
 	if err := e.input(time.Time{}).Check(); err != nil {

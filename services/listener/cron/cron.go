@@ -121,7 +121,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 // run serves until wait ends; work in progress continues until work ends.
 func (l *Listener) run(wait, work context.Context) {
 	for wait.Err() == nil {
-		s, err := openStore(wait, l.bus, l.name)
+		s, err := openStore(wait, l.bus, l.name, l.log)
 		if err == nil {
 			err = l.serve(wait, work, s)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/clock"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
@@ -45,17 +46,17 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// clock is one that the test sets.
-type clock struct{ now atomic.Pointer[time.Time] }
+// hands are those of a clock that the test sets.
+type hands struct{ now atomic.Pointer[time.Time] }
 
-func newClock(t *testing.T, s string) *clock {
+func newClock(t *testing.T, s string) *hands {
 	t.Helper()
-	c := &clock{}
+	c := &hands{}
 	c.set(t, s)
 	return c
 }
 
-func (c *clock) set(t *testing.T, s string) {
+func (c *hands) set(t *testing.T, s string) {
 	t.Helper()
 	v, err := time.Parse(time.RFC3339, s)
 	if err != nil {
@@ -64,7 +65,7 @@ func (c *clock) set(t *testing.T, s string) {
 	c.now.Store(&v)
 }
 
-func (c *clock) Now() time.Time { return *c.now.Load() }
+func (c *hands) Now() time.Time { return *c.now.Load() }
 
 type replica struct {
 	*cron.Listener
@@ -72,14 +73,14 @@ type replica struct {
 	gate  *listenertest.Gate
 }
 
-func start(t *testing.T, b *journal.Journal, cfg cron.Config, c *clock) *replica {
+func start(t *testing.T, b *journal.Journal, cfg cron.Config, c *hands) *replica {
 	t.Helper()
 	gate := listenertest.NewGate(emitter.New(b.Bus, "clock", &emitter.Stats{}, natstest.Logger(t)))
 	return startWith(t, b, cfg, c, gate, gate)
 }
 
 func startWith(
-	t *testing.T, b *journal.Journal, cfg cron.Config, c *clock, e contract.Emitter, gate *listenertest.Gate,
+	t *testing.T, b *journal.Journal, cfg cron.Config, c *hands, e contract.Emitter, gate *listenertest.Gate,
 ) *replica {
 	t.Helper()
 	if cfg.Session == "" {
@@ -250,7 +251,7 @@ func TestAChangedEntryBeginsAnewAndARemovedOneIsPurged(t *testing.T) {
 	left := func() (schedules, keys int) {
 		t.Helper()
 		ctx := natstest.Context(t)
-		s, err := b.JetStream().Stream(ctx, cron.Stream)
+		s, err := b.JetStream().Stream(ctx, clock.Stream)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +336,7 @@ func TestWhatWasLostOfTheClockIsLaidDownAgain(t *testing.T) {
 	c.set(t, "2024-05-01T08:00:00Z")
 	await(t, b, "2024-05-01T08:00:00Z")
 	first.stop(t)
-	if err := b.JetStream().DeleteStream(natstest.Context(t), cron.Stream); err != nil {
+	if err := b.JetStream().DeleteStream(natstest.Context(t), clock.Stream); err != nil {
 		t.Fatal(err)
 	}
 	second := start(t, b, cfg, c)

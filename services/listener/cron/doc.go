@@ -3,13 +3,11 @@
 //
 // # Subjects
 //
-// The server's clock decides. For each entry one message schedule is stored on
-// cron.<listener>.<entry> in stream CRON; when it is due, the server publishes it on
-// occurred.<listener>.<entry>, whether or not a listener runs. One of the replicas
-// consumes it there (durable consumer <listener>), emits the input, records it in the
-// bucket cron (key <listener>.<entry>: the last occurrence), stores the next schedule
-// and acknowledges. The listener creates stream, bucket and consumer, with as many
-// replicas as SESSIONS has.
+// The clock is that of package clock, with the listener's name as the owner. One of the
+// replicas consumes what is due, emits the input, records it in the bucket cron (key
+// <listener>.<entry>: the last occurrence), stores the next schedule and acknowledges. The
+// listener creates stream, bucket and consumer, with as many replicas as SESSIONS has.
+// Summer time is as package clock says.
 //
 // # Guarantee
 //
@@ -20,14 +18,6 @@
 //
 // An occurrence that no replica could emit in time is missed; [CatchUp] decides what
 // happens with it. It is in time for [Entry].Late after it was due.
-//
-// # Summer time
-//
-// Schedules are read on the wall clock of the entry's zone. An entry whose hour
-// field is * follows elapsed time: none of its occurrences is skipped or doubled.
-// For every other entry, what falls into the skipped hour occurs once, at the moment
-// the clock is put forward, and what falls into the repeated hour occurs only the
-// first time. @every follows elapsed time.
 //
 // # Changing entries
 //

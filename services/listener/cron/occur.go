@@ -3,71 +3,40 @@ package cron
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"skandha.dev/services/internal/clock"
 )
 
-const (
-	fetchWait = 5 * time.Second
-	emitWait  = 20 * time.Second // of one input, below ackWait
-	skew      = time.Minute      // by how much the server's clock may be ahead of this one's
-)
+const emitWait = 20 * time.Second // of one input, below the time in which it must be acknowledged
 
-// next waits up to fetchWait for a due occurrence and handles it.
+// next waits some seconds for a due occurrence and handles it.
 func (l *Listener) next(wait, work context.Context, s *store) error {
-	fetch, cancel := context.WithTimeout(wait, fetchWait)
-	defer cancel()
-	batch, err := s.consumer.Fetch(1, jetstream.FetchContext(fetch))
-	if err != nil {
-		return fmt.Errorf("fetching due occurrences: %w", err)
-	}
-	for m := range batch.Messages() {
+	return s.clock.Take(wait, func(d clock.Due) error {
 		leave, ok := l.inFlight.Enter()
 		if !ok {
-			return m.Nak() // stopping: leave it to another replica or the next start
+			return d.Later(0) // stopping: leave it to another replica or the next start
 		}
-		err := l.handle(work, s, m)
-		leave()
-		if err != nil {
-			l.log.Warn("due occurrence was not emitted; it will be redelivered", "subject", m.Subject(), "error", err)
-			_ = m.NakWithDelay(retryPause) // if this fails it is redelivered after ackWait
-		}
-	}
-	err = batch.Error()
-	if wait.Err() != nil || err == nil || nothing(err) {
-		return nil
-	}
-	return fmt.Errorf("fetching due occurrences: %w", err)
-}
-
-// nothing reports whether the error only means that nothing was due.
-func nothing(err error) bool {
-	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, jetstream.ErrNoMessages)
+		defer leave()
+		return l.handle(work, s, d)
+	})
 }
 
 // handle emits what is due of an entry, stores its next schedule, and acknowledges.
-func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error {
-	_, name, err := parseOccurred(m.Subject())
+func (l *Listener) handle(ctx context.Context, s *store, d clock.Due) error {
 	var due plan
-	if err == nil {
-		err = json.Unmarshal(m.Data(), &due)
+	if err := json.Unmarshal(d.Body, &due); err != nil {
+		l.log.Warn("dropping a message that is not an occurrence", "entry", d.Entry, "error", err)
+		return d.Drop()
 	}
-	if err != nil {
-		l.log.Warn("dropping a message that is not an occurrence", "subject", m.Subject(), "error", err)
-		return m.Term()
-	}
-	e, ok := l.entries[name]
+	e, ok := l.entries[d.Entry]
 	if !ok {
-		return l.strange(ctx, s, name, m)
+		return l.strange(ctx, s, d)
 	}
 	now := l.now().UTC()
-	if early := due.At.Sub(now); early > skew {
-		return m.NakWithDelay(min(early, time.Second)) // the server's clock is wrong, or this one's
+	if early := due.At.Sub(now); early > clock.Skew {
+		return d.Later(min(early, time.Second)) // the server's clock is wrong, or this one's
 	} else if early > 0 {
 		now = due.At
 	}
@@ -77,27 +46,27 @@ func (l *Listener) handle(ctx context.Context, s *store, m jetstream.Msg) error 
 	}
 	// What is due by an outdated schedule does not occur.
 	if due.Schedule == e.Schedule && due.Zone == e.Zone {
-		if p, err = l.emit(ctx, s, &e, p, now, m.InProgress); err != nil {
+		if p, err = l.emit(ctx, s, &e, p, now, d.Alive); err != nil {
 			return err
 		}
 	}
 	if err := l.lay(ctx, s, &e, p); err != nil {
 		return err
 	}
-	return m.Ack()
+	return d.Done()
 }
 
 // strange handles a due occurrence of an entry that this replica does not have: it was
 // removed, or another replica has it.
-func (l *Listener) strange(ctx context.Context, s *store, name string, m jetstream.Msg) error {
-	_, known, err := s.load(ctx, name)
+func (l *Listener) strange(ctx context.Context, s *store, d clock.Due) error {
+	_, known, err := s.load(ctx, d.Entry)
 	if err != nil {
 		return err
 	}
 	if known {
-		return m.NakWithDelay(time.Second)
+		return d.Later(time.Second)
 	}
-	return m.Term()
+	return d.Drop()
 }
 
 // emit emits what is due, records each occurrence, and returns the entry's new position.

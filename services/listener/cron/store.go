@@ -5,35 +5,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/clock"
 	"skandha.dev/services/internal/journal"
 )
 
-// The stream of the schedules, and the bucket of the last occurrences.
-const (
-	Stream = "CRON"
-	Bucket = "cron"
-)
+// Bucket holds the last occurrences.
+const Bucket = "cron"
 
-const (
-	ackWait  = 30 * time.Second
-	callWait = 5 * time.Second
-)
+const callWait = 5 * time.Second
 
 // store holds the state of one listener's entries.
 type store struct {
 	listener subject.Writer
-	js       jetstream.JetStream
-	stream   jetstream.Stream
+	clock    *clock.Clock
 	bucket   jetstream.KeyValue
-	consumer jetstream.Consumer
 }
 
 // position is how far an entry has got.
@@ -53,64 +45,26 @@ type plan struct {
 }
 
 // openStore creates the stream, bucket and consumer if they are missing.
-func openStore(ctx context.Context, b *journal.Journal, listener subject.Writer) (*store, error) {
+func openStore(ctx context.Context, b *journal.Journal, listener subject.Writer, log *slog.Logger) (*store, error) {
+	c, err := clock.Open(ctx, b, listener, log)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
-	s := &store{listener: listener, js: b.JetStream()}
-	sessions, err := s.js.Stream(ctx, bus.StreamSessions)
-	if err != nil {
-		return nil, fmt.Errorf("looking up stream %s: %w", bus.StreamSessions, err)
-	}
-	replicas := sessions.CachedInfo().Config.Replicas
-	if err := s.openStream(ctx, replicas); err != nil {
-		return nil, err
-	}
-	if err := s.openBucket(ctx, replicas); err != nil {
-		return nil, err
-	}
-	s.consumer, err = s.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: string(listener), FilterSubject: occurrences(listener),
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("creating consumer %s of stream %s: %w", listener, Stream, err)
-	}
-	return s, nil
+	s := &store{listener: listener, clock: c}
+	return s, s.openBucket(ctx, b.JetStream(), c.Replicas())
 }
 
-func (s *store) openStream(ctx context.Context, replicas int) (err error) {
-	s.stream, err = s.js.Stream(ctx, Stream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s.stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: Stream, Description: "schedules of cron listeners' entries, and due occurrences until they are handled",
-			Subjects: []string{allSchedules, allOccurrences},
-			// As stream TIMERS: handled messages are removed; a schedule has no consumer and stays.
-			Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
-			MaxBytes: -1, Replicas: replicas, AllowMsgSchedules: true, AllowRollup: true,
-		})
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica was faster
-			s.stream, err = s.js.Stream(ctx, Stream)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("opening stream %s: %w", Stream, err)
-	}
-	if c := s.stream.CachedInfo().Config; !c.AllowMsgSchedules || c.Retention != jetstream.WorkQueuePolicy {
-		return fmt.Errorf("stream %s is not a work queue with message schedules, "+
-			"so Skandha did not create it; remove it by hand", Stream)
-	}
-	return nil
-}
-
-func (s *store) openBucket(ctx context.Context, replicas int) (err error) {
-	s.bucket, err = s.js.KeyValue(ctx, Bucket)
+func (s *store) openBucket(ctx context.Context, js jetstream.JetStream, replicas int) (err error) {
+	s.bucket, err = js.KeyValue(ctx, Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		s.bucket, err = s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		s.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: Bucket, Description: "last occurrence of each entry of cron listeners", Storage: jetstream.FileStorage,
 			Replicas: replicas,
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
-			s.bucket, err = s.js.KeyValue(ctx, Bucket)
+			s.bucket, err = js.KeyValue(ctx, Bucket)
 		}
 	}
 	if err != nil {
@@ -168,19 +122,7 @@ func (s *store) lay(ctx context.Context, entry string, p plan) error {
 	if err != nil {
 		return err
 	}
-	subj := scheduleSubject(s.listener, entry)
-	if m, err := s.stream.GetLastMsgForSubject(ctx, subj); err == nil && string(m.Data) == string(body) {
-		return nil
-	}
-	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
-		jetstream.ScheduleHeader:       {"@at " + p.At.UTC().Format(time.RFC3339)},
-		jetstream.ScheduleTargetHeader: {occurredSubject(s.listener, entry)},
-		jetstream.ExpectedStreamHeader: {Stream},
-	}})
-	if err != nil {
-		return fmt.Errorf("storing the schedule of entry %s: %w", entry, err)
-	}
-	return nil
+	return s.clock.Lay(ctx, entry, p.At, body)
 }
 
 // entries lists the entries that have a position.
@@ -201,10 +143,8 @@ func (s *store) entries(ctx context.Context) ([]string, error) {
 
 // remove deletes an entry: its schedule, its due occurrences and its position.
 func (s *store) remove(ctx context.Context, entry string) error {
-	for _, subj := range []string{scheduleSubject(s.listener, entry), occurredSubject(s.listener, entry)} {
-		if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(subj)); err != nil {
-			return fmt.Errorf("removing entry %s: %w", entry, err)
-		}
+	if err := s.clock.Remove(ctx, entry); err != nil {
+		return err
 	}
 	if err := s.bucket.Purge(ctx, s.key(entry)); err != nil {
 		return fmt.Errorf("removing entry %s: %w", entry, err)

@@ -18,6 +18,7 @@ var functions = template.FuncMap{
 	"moment":  moment,
 	"zone":    zone,
 	"trim":    strings.TrimSpace,
+	"slug":    slug,
 	"formula": func(s string) string { return spoken.Replace(strings.TrimSpace(s)) },
 	"list":    func(v any) []any { l, _ := v.([]any); return l },
 	"has":     func(v any, key string) bool { m, _ := v.(map[string]any); _, ok := m[key]; return ok },
@@ -73,6 +74,13 @@ func fence(text string) string {
 		marks += "`"
 	}
 	return marks + "\n" + strings.TrimRight(text, "\n") + "\n" + marks
+}
+
+// slug makes a name of a text: of its words, in lower case, with dashes between them.
+func slug(s string) string {
+	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	name := strings.Join(words, "-")
+	return strings.Trim(name[:min(len(name), 40)], "-")
 }
 
 // moment formats an RFC 3339 time for people; anything else stays as it is.

@@ -17,6 +17,7 @@ import (
 var everything = tools(
 	"math:evaluate", "time:now", "file_system:list", "file_system:read_file", "file_system:write_file",
 	"file_system:append_file", "sandbox_fs:remove", "notes:add", "notes:search", "python:execute",
+	"schedule:create", "schedule:list", "schedule:delete",
 )
 
 func tools(names ...string) []contract.ToolSpec {
@@ -117,6 +118,12 @@ func TestRequestsBecomeCalls(t *testing.T) {
 		{"append one more line to log.txt", `file_system:append_file {"path":"log.txt","content":"one more line\n"}`},
 		{"delete hello.txt", `sandbox_fs:remove {"path":"hello.txt"}`},
 		{"remember that the key is under the mat", `notes:add {"text":"the key is under the mat"}`},
+		{
+			"remind me in 10 minutes to call Ada's mother!",
+			`schedule:create {"name":"reminder-call-ada-s-mother","text":"call Ada's mother","every":"10m","count":1}`,
+		},
+		{"list my reminders", `schedule:list {}`},
+		{"cancel the reminder reminder-call-ada", `schedule:delete {"name":"reminder-call-ada"}`},
 		{"what do you remember?", `notes:search {"query":""}`},
 		{"What do you remember about the key?", `notes:search {"query":"the key"}`},
 		{"run python: print(1+1)", `python:execute {"code":"print(1+1)"}`},

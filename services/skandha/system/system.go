@@ -277,7 +277,7 @@ func (s *System) background(name string, b *journal.Journal, run func(context.Co
 }
 
 func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Config) error {
-	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second}, core.Deps{
+	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second, Schedules: true}, core.Deps{
 		Bus: b, Store: s.store, Index: s.memory, Log: s.log.With("service", "core"),
 	})
 	if err != nil {

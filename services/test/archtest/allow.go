@@ -72,7 +72,7 @@ var (
 		"github.com/nats-io/nats-server/v2":            {internal + "/natsserver"},
 		"github.com/openai/openai-go":                  {services + "/provider/openai"},
 		"github.com/redis/go-redis":                    {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},
-		"github.com/robfig/cron":                       {services + "/listener/cron"},
+		"github.com/robfig/cron":                       {internal + "/clock"},
 		"github.com/tetratelabs/wazero":                {pdf},
 		"google.golang.org/genai":                      {services + "/provider/gemini"},
 		"github.com/yuin/goldmark":                     {services + "/uibridge/markdown"},

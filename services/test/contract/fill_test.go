@@ -378,7 +378,9 @@ func init() { // its functions fill values, which need it
 				p.(*plugin.Manifest).Tools[i].Plugin = ""
 			}
 		},
-		reflect.TypeFor[coreapi.MemoryQuery](): consistentMemoryQuery,
+		reflect.TypeFor[coreapi.MemoryQuery]():    consistentMemoryQuery,
+		reflect.TypeFor[coreapi.Schedule]():       oneKindOfSchedule,
+		reflect.TypeFor[coreapi.SchedulesQuery](): namedSchedule,
 	}
 	maps.Copy(consistent, consistentUI)
 	maps.Copy(consistent, consistentStorage())

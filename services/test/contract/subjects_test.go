@@ -55,6 +55,7 @@ func built() map[string]map[string]string {
 			subject.Service(coreapi.ServiceName, coreapi.VerbCall):            "coreCallRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbMemory):          "coreMemoryRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbOutbox):          "coreOutboxRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSchedules):       "coreSchedulesRequest",
 		},
 		"Reply": {subject.Reply("r1", "core-1", 71): "reply"},
 		"Hook":  {},

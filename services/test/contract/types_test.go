@@ -140,6 +140,8 @@ var goTypes = map[string]any{
 	"service/core/memory_request":    coreapi.MemoryQuery{},
 	"service/core/outbox":            coreapi.OutboxPage{},
 	"service/core/outbox_request":    coreapi.OutboxQuery{},
+	"service/core/schedules":         coreapi.SchedulesPage{},
+	"service/core/schedules_request": coreapi.SchedulesQuery{},
 
 	"ui/about":                  ui.About{},
 	"ui/error":                  ui.Error{},
@@ -241,7 +243,7 @@ var wireOnly = map[string]string{
 
 // openEnum are the named strings, and fields, whose constants are not all there is.
 var openEnum = map[string]string{
-	"subject.Writer":      "any id; TimerWriter is the one that core uses",
+	"subject.Writer":      "any id; TimerWriter and ScheduleWriter are those that core uses",
 	"event.Trigger.Cause": "a cause of an unknown kind is ended as unknown_cause, and its kind is in the commit",
 }
 

@@ -44,7 +44,7 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 		return errors.Join(err, view.Close())
 	}
 	deps := core.Deps{Bus: e.Bus, Store: view, Index: index, Log: e.Log}
-	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String()}, deps)
+	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String(), Schedules: true}, deps)
 	if err != nil {
 		return errors.Join(err, view.Close(), index.Close())
 	}

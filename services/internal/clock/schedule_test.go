@@ -1,4 +1,4 @@
-package cron
+package clock
 
 import (
 	"strings"
@@ -139,46 +139,6 @@ func TestTheLatestOfAPeriod(t *testing.T) {
 		if len(got) != c.want || c.want > 0 && !got[0].Equal(at(t, c.first)) {
 			t.Errorf("%s after %s: %d occurrences from %v, want %d from %s", c.schedule, c.after, len(got),
 				got[:min(1, len(got))], c.want, c.first)
-		}
-	}
-}
-
-func TestWhatIsDueAfterADowntime(t *testing.T) {
-	now := at(t, "2026-06-01T12:00:30Z")
-	for _, c := range []struct {
-		catchUp CatchUp
-		minute  string
-		last    string
-		want    string
-	}{
-		{CatchUpNone, "0", "2026-06-01T08:00:00Z", "12:00"},
-		{CatchUpLast, "0", "2026-06-01T08:00:00Z", "12:00"},
-		{CatchUpAll, "0", "2026-06-01T08:00:00Z", "09:00 10:00 11:00 12:00"},
-		{CatchUpNone, "50", "2026-06-01T08:50:00Z", ""},
-		{CatchUpLast, "50", "2026-06-01T08:50:00Z", "11:50"},
-		{CatchUpAll, "50", "2026-06-01T08:50:00Z", "09:50 10:50 11:50"},
-		{CatchUpAll, "50", "2026-05-01T08:50:00Z", "07:50 08:50 09:50 10:50 11:50"},
-		{CatchUpLast, "50", "2026-06-01T11:50:00Z", ""},
-	} {
-		cfg := Config{
-			Common:  Common{Session: "s", CatchUp: c.catchUp, CatchUpMax: 5},
-			Entries: map[string]Entry{"e": {Schedule: c.minute + " * * * *", Text: "x"}},
-		}
-		entries, err := cfg.build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := entries["e"]
-		due, newest := e.due(at(t, c.last), now)
-		var got []string
-		for _, d := range due {
-			got = append(got, d.Format("15:04"))
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s at minute %s since %s: %v, want %s", c.catchUp, c.minute, c.last, got, c.want)
-		}
-		if len(due) > 0 && !due[len(due)-1].Equal(newest) {
-			t.Errorf("%s at minute %s: the newest is %s", c.catchUp, c.minute, newest)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cron
+package clock
 
 import (
 	"errors"
@@ -30,9 +30,9 @@ func ParseSchedule(expr, zone string) (*Schedule, error) {
 	if strings.HasPrefix(expr, "TZ=") || strings.HasPrefix(expr, "CRON_TZ=") {
 		return nil, errors.New("schedule: set the time zone in zone, not in the schedule")
 	}
-	loc, err := time.LoadLocation(zone)
-	if err != nil || zone == "Local" {
-		return nil, fmt.Errorf("zone: %q is not a known time zone; want a name such as Europe/Berlin, or UTC", zone)
+	loc, err := Zone(zone)
+	if err != nil {
+		return nil, err
 	}
 	parsed, err := parser.Parse(expr)
 	if err != nil {
@@ -65,6 +65,15 @@ func ParseSchedule(expr, zone string) (*Schedule, error) {
 	return s, nil
 }
 
+// Zone returns the time zone with a name of the IANA data base; empty for UTC.
+func Zone(name string) (*time.Location, error) {
+	loc, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, fmt.Errorf("zone: %q is not a known time zone; want a name such as Europe/Berlin, or UTC", name)
+	}
+	return loc, nil
+}
+
 // everyHour is how the parser represents the hour field *.
 const everyHour = 1<<63 | (1<<24 - 1)
 
@@ -85,7 +94,7 @@ func (s *Schedule) Next(t time.Time) time.Time {
 		if wall.IsZero() {
 			return wall
 		}
-		if next := s.inZone(wall); next.After(t) {
+		if next := InZone(wall, s.zone); next.After(t) {
 			return next.UTC()
 		}
 	}
@@ -97,11 +106,11 @@ func onWall(t time.Time) time.Time {
 	return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// inZone returns when the zone's clock first shows what wall shows. If it
+// InZone returns when the zone's clock first shows what wall, a time in UTC, shows. If it
 // never does, because the clock is put forward over it, that is the moment of the change.
-func (s *Schedule) inZone(wall time.Time) time.Time {
+func InZone(wall time.Time, zone *time.Location) time.Time {
 	y, m, d := wall.Date()
-	t := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, s.zone)
+	t := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, zone)
 	begin, end := t.ZoneBounds()
 	switch shown := onWall(t); {
 	case shown.Before(wall): // t is before the gap
@@ -113,7 +122,7 @@ func (s *Schedule) inZone(wall time.Time) time.Time {
 		return t
 	}
 	_, offset := begin.Add(-time.Second).Zone() // before the clock was last changed
-	if earlier := wall.Add(-time.Duration(offset) * time.Second).In(s.zone); earlier.Before(begin) {
+	if earlier := wall.Add(-time.Duration(offset) * time.Second).In(zone); earlier.Before(begin) {
 		return earlier
 	}
 	return t

@@ -1,0 +1,27 @@
+package contract
+
+import "skandha.dev/services/internal/coreapi"
+
+// oneKindOfSchedule leaves one of the ways to say when it occurs.
+func oneKindOfSchedule(f *filler, p any) {
+	s := p.(*coreapi.Schedule)
+	s.At, s.Every, s.Cron, s.WhenIdle, s.Zone = "", "", "", "", "Europe/Berlin"
+	s.Occurred, s.Next = max(1, s.Occurred), nil
+	switch f.r.IntN(4) {
+	case 0:
+		s.At = "2026-11-21T08:30:00Z"
+	case 1:
+		s.Every = "24h0m0s"
+	case 2:
+		s.Cron = "30 8 * * mon-fri"
+	default:
+		s.WhenIdle = "30m0s"
+	}
+}
+
+// namedSchedule names the schedule that is to be deleted.
+func namedSchedule(_ *filler, p any) {
+	if q := p.(*coreapi.SchedulesQuery); q.Action != "" {
+		q.Agent, q.Session, q.Name = "demo", "s1", "weekly"
+	}
+}
