@@ -23,6 +23,9 @@ require (
 	github.com/docker/go-units v0.5.0
 	github.com/eclipse/paho.mqtt.golang v1.5.1
 	github.com/elastic/go-seccomp-bpf v1.6.0
+	github.com/emersion/go-imap/v2 v2.0.0-beta.8
+	github.com/emersion/go-message v0.18.2
+	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/gogs/chardet v0.0.0-20211120154057-b7413eaefb8f
 	github.com/hashicorp/golang-lru/v2 v2.0.7
@@ -38,6 +41,7 @@ require (
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/tetratelabs/wazero v1.12.0
+	github.com/wneessen/go-mail v0.8.1
 	github.com/yuin/goldmark v1.8.7
 	go.opentelemetry.io/otel/trace v1.47.0
 	golang.org/x/net v0.60.0
@@ -49,6 +53,7 @@ require (
 	gonum.org/v1/gonum v0.17.0
 	google.golang.org/genai v1.77.0
 	gopkg.in/yaml.v3 v3.0.1
+	mellium.im/sasl v0.3.2
 	modernc.org/sqlite v1.60.1
 	skandha.dev/docs v0.0.0-00010101000000-000000000000
 	skandha.dev/pkg v0.0.0-00010101000000-000000000000

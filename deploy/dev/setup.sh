@@ -41,6 +41,10 @@ look() {
 	have mosquitto_pub && { have mosquitto || [ -x /usr/sbin/mosquitto ]; } ||
 		missing "mosquitto, for the tests of the MQTT listener" mosquitto mosquitto-clients
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
+	have ngircd || [ -x /usr/sbin/ngircd ] || missing "ngircd, for the tests of the IRC gateway" ngircd
+	have prosody || missing "prosody, for the tests of the XMPP gateway" prosody
+	[ -x /usr/sbin/postfix ] && [ -x /usr/lib/dovecot/imap ] ||
+		missing "Postfix and Dovecot, for the tests of e-mail" postfix dovecot-imapd
 	have gcc || missing "a C compiler, for the race detector" gcc libc6-dev
 	have bwrap || missing "bubblewrap, for sandboxes without a Docker engine" bubblewrap
 	[ -x /usr/bin/python3 ] || missing "the system's Python 3, for sandboxes without a Docker engine" python3

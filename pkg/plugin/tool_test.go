@@ -181,3 +181,42 @@ func TestToolOptions(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// A probe is answered by the probe's function, with the call's key, and the tool does not run.
+func TestAProbeDoesNotRunTheTool(t *testing.T) {
+	ran := 0
+	handlers := Handlers{
+		Tool("test:it", "does it", func(context.Context, place) (any, error) { ran++; return "done", nil }),
+		Probe("test:it", func(ctx context.Context, p place) (any, error) {
+			call, _ := CallOf(ctx)
+			if call.Probe == nil || call.Key == "" {
+				t.Errorf("the call is %+v", call)
+			}
+			return "found in " + p.City, nil
+		}),
+		Tool("test:other", "does", func(context.Context, struct{}) (any, error) { return nil, nil }),
+	}
+	m, p, err := handlers.complete(Manifest{Name: "test", Version: "1.0.0"})
+	if err != nil || !m.Tools[0].Probe || m.Tools[1].Probe {
+		t.Fatalf("%+v %v", m.Tools, err)
+	}
+	ask := func(i int, name string) ([]byte, error) {
+		body, err := json.Marshal(tool.Call{
+			Call: "t1-p1-c0", Attempt: "a2", Agent: "demo", Session: "s1", Tool: name, Args: json.RawMessage(`{"city":"Oslo"}`),
+			Deadline: inAMinute(), Key: "k1", Probe: &tool.Probe{NotAfter: time.Now()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.tools[i].bind(&runtime{})(t.Context(), body, func() {})
+	}
+	if body, err := ask(0, "test:it"); err != nil || string(body) != `{"success":true,"data":"found in Oslo"}` || ran > 0 {
+		t.Errorf("%s %v, ran %d times", body, err, ran)
+	}
+	if body, err := ask(1, "test:other"); !errors.Is(err, bus.ErrInvalidArgument) {
+		t.Errorf("a tool without a probe answers %s %v", body, err)
+	}
+	if _, err := (Handlers{Probe("test:none", func(context.Context, struct{}) (any, error) { return nil, nil })}).Complete(m); err == nil {
+		t.Error("a probe without a tool is accepted")
+	}
+}

@@ -43,4 +43,6 @@ type Probe struct {
 type Begun struct {
 	At    time.Time // when it was about to begin
 	Until time.Time // when it has certainly ended, even if its process was only frozen
+	// Attempt is the attempt that began; empty if that is not known.
+	Attempt string
 }

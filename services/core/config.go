@@ -53,6 +53,8 @@ type Config struct {
 	Listeners yaml.Node `yaml:"listeners"`
 	// MQTT names the brokers of the listener service and the tool runner, likewise.
 	MQTT yaml.Node `yaml:"mqtt"`
+	// Email belongs to the tool runner and the listener service, likewise.
+	Email yaml.Node `yaml:"email"`
 	// Providers belongs to the provider service, likewise.
 	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.

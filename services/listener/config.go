@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,15 +10,23 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/discord"
+	"skandha.dev/services/listener/email"
+	"skandha.dev/services/listener/irc"
+	"skandha.dev/services/listener/matrix"
 	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
 	"skandha.dev/services/listener/sensor"
+	"skandha.dev/services/listener/slack"
 	"skandha.dev/services/listener/stdio"
+	"skandha.dev/services/listener/telegram"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
+	"skandha.dev/services/listener/xmpp"
 )
 
 // Config is the section listeners of the configuration file, which maps the name of each
@@ -28,12 +37,22 @@ type Config struct {
 	Webhook   map[string]webhook.Config   `yaml:"webhook"`
 	WebSocket map[string]websocket.Config `yaml:"websocket"`
 	Cron      map[string]cron.Config      `yaml:"cron"`
+	Email     map[string]email.Config     `yaml:"email"`
 	Push      map[string]push.Config      `yaml:"push"`
 	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
 	Sensor    map[string]sensor.Config    `yaml:"sensor"`
+	IRC       map[string]irc.Config       `yaml:"irc"`
+	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
+	Matrix    map[string]matrix.Config    `yaml:"matrix"`
+	Telegram  map[string]telegram.Config  `yaml:"telegram"`
+	Discord   map[string]discord.Config   `yaml:"discord"`
+	Slack     map[string]slack.Config     `yaml:"slack"`
 
 	// Brokers is the section mqtt of the same file.
 	Brokers mqttclient.Config `yaml:"-"`
+
+	// Accounts is the section email of the file, which the email listeners refer to.
+	Accounts mail.Config `yaml:"-"`
 }
 
 // ErrNoSection means that a configuration file has no section listeners.
@@ -52,9 +71,13 @@ func ParseConfig(file []byte) (c Config, err error) {
 	if err == nil && !found {
 		err = ErrNoSection
 	}
-	if err == nil {
-		c.Brokers, err = mqttclient.ParseConfig(file)
+	if err != nil {
+		return c, err
 	}
+	if c.Brokers, err = mqttclient.ParseConfig(file); err != nil {
+		return c, err
+	}
+	c.Accounts, err = mail.ParseConfig(file)
 	return c, err
 }
 
@@ -74,6 +97,24 @@ func CheckFile(path string) error {
 		}
 		for _, n := range sorted(c.Sensor) {
 			errs = append(errs, prefixed("sensor."+n, c.Sensor[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.IRC) {
+			errs = append(errs, prefixed("irc."+n, c.IRC[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.XMPP) {
+			errs = append(errs, prefixed("xmpp."+n, c.XMPP[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Matrix) {
+			errs = append(errs, prefixed("matrix."+n, c.Matrix[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Telegram) {
+			errs = append(errs, prefixed("telegram."+n, c.Telegram[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Discord) {
+			errs = append(errs, prefixed("discord."+n, c.Discord[n].CheckSecrets()))
+		}
+		for _, n := range sorted(c.Slack) {
+			errs = append(errs, prefixed("slack."+n, c.Slack[n].CheckSecrets()))
 		}
 		return errors.Join(errs...)
 	})
@@ -132,6 +173,9 @@ func (c Config) all() (out []described) {
 	for _, n := range sorted(c.Cron) {
 		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
 	}
+	for _, n := range sorted(c.Email) {
+		out = append(out, described{kind: "email", name: n, err: errors.Join(c.Email[n].Validate(), c.account(n))})
+	}
 	for _, n := range sorted(c.Push) {
 		out = append(out, described{kind: "push", name: n, err: c.Push[n].Validate()})
 	}
@@ -141,7 +185,35 @@ func (c Config) all() (out []described) {
 	for _, n := range sorted(c.Sensor) {
 		out = append(out, described{kind: "sensor", name: n, err: c.Sensor[n].Validate()})
 	}
+	for _, n := range sorted(c.IRC) {
+		out = append(out, described{kind: "irc", name: n, err: c.IRC[n].Validate()})
+	}
+	for _, n := range sorted(c.XMPP) {
+		out = append(out, described{kind: "xmpp", name: n, err: c.XMPP[n].Validate()})
+	}
+	for _, n := range sorted(c.Matrix) {
+		out = append(out, described{kind: "matrix", name: n, err: c.Matrix[n].Validate()})
+	}
+	for _, n := range sorted(c.Telegram) {
+		out = append(out, described{kind: "telegram", name: n, err: c.Telegram[n].Validate()})
+	}
+	for _, n := range sorted(c.Discord) {
+		out = append(out, described{kind: "discord", name: n, err: c.Discord[n].Validate()})
+	}
+	for _, n := range sorted(c.Slack) {
+		out = append(out, described{kind: "slack", name: n, err: c.Slack[n].Validate()})
+	}
 	return out
+}
+
+// account reports whether an email listener names an account that exists.
+func (c Config) account(listener string) error {
+	name := c.Email[listener].Account
+	if _, ok := c.Accounts.Accounts[name]; ok || name == "" && len(c.Accounts.Accounts) == 1 {
+		return nil
+	}
+	return fmt.Errorf("account is %q, which email.accounts does not have; it has %s", name,
+		cmp.Or(strings.Join(sorted(c.Accounts.Accounts), ", "), "none"))
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -149,3 +149,19 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEmailListenerNeedsItsAccount(t *testing.T) {
+	const file = "listeners:\n  email:\n    inbox: {account: ACCOUNT, from: [\"*\"]}\n" +
+		"email:\n  accounts:\n    agent:\n      address: a@x.org\n      password: env:P\n      imap: {host: x}\n      smtp: {host: x}\n"
+	for account, want := range map[string]string{
+		"agent": "", `""`: "", "other": `listeners.email.inbox.account is "other", which email.accounts does not have; it has agent`,
+	} {
+		c, err := listener.ParseConfig([]byte(strings.ReplaceAll(file, "ACCOUNT", account)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Validate(); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, want %s", account, err, want)
+		}
+	}
+}

@@ -1,7 +1,8 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket, cron, mqtt and sensor; the
-// documentation of each is in its package.
+// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, email, push and the
+// gateways to chat networks (package chat): irc, xmpp, matrix, telegram, discord and
+// slack. The documentation of each is in its package.
 //
 // # Configuration
 //
@@ -41,6 +42,54 @@
 //	        windows: {topic: "house/+/window", session: house, on_change: true}
 //	  sensor:
 //	    load: {command: {args: [cut, "-d ", -f1, /proc/loadavg]}, above: 8, session: host}
+//	  irc:
+//	    libera:
+//	      server: irc.example.org:6697
+//	      account: agent             # of the network's services, for SASL
+//	      account_password: env:IRC_PASSWORD
+//	      rooms: {"#ops": {session: ops}}
+//	      direct: true               # each person has a session
+//	      allow: [ann, bob]          # accounts that may talk; approve: those that may approve
+//	  xmpp:
+//	    team:
+//	      jid: agent@example.org
+//	      password: env:XMPP_PASSWORD
+//	      rooms: {ops@conference.example.org: {mention: false}}
+//	      allow: [ann@example.org]
+//	  matrix:
+//	    home:
+//	      homeserver: https://matrix.example.org
+//	      user: "@agent:example.org"
+//	      token: env:MATRIX_TOKEN
+//	      rooms: {"!abc:example.org": {}}
+//	      allow: ["@ann:example.org"]
+//	  telegram:
+//	    bot:
+//	      token: env:TELEGRAM_TOKEN
+//	      direct: true
+//	      allow: ["123456789"]       # ids of users
+//	  discord:
+//	    guild:
+//	      token: env:DISCORD_TOKEN
+//	      rooms: {"1100000000000000000": {}} # ids of channels
+//	      allow: ["1100000000000000001"]     # ids of users
+//	  slack:
+//	    work:
+//	      app_token: env:SLACK_APP_TOKEN     # Socket Mode
+//	      bot_token: env:SLACK_BOT_TOKEN
+//	      rooms: {C0123456789: {}}
+//	      allow: [U0123456789]
+//	  email:
+//	    inbox:
+//	      account: agent           # of the section email
+//	      from: ["*@example.org"]
+//	email:                         # see services/internal/mail
+//	  accounts:
+//	    agent:
+//	      address: agent@example.org
+//	      password: env:MAIL_PASSWORD
+//	      imap: {host: imap.example.org}
+//	      smtp: {host: smtp.example.org}
 //
 // # Subjects
 //

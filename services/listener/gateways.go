@@ -76,15 +76,15 @@ func (d deliverer) work(ctx context.Context, req executor.Request, _ func(string
 
 func (d deliverer) result(ctx context.Context, req executor.Request) tool.Result {
 	g := d.gateways[req.Tool.Name]
-	m := contract.Outgoing{Agent: req.Agent, Session: req.Session, Key: req.Tool.Key}
+	m := contract.Outgoing{Agent: req.Agent, Session: req.Session, Key: req.Tool.Key, Attempt: req.Attempt}
 	if err := json.Unmarshal(req.Tool.Args, &m.Delivery); err != nil {
 		return tool.Failure(tool.CodeInvalidArgs, "reading the delivery: "+err.Error())
 	}
 	key := effect.Key(req.Tool.Key, req.Call)
 	if p := req.Tool.Probe; p != nil {
 		m.Begin = func(context.Context) error { return errProbing }
-		return d.marks.Probe(ctx, key, func(began time.Time) tool.Result {
-			return g.Probe(ctx, m, tool.Begun{At: began, Until: p.NotAfter})
+		return d.marks.Probe(ctx, key, func(began effect.Record) tool.Result {
+			return g.Probe(ctx, m, tool.Begun{At: began.At, Until: p.NotAfter, Attempt: began.Attempt})
 		})
 	}
 	return d.marks.Run(ctx, key, req.Attempt, func(begin func(context.Context) error) tool.Result {

@@ -14,8 +14,11 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/mail"
+	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
+	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/feed"
 	"skandha.dev/services/listener/mqtt"
@@ -36,6 +39,9 @@ type Listener = contract.Listener
 // Options of a process.
 type Options struct {
 	Drain time.Duration // grace period for accepted inputs on shutdown; default 10 s
+	// StateDir is where listeners record, on this machine, how far what they send got, so that a
+	// probe can prove that it was not sent. Empty: nowhere.
+	StateDir string
 }
 
 // Deps are the service's dependencies.
@@ -67,6 +73,8 @@ type Service struct {
 		cron      cron.Stats
 		mqtt      feed.Stats
 		sensor    feed.Stats
+		chat      chat.Stats
+		email     email.Stats
 	}
 }
 
@@ -127,7 +135,7 @@ func (s *Service) make() error {
 			return err
 		}
 	}
-	return s.makeSensors()
+	return errors.Join(s.makeSensors(), s.makeChat())
 }
 
 func (s *Service) makeSensors() error {
@@ -142,6 +150,29 @@ func (s *Service) makeSensors() error {
 		l, err := sensor.New(subject.Writer(n), s.cfg.Sensor[n],
 			sensor.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.sensor})
 		if err := s.add("sensor", n, l, err); err != nil {
+			return err
+		}
+	}
+	return s.makeEmail()
+}
+
+func (s *Service) makeEmail() error {
+	if len(s.cfg.Email) == 0 {
+		return nil
+	}
+	accounts, err := mail.Open(s.cfg.Accounts)
+	if err != nil {
+		return err
+	}
+	for _, n := range sorted(s.cfg.Email) {
+		account, err := accounts.Get(s.cfg.Email[n].Account)
+		if err != nil {
+			return prefixed("email."+n, err)
+		}
+		l, err := email.New(subject.Writer(n), s.cfg.Email[n], email.Deps{
+			Account: account, Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.email, StateDir: s.opts.StateDir,
+		})
+		if err := s.add("email", n, l, err); err != nil {
 			return err
 		}
 	}
@@ -289,11 +320,14 @@ func (s *Service) Counters() map[string]int64 {
 		"listener_websocket_rejected": s.stats.websocket.Rejected.Load(),
 		"listener_websocket_dropped":  s.stats.websocket.Dropped.Load(),
 		"listener_cron_occurred":      s.stats.cron.Occurred.Load(), "listener_cron_missed": s.stats.cron.Missed.Load(),
+		"listener_email_stored": s.stats.email.Stored.Load(), "listener_email_ignored": s.stats.email.Ignored.Load(),
+		"listener_email_invalid": s.stats.email.Invalid.Load(), "listener_email_connections": s.stats.email.Dials.Load(),
 	}
 	maps.Copy(out, s.stats.emitter.Counters())
 	for _, r := range s.Reports() {
 		out["listener_state_"+r.State]++
 	}
+	maps.Copy(out, s.stats.chat.Counters("listener_chat"))
 	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
 	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
 	return out

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
@@ -33,6 +34,9 @@ type Config struct {
 	// SkillsDir is a directory with skills, each in its folder, beside those in the workspace's
 	// folder skills; its skills take precedence. Empty: none. It need not exist.
 	SkillsDir string
+	// StateDir is where tools record, on this machine, how far their attempts got, so that a probe
+	// can prove that a letter was not sent. Empty: nowhere.
+	StateDir string
 	// Slots limits concurrent calls; default 16. Four times as many may wait.
 	Slots int `default:"16" min:"1" max:"4096"`
 	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
@@ -50,6 +54,9 @@ type Config struct {
 	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
 	// all left; default 5 s.
 	PluginGrace time.Duration `default:"5s" min:"0"`
+	// File is the configuration file, whose section email has the accounts of the e-mail tools.
+	// Tools must not reach it, nor the secrets that it names. Empty: none.
+	File string
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
 	NotesPlugin string
@@ -65,8 +72,8 @@ func (c Config) withDefaults() Config {
 	return bounds.Filled(c)
 }
 
-// WithFile returns the configuration with the sections of a file that concern tools. The file
-// and those with its secrets are protected. An empty path changes nothing.
+// WithFile returns the configuration with the sections of a file that concern tools. An empty path
+// changes nothing.
 func (c Config) WithFile(path string) (Config, error) {
 	if path == "" {
 		return c, nil
@@ -74,8 +81,8 @@ func (c Config) WithFile(path string) (Config, error) {
 	var err error
 	c.MQTT, err = mqttclient.ReadConfig(path)
 	delete(c.MQTT, mqttclient.Embedded) // a file does not say where it is
-	c.Protected = append(append(c.Protected, path), configfile.Secrets(path)...)
-	return c, err
+	c.File = path
+	return c, errors.Join(err, mail.CheckFile(path))
 }
 
 // Validate reports every field that is wrong; each error names its field.
@@ -98,6 +105,18 @@ func (c Config) Validate() error {
 	}
 	_, err := c.httpAllow()
 	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate(), c.MQTT.Validate())...)
+}
+
+// protected lists what tools must not reach.
+func (c Config) protected() []string {
+	out := slices.Clone(c.Protected)
+	if c.StateDir != "" {
+		out = append(out, c.StateDir)
+	}
+	if c.File != "" {
+		out = append(append(out, c.File), configfile.Secrets(c.File)...)
+	}
+	return out
 }
 
 func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }

@@ -14,7 +14,7 @@ import (
 func (c Config) CheckWorkspace() error {
 	c = c.withDefaults()
 	var errs []error
-	for _, p := range c.Protected {
+	for _, p := range c.protected() {
 		err := outside(p, c.WorkspaceDir)
 		if err == nil {
 			err = apart(p, c.WorkspaceDir)

@@ -18,6 +18,7 @@ import (
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
@@ -26,6 +27,7 @@ import (
 	"skandha.dev/services/toolrunner/tools/calc"
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
+	"skandha.dev/services/toolrunner/tools/email"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/mqtt"
 	"skandha.dev/services/toolrunner/tools/notes"
@@ -71,6 +73,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err != nil {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
+	defer r.email.Close()
 	r.offers = newOffering(r.specs())
 	stop := r.followWorkspace(ctx, root, deps.Logger)
 	defer stop()
@@ -108,6 +111,7 @@ type runner struct {
 	bus     *journal.Journal
 	store   result.Store
 	marks   *effect.Marks
+	email   *email.Group
 	tools   map[string]offered
 	names   []string // sorted
 	started time.Time
@@ -121,6 +125,11 @@ type offered struct {
 
 func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, marks: effect.New(deps.Bus), tools: map[string]offered{}, started: time.Now()}
+	accounts, err := mail.ReadAccounts(cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	r.email = email.New(accounts, deps.Bus, cfg.StateDir, deps.Logger)
 	list, err := r.builtin(deps, root)
 	if err != nil {
 		return nil, err
@@ -136,9 +145,9 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 
 // builtin returns the built-in tools that Config enables.
 func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
-	files := filesystem.Tools(root, r.cfg.Files, r.cfg.Protected...)
+	files := filesystem.Tools(root, r.cfg.Files, r.cfg.protected()...)
 	if r.cfg.instructs() {
-		near := agentsmd.NewGiver(root, r.cfg.Protected...)
+		near := agentsmd.NewGiver(root, r.cfg.protected()...)
 		for i := range files {
 			files[i] = near.With(files[i])
 		}
@@ -146,6 +155,7 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
+	list = append(list, r.email.Tools()...)
 	allow, err := r.cfg.httpAllow()
 	if err != nil {
 		return nil, err
@@ -221,8 +231,8 @@ func (r *runner) run(ctx context.Context, c tools.Call, t offered, probe *tool.P
 		return r.limit(ctx, c, t.Run(ctx, c))
 	}
 	if probe != nil {
-		return r.limit(ctx, c, r.marks.Probe(ctx, effect.Key(c.Key, c.ID), func(began time.Time) tool.Result {
-			return t.Probe(ctx, c, tools.Begun{At: began, Until: probe.NotAfter})
+		return r.limit(ctx, c, r.marks.Probe(ctx, effect.Key(c.Key, c.ID), func(began effect.Record) tool.Result {
+			return t.Probe(ctx, c, tools.Begun{At: began.At, Until: probe.NotAfter, Attempt: began.Attempt})
 		}))
 	}
 	return r.marks.Run(ctx, effect.Key(c.Key, c.ID), c.Attempt, func(begin func(context.Context) error) tool.Result {

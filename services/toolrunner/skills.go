@@ -32,7 +32,7 @@ type skillTools struct {
 func newSkillTools(cfg Config, root *os.Root) (*skillTools, error) {
 	places := []skills.Place{skills.InDirectory(cfg.SkillsDir)}
 	if cfg.instructs() {
-		places = slices.Insert(places, 0, skills.InWorkspace(root, cfg.Protected...))
+		places = slices.Insert(places, 0, skills.InWorkspace(root, cfg.protected()...))
 	}
 	s := &skillTools{library: skills.New(places...), tools: map[string]offered{}}
 	var errs []error
@@ -72,7 +72,7 @@ func (r *runner) followWorkspace(ctx context.Context, root *os.Root, log *slog.L
 	refresh := func() {
 		offered, wrong := r.skills.offered()
 		if r.cfg.instructs() && r.cfg.wants(executor.ReadFile) { // who cannot read the file does not get it
-			now, err := agentsmd.Read(root, r.cfg.Protected...)
+			now, err := agentsmd.Read(root, r.cfg.protected()...)
 			if err != nil { // it may be half written: what was read before stays
 				wrong = append(wrong, err)
 			} else {

@@ -131,11 +131,11 @@ func (o *Outbox) answer(
 	}
 	cause, err := subject.ParseCause(m.Subject)
 	if err != nil || cause.Ref != ref || cause.Kind != subject.Input {
-		return nil, nil //nolint:nilerror // it is no input
+		return nil, nil //nolint:nilerr // it is no input
 	}
 	var in event.Input
 	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
-		return nil, nil //nolint:nilerror // it says nothing about its answer
+		return nil, nil //nolint:nilerr // it says nothing about its answer
 	}
 	if d.Kind == tool.KindApproval && strange(in, cause.Writer, after) {
 		return nil, nil

@@ -9,6 +9,8 @@ import (
 
 // consequences describes, in plain words, what a call with a permission could do.
 var consequences = map[string]string{
+	"email.send":      "sends an e-mail to people, which cannot be undone",
+	"network.email":   "connects to the mail server",
 	"network.request": "sends data to another machine, which cannot be undone",
 	"network.search":  "sends its query to a search engine",
 	"network.fetch":   "reads a page of another machine, and its URL can carry data there",

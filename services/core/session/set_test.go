@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/internal/journal"
@@ -37,6 +38,7 @@ func newSet(t *testing.T, b *journal.Journal) *Set {
 		Bus: b, Log: log, Loader: &loader.Loader{Bus: b, Store: st, Log: log}, Directory: dir,
 		Plugins:  plugins.New(t.Context(), plugins.Config{}, plugins.Deps{Bus: b, Log: log, Directory: dir}),
 		Attempts: attempt.New(t.Context(), b, log), Live: publisher, Troubles: trouble.New(),
+		Outbox: outbox.New(outbox.Config{Bus: b, Log: log}),
 	})
 	if err != nil {
 		t.Fatal(err)

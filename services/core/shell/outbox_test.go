@@ -51,7 +51,7 @@ func (r *room) texts() (out []string) {
 }
 
 // gateway offers deliver:test, as the listener service does for its gateways.
-func (s *system) gateway(r *room) (stop func()) {
+func (s *system) gateway(r *room) {
 	b := s.connect()
 	marks := effect.New(b)
 	work := func(ctx context.Context, q contract.Request, _ func(string)) contract.Answer {
@@ -62,7 +62,7 @@ func (s *system) gateway(r *room) (stop func()) {
 		key := effect.Key(q.Tool.Key, q.Call)
 		var res tool.Result
 		if q.Tool.Probe != nil {
-			res = marks.Probe(ctx, key, func(time.Time) tool.Result { return r.probed(r, d) })
+			res = marks.Probe(ctx, key, func(effect.Record) tool.Result { return r.probed(r, d) })
 		} else {
 			r.mu.Lock()
 			r.calls++
@@ -81,7 +81,7 @@ func (s *system) gateway(r *room) (stop func()) {
 		}
 		return contract.Answer{Result: &res}
 	}
-	return s.background("gateway", func(ctx context.Context) error {
+	s.background("gateway", func(ctx context.Context) error {
 		return engine.Serve(ctx, b, engine.Config{
 			Kind: subject.Runner, Service: "listener", Logger: natstest.Logger(s.t), DrainTimeout: 100 * time.Millisecond,
 			Work: work, Offer: engine.Offer{Tools: []tool.Spec{{

@@ -27,23 +27,44 @@ type Asked struct {
 	Request event.ToolCallRequest
 }
 
+// folded is what this package reads of a session's state.
+type folded struct {
+	State struct {
+		Rev   uint64           `json:"rev"`
+		UI    event.AgentState `json:"ui"`
+		Title string           `json:"title"`
+		Turn  *struct {
+			Sequence uint64 `json:"sequence"`
+			Steps    []struct {
+				Call   string `json:"call"`
+				Status string `json:"status"`
+				Asked  uint64 `json:"asked"`
+			} `json:"steps"`
+		} `json:"turn"`
+	} `json:"state"`
+}
+
+// Waits asks core whether a confirmation request of the session still waits for an answer.
+func (c *Client) Waits(ctx context.Context, ref subject.Ref, confirmation string) (bool, error) {
+	var answer folded
+	err := c.Ask(ctx, coreapi.VerbSession, ref, &answer)
+	if errors.Is(err, bus.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil || answer.State.Turn == nil {
+		return false, err
+	}
+	for _, st := range answer.State.Turn.Steps {
+		if st.Call == confirmation {
+			return st.Status == confirming, nil
+		}
+	}
+	return false, nil
+}
+
 // Session asks core for the state of a session. One without a commit waits for input.
 func (c *Client) Session(ctx context.Context, ref subject.Ref) (Session, error) {
-	var answer struct {
-		State struct {
-			Rev   uint64           `json:"rev"`
-			UI    event.AgentState `json:"ui"`
-			Title string           `json:"title"`
-			Turn  *struct {
-				Sequence uint64 `json:"sequence"`
-				Steps    []struct {
-					Call   string `json:"call"`
-					Status string `json:"status"`
-					Asked  uint64 `json:"asked"`
-				} `json:"steps"`
-			} `json:"turn"`
-		} `json:"state"`
-	}
+	var answer folded
 	err := c.Ask(ctx, coreapi.VerbSession, ref, &answer)
 	if errors.Is(err, bus.ErrNotFound) {
 		return Session{State: event.StateWaiting}, nil

@@ -63,9 +63,9 @@ func TestBeginAndCloseAtOnce(t *testing.T) {
 func TestAResultIsFoundAgain(t *testing.T) {
 	marks := newMarks(t)
 	ctx := natstest.Context(t)
-	never := func(time.Time) tool.Result { t.Error("the tool is asked"); return tool.Result{} }
-	run := func(key string, begins bool, r tool.Result) tool.Result {
-		return marks.Run(ctx, key, "a1", func(begin func(context.Context) error) tool.Result {
+	never := func(effect.Record) tool.Result { t.Error("the tool is asked"); return tool.Result{} }
+	run := func(key string, begins bool, r tool.Result) {
+		marks.Run(ctx, key, "a1", func(begin func(context.Context) error) tool.Result {
 			if begins {
 				if err := begin(ctx); err != nil {
 					t.Fatal(err)
@@ -93,8 +93,8 @@ func TestAResultIsFoundAgain(t *testing.T) {
 	for _, code := range []tool.Code{tool.CodeOutcomeUnknown, tool.CodeTimeout} {
 		key := string(code)
 		run(key, true, tool.Failure(code, "no answer"))
-		r := marks.Probe(ctx, key, func(began time.Time) tool.Result {
-			if began.IsZero() {
+		r := marks.Probe(ctx, key, func(began effect.Record) tool.Result {
+			if began.At.IsZero() || began.Attempt == "" {
 				t.Error("the tool does not get when it began")
 			}
 			return tool.Failure(tool.CodeOutcomeUnknown, "not in the folder")

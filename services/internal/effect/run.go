@@ -29,8 +29,8 @@ func (m *Marks) Run(
 }
 
 // Probe finds out what became of earlier attempts at a call, which cannot begin any more
-// afterwards. It calls ask, with the time when an attempt began, only if that left no result.
-func (m *Marks) Probe(ctx context.Context, key string, ask func(began time.Time) tool.Result) tool.Result {
+// afterwards. It calls ask, with the record of the attempt that began, only if that left no result.
+func (m *Marks) Probe(ctx context.Context, key string, ask func(began Record) tool.Result) tool.Result {
 	r, err := m.Close(ctx, key)
 	switch {
 	case err != nil:
@@ -40,7 +40,7 @@ func (m *Marks) Probe(ctx context.Context, key string, ask func(began time.Time)
 	case r.State == Closed:
 		return tool.Failure(tool.CodeNotRun, "the call was given up before it had any effect")
 	}
-	res := ask(r.At)
+	res := ask(r)
 	if res.Error != nil && res.Error.Code == tool.CodeOutcomeUnknown {
 		return tool.Failure(tool.CodeOutcomeUnknown,
 			fmt.Sprintf("it began at %s: %s", r.At.Format(time.RFC3339), res.Error.Message), res.Error.Details...)

@@ -29,7 +29,7 @@ func Of(names []string) Set {
 // Has reports whether a Host header, with a port or without, is one of the names.
 func (s Set) Has(header string) bool {
 	name, _, ok := Split(header)
-	return ok && (isLoopback(name) || slices.Contains(s.known, name))
+	return ok && (Loopback(name) || slices.Contains(s.known, name))
 }
 
 // Split returns the name in a Host header, in lower case and without brackets, and its
@@ -58,8 +58,8 @@ func Split(header string) (name, port string, ok bool) {
 	return strings.ToLower(name), port, true
 }
 
-// isLoopback reports whether a name without port means only this machine.
-func isLoopback(name string) bool {
+// Loopback reports whether a name without port means only this machine.
+func Loopback(name string) bool {
 	ip := net.ParseIP(name)
 	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
 }
@@ -68,7 +68,7 @@ func isLoopback(name string) bool {
 // only from this machine.
 func ListensOnLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	return err == nil && isLoopback(host)
+	return err == nil && Loopback(host)
 }
 
 // Check returns what is wrong with a configured name.

@@ -21,7 +21,9 @@ const (
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
 	BucketMemories  = "memories"  // what agents remember, by agent and id
 	BucketListeners = "listeners" // what listeners remember of their sources, and how they are
+	BucketEmail     = "email"     // how far email listeners have read, by listener
 	BucketEffects   = "effects"   // how far calls with a probe got, by key
+	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 )
 
@@ -122,12 +124,30 @@ func (c StreamsConfig) streams() []wanted {
 		c.memories(),
 		c.listeners(),
 		c.effects(),
+		c.email(),
 		c.outbox(),
+		c.gateways(),
 	}
 }
 
+// The bounds of the bucket gateways. A gateway that was away for longer does not read up on what
+// people said meanwhile.
+const (
+	maxGatewayBytes = 64 << 20
+	gatewayAge      = 30 * 24 * time.Hour
+)
+
+// gateways is a bucket like that of the plugins, but it forgets. When it is full, requests for
+// approval are not shown in chat.
+func (c StreamsConfig) gateways() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketGateways), "what chat gateways remember, by listener"
+	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketGateways, ">")}, maxGatewayBytes, gatewayAge
+	return w
+}
+
 // maxListenerBytes holds the state of some ten thousand topics or files.
-const maxListenerBytes = 256 << 20
+const maxListenerBytes = 128 << 20
 
 // listeners is a bucket like that of the plugins.
 func (c StreamsConfig) listeners() wanted {
@@ -140,7 +160,7 @@ func (c StreamsConfig) listeners() wanted {
 // The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
 // a message that was seen before is recognized until then.
 const (
-	maxOutboxBytes = 512 << 20
+	maxOutboxBytes = 128 << 20
 	outboxAge      = 30 * 24 * time.Hour
 )
 
@@ -154,7 +174,7 @@ func (c StreamsConfig) outbox() wanted {
 
 // The bounds of the bucket effects. A record is of use until the call's turn has ended.
 const (
-	maxEffectBytes = 256 << 20
+	maxEffectBytes = 128 << 20
 	effectAge      = 7 * 24 * time.Hour
 )
 
@@ -174,6 +194,17 @@ func (c StreamsConfig) memories() wanted {
 	w.Name, w.Description = bucketStream(BucketMemories), "what agents remember, by agent and id"
 	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketMemories, ">")}, c.withDefaults().MaxMemoryBytes
 	w.given.maxBytes = c.MaxMemoryBytes
+	return w
+}
+
+// maxEmailBytes holds the positions of some thousand listeners.
+const maxEmailBytes = 16 << 20
+
+// email is a bucket like that of the plugins.
+func (c StreamsConfig) email() wanted {
+	w := c.plugins()
+	w.Name, w.Description = bucketStream(BucketEmail), "how far email listeners have read, by listener"
+	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketEmail, ">")}, maxEmailBytes
 	return w
 }
 

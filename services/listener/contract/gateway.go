@@ -33,6 +33,8 @@ type Outgoing struct {
 	// Key names the message towards other systems. It is the same whenever the message is
 	// delivered or probed, and unguessable.
 	Key string
+	// Attempt names this attempt at delivering it; see [tool.Begun].
+	Attempt string
 	// Begin records that the message is about to leave. After an error it must not leave.
 	Begin func(ctx context.Context) error
 }

@@ -81,10 +81,13 @@ func TestWhatAPushServerAnswers(t *testing.T) {
 		permanent bool
 		retry     any
 	}{
-		"too many":  {func(w http.ResponseWriter, _ int) { w.Header().Set("Retry-After", "7"); w.WriteHeader(429) }, tool.CodeFailed, false, 7000},
-		"broken":    {func(w http.ResponseWriter, _ int) { w.WriteHeader(503) }, tool.CodeFailed, false, nil},
-		"forbidden": {func(w http.ResponseWriter, _ int) { http.Error(w, "no\x1b[2J rights", 403) }, tool.CodeFailed, true, nil},
-		"elsewhere": {func(w http.ResponseWriter, _ int) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }, tool.CodeFailed, true, nil},
+		"too many": {func(w http.ResponseWriter, _ int) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, tool.CodeFailed, false, 7000},
+		"broken":    {func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusServiceUnavailable) }, tool.CodeFailed, false, nil},
+		"forbidden": {func(w http.ResponseWriter, _ int) { http.Error(w, "no\x1b[2J rights", http.StatusForbidden) }, tool.CodeFailed, true, nil},
+		"elsewhere": {func(w http.ResponseWriter, _ int) { w.Header().Set("Location", "/x"); w.WriteHeader(http.StatusFound) }, tool.CodeFailed, true, nil},
 		"no answer": {func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) }, tool.CodeOutcomeUnknown, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/configfile"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
@@ -31,7 +32,7 @@ func CheckConfig(file string, page bool) error {
 		ui = uibridge.CheckFile(file)
 	}
 	_, providers := provider.ReadSettings(file)
-	return configfile.Join(core, listeners, mqttclient.CheckFile(file), providers, ui)
+	return configfile.Join(core, listeners, mail.CheckFile(file), mqttclient.CheckFile(file), providers, ui)
 }
 
 // check reports what is wrong with the configuration before anything is started.

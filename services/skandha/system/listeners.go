@@ -31,7 +31,7 @@ func (s *System) startListeners(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.listeners, err = listener.New(cfg, listener.Options{}, listener.Deps{
+	s.listeners, err = listener.New(cfg, listener.Options{StateDir: s.attempts()}, listener.Deps{
 		Bus: b, Logger: s.log.With("service", "listener"), Stdin: s.cfg.Stdin, Stdout: os.Stdout,
 	})
 	if err != nil {

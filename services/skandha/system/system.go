@@ -31,7 +31,6 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
-	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory"
@@ -300,13 +299,13 @@ func GuidesDir(c core.Config, data string) string {
 	return cmp.Or(c.GuidesDir, filepath.Join(data, "guides"))
 }
 
+// attempts is where tools and listeners record how far what they send got.
+func (s *System) attempts() string { return filepath.Join(s.cfg.Data, "attempts") }
+
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
 	for _, secret := range []string{bus.RunFile, busFile, mqttFile, access.TokenFile} { // also under other names
 		protect = append(protect, filepath.Join(s.cfg.Data, secret))
-	}
-	if s.cfg.ConfigFile != "" {
-		protect = append(protect, s.cfg.ConfigFile)
 	}
 	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
 		protect = append(protect, s.cfg.Sandbox.Dir)
@@ -315,7 +314,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 		protect = append(protect, GuidesDir(c, s.cfg.Data))
 	}
 	return toolrunner.Config{
-		Protected: append(protect, configfile.Secrets(s.cfg.ConfigFile)...), Files: s.cfg.Files,
+		File: s.cfg.ConfigFile, StateDir: s.attempts(), Protected: protect, Files: s.cfg.Files,
 		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
 		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}

@@ -76,6 +76,7 @@ var (
 		"github.com/tetratelabs/wazero":                {pdf},
 		"google.golang.org/genai":                      {services + "/provider/gemini"},
 		"github.com/yuin/goldmark":                     {services + "/uibridge/markdown"},
+		"mellium.im/sasl":                              {services + "/listener/xmpp"},
 		"modernc.org/sqlite":                           {internal + "/store/sqlitefile"},
 	}
 
@@ -91,6 +92,7 @@ var (
 			"sqlitefile": "files of derived data, for any store",
 		},
 		services + "/listener": {
+			"chat":     "what gateways to chat networks share",
 			"cmd":      "the main",
 			"contract": "the interface that they implement",
 			"emitter":  "what they are given",

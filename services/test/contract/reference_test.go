@@ -19,6 +19,7 @@ import (
 	"skandha.dev/docs"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
@@ -154,6 +155,7 @@ func configurationPage(t *testing.T) string {
 		"NAME is a name that you choose, [] for each item of a list.\n\n| key | type | meaning |\n|---|---|---|\n")
 	k.walk("", reflect.TypeFor[core.Config]())
 	k.walk("listeners", reflect.TypeFor[listener.Config]())
+	k.walk("email", reflect.TypeFor[mail.Config]())
 	k.walk("mqtt.NAME", reflect.TypeFor[mqttclient.Broker]())
 	k.walk("providers", reflect.TypeFor[provider.Settings]())
 	k.walk("ui", reflect.TypeFor[uibridge.Config]())

@@ -13,12 +13,13 @@ import (
 type service struct {
 	process.Flags
 
-	Config  string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The listeners (YAML, section listeners): webhooks, WebSockets, cron, standard input."`
+	Config  string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The listeners (YAML, sections listeners and email): webhooks, WebSockets, cron, e-mail, standard input."`
 	Stdin   string        `placeholder:"NAME" help:"Also listen on standard input, under this name: each line is an input. The listener ends at end of file."`
 	Agent   string        `default:"main" help:"Agent for --stdin."`
 	Session string        `help:"Session for --stdin. Default: its name."`
 	JSON    bool          `name:"json" help:"Lines of --stdin are JSON objects: text, and optionally session, id and mode."`
 	Acks    bool          `help:"Write the result of each line of --stdin to standard output, as JSON."`
+	State   string        `name:"state-dir" env:"SKANDHA_STATE_DIR" placeholder:"DIR" help:"Directory of this machine in which the e-mail listeners record how far answers got; it should survive restarts. Default: none."`
 	Drain   time.Duration `env:"SKANDHA_DRAIN" default:"10s" help:"Grace period for accepted inputs on shutdown."`
 }
 
@@ -40,7 +41,7 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 	if err != nil {
 		return err
 	}
-	l, err := listener.New(cfg, listener.Options{Drain: s.Drain},
+	l, err := listener.New(cfg, listener.Options{Drain: s.Drain, StateDir: s.State},
 		listener.Deps{Bus: e.Bus, Logger: e.Log, Stdin: os.Stdin, Stdout: os.Stdout})
 	if err != nil {
 		return err
@@ -53,5 +54,5 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 func main() {
 	var s service
 	process.Main("skandha-listener",
-		"Passes messages from outside to Skandha's agents: standard input, webhooks, WebSockets, cron.", &s.Flags, &s)
+		"Passes messages from outside to Skandha's agents: standard input, webhooks, WebSockets, cron, e-mail.", &s.Flags, &s)
 }

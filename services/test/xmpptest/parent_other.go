@@ -1,0 +1,7 @@
+//go:build !linux
+
+package xmpptest
+
+import "os/exec"
+
+func dieWithParent(*exec.Cmd) {}
