@@ -183,6 +183,9 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 		s.Title = text.Cut(in.Text, 80)
 	}
 	text := asData(in.Text, in.Origin)
+	if in.From != "" { // several people may talk in a session
+		text += "\n[from " + in.From + "]"
+	}
 	for _, a := range in.Annotations {
 		text += "\n[" + a + "]"
 	}

@@ -151,3 +151,15 @@ func TestRulesThatFollowTextsFromOutside(t *testing.T) {
 		t.Error("a rule allows after a text from outside")
 	}
 }
+
+func TestTheModelSeesWhoSpeaks(t *testing.T) {
+	w := newWorld(t)
+	w.process(w.cause(subject.Input, "web", `{"text":"hello","from":"alice"}`), nil)
+	var m provider.Message
+	if err := json.Unmarshal(w.state.Window[0].Msg, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Text != "hello\n[from alice]" || w.state.Title != "hello" {
+		t.Errorf("the model sees %q, the title is %q", m.Text, w.state.Title)
+	}
+}

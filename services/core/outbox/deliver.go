@@ -22,6 +22,7 @@ const (
 	maxPause   = 5 * time.Minute // likewise
 	probes     = 8               // attempts to find out what became of a message
 	storeWait  = 5 * time.Second
+	drainWait  = 5 * time.Second // for what is being delivered at shutdown
 )
 
 // deliver delivers while this core holds the lease.
@@ -31,8 +32,14 @@ func (o *Outbox) deliver(ctx context.Context) {
 	var running sync.WaitGroup
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
+		finished := make(chan struct{})
+		go func() { running.Wait(); close(finished) }()
+		select {
+		case <-finished:
+		case <-time.After(drainWait): // the next core finds out what became of the rest
+		}
 		stop()
-		running.Wait()
+		<-finished
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 		defer cancel()
 		o.letGo(ctx)

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,9 @@ import (
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/text"
 )
+
+// noAnswer is delivered instead of an empty answer.
+const noAnswer = "(The agent gave no answer.)"
 
 // maxText is the maximum length of a message, in bytes.
 const maxText = 64 << 10
@@ -61,7 +65,9 @@ func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error
 func delivery(e event.Event) (input uint64, d tool.Delivery) {
 	err := event.Visitor{
 		Recorded: func(p event.Recorded) {
-			input, d = p.Sequence, tool.Delivery{Kind: tool.KindAnswer, Text: p.Answer, InReplyTo: p.InputID}
+			input, d = p.Sequence, tool.Delivery{
+				Kind: tool.KindAnswer, Text: cmp.Or(p.Answer, noAnswer), InReplyTo: p.InputID,
+			}
 		},
 		TurnFailed: func(p event.TurnFailed) {
 			if p.Code.Delivered() {

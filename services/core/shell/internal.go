@@ -97,6 +97,9 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	}
 	principal := subject.Writer(internalPrincipal + string(n.Caller))
 	agent := c.plugins.Agent(n.Agent)
+	if agent == nil {
+		agent = &decide.Agent{} // a failure of an agent that does not exist is delivered, too
+	}
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
 		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: agent.Granted, Unguided: agent.Unguided,
 		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
@@ -220,9 +223,6 @@ func (c *Core) awaitInternal(
 
 // Deliver implements [outbox.Caller].
 func (c *Core) Deliver(ctx context.Context, d outbox.Call) tool.Result {
-	if c.plugins.Agent(d.Agent) == nil {
-		return outbox.Unasked(fmt.Sprintf("no agent %s", d.Agent))
-	}
 	n := internalCall{
 		InternalCall: tool.InternalCall{Agent: d.Agent, Session: d.Session, Caller: outboxCaller, Tool: d.Tool, Args: d.Args},
 		ref:          d.Ref, id: d.ID, key: d.Key, probe: d.Probe,
