@@ -10,7 +10,6 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/submit"
 	"skandha.dev/services/test/natstest"
@@ -222,14 +221,4 @@ func (c *chat) unlike() (out []string) {
 		out = append(out, fmt.Sprintf("turn failed: %s", f.Code))
 	}
 	return out
-}
-
-// code counts how the calls have ended.
-func (c *chat) code(code tool.Code) (n int) {
-	for _, r := range c.ended {
-		if r.Result.Error != nil && r.Result.Error.Code == code {
-			n++
-		}
-	}
-	return n
 }
