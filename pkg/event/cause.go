@@ -90,6 +90,15 @@ func (o Origin) Check() error {
 	return nil
 }
 
+// Outside returns where an input with the origin and the source comes from, if it is not the words
+// of a user: its origin, or "webhook:NAME" for the listener of webhooks.
+func Outside(origin Origin, source string) string {
+	if strings.HasPrefix(source, "webhook:") {
+		return source
+	}
+	return string(origin)
+}
+
 var originKind = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 // Confirmation answers a confirmation request. It has no effect unless both the id and the

@@ -190,21 +190,6 @@ type ActConfirmed struct {
 	Always  *Grant         `json:"always,omitempty"` // with Approved: which later calls are approved as well
 }
 
-// Grant approves calls of one tool whose arguments match, in its session and until /reset:
-// "always for this session". It replaces the confirmation that policy would require. It
-// never applies to a call that policy denies or for which a hook requires confirmation.
-type Grant struct {
-	Tool string `json:"tool"`
-	// Args maps names of arguments to patterns. A pattern is the exact value, or it ends in
-	// "/*" and matches everything below a clean path, or below a URL of that origin.
-	Args map[string]string `json:"args,omitempty"`
-	// Hash is set if only this exact call is granted: it is the call's hash, and Args is empty.
-	Hash string `json:"hash,omitempty"`
-	// Spec is the digest of the tool's spec. The grant does not cover a tool with another owner
-	// or spec.
-	Spec string `json:"spec,omitempty"`
-}
-
 // Effect is a decision of the security layer.
 type Effect string
 
@@ -241,7 +226,7 @@ type Audited struct {
 	Effect Effect `json:"effect"`
 	Reason string `json:"reason,omitempty"`
 	// what decided: "policy[3]", "risk", "permission", "default", "grant", "before_act",
-	// "breaker", "skill"
+	// "breaker", "skill", "packages", "stranger"
 	Rule        string       `json:"rule,omitempty"`
 	Grant       *Grant       `json:"grant,omitempty"`       // with the rule "grant"
 	Obligations *Obligations `json:"obligations,omitempty"` // unless it is denied

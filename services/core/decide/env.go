@@ -186,6 +186,8 @@ type Context struct {
 	Args   json.RawMessage // exactly the arguments that would run
 	// After says which texts from outside the model has seen; see [Labels].
 	After []string
+	// Stranger is where the turn's answer goes to, if the input is not from a user.
+	Stranger string
 }
 
 // RuleGranted is the rule of a ruling that denies a call for want of a permission.

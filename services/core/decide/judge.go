@@ -42,10 +42,10 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 	switch r.Effect {
 	case Allow:
 	case Ask:
-		if g, ok := grant.Find(b.s.Grants, spec, args, hash); ok && !r.Ungrantable {
+		if g, ok := grant.Find(b.s.Grants, spec, args, hash, b.labels()); ok && !r.Ungrantable {
 			v.Effect, v.Rule, v.Grant, v.Reason = Allow, ruleGrant, &g, "approved for the session"
 		} else if len(b.s.Grants) < grant.Max && st.Answer == nil && !r.Ungrantable { // a plugin's answer instead of the tool cannot be granted
-			v.always = grant.Offers(spec, args, hash)
+			v.always = grant.Offers(spec, args, hash, b.labels())
 		}
 	case Deny:
 		v.Obligations = nil
@@ -104,7 +104,7 @@ func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash 
 	case Allow:
 		return "", ""
 	case Ask:
-		if _, granted := grant.Find(b.s.Grants, spec, args, hash); granted && !r.Ungrantable || st.ApprovedBy != "" {
+		if _, granted := grant.Find(b.s.Grants, spec, args, hash, b.labels()); granted && !r.Ungrantable || st.ApprovedBy != "" {
 			return "", ""
 		}
 		return "policy now requires a person's approval, which was not requested", r.Rule
@@ -147,7 +147,7 @@ func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access 
 	t := b.s.Turn
 	return Access{
 		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.unguided(),
-		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args, After: b.labels()},
+		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args, After: b.labels(), Stranger: b.stranger()},
 	}
 }
 

@@ -35,9 +35,6 @@ func (b *builder) learned() *event.Learned {
 	return l
 }
 
-// webhook is how the source of an input begins that the listener for webhooks has sent.
-const webhook = "webhook:"
-
 // Origin returns the least trusted origin of what the model sees in the open turn: other
 // people's texts, if it has read an input from outside, the result of a tool that reaches the
 // network, or a memory of them since the last /reset, or a file, or if the input came by a webhook; a tool's, if it has
@@ -47,7 +44,7 @@ func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin 
 	if s.Summary != nil || s.Project.Text != "" {
 		worst = worse(worst, memory.FromTool)
 	}
-	if s.Turn != nil && strings.HasPrefix(s.Turn.Source, webhook) {
+	if s.Turn != nil && event.Outside("", s.Turn.Source) != "" {
 		worst = memory.FromWeb
 	}
 	for _, e := range s.Window {

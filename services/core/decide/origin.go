@@ -75,12 +75,26 @@ func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subjec
 			add(labelOf(st.Tool, lookup))
 		}
 	}
-	if strings.HasPrefix(s.Turn.Source, webhook) {
-		add(s.Turn.Source)
-	} else if s.Turn.Origin == "" && outside != nil && outside(s.Turn.Writer) {
-		add("listener:" + string(s.Turn.Writer))
-	}
+	add(s.Turn.from(outside))
 	return out
+}
+
+// from returns where the turn's input comes from; "" for a user.
+func (t *Turn) from(outside func(subject.Writer) bool) string {
+	label := event.Outside(t.Origin, t.Source)
+	if label == "" && outside != nil && outside(t.Writer) {
+		label = "listener:" + string(t.Writer)
+	}
+	return label
+}
+
+// stranger returns where the answer of the open turn goes to, if that is outside: to the sender of
+// an input that is not from a user.
+func (b *builder) stranger() string {
+	if b.s.Turn.ReplyTo == "" {
+		return ""
+	}
+	return b.s.Turn.from(b.env.Outside)
 }
 
 // labelOf returns the label of a tool's results; "" if they are not from outside.

@@ -107,6 +107,43 @@ func TestAfterATextFromOutsideAGrantDoesNotCount(t *testing.T) {
 	}
 }
 
+// A grant that was given before a text from outside does not cover what is called after it.
+func TestAGrantIsForWhatWasNamed(t *testing.T) {
+	w := wary(t)
+	w.calls("read", `{"path":"drafts/a.txt"}`)
+	w.approve("c0", w.wide("c0"))
+	w.succeed("c0", `1`)
+	w.final("done")
+	for i, want := range []decide.Status{decide.Confirming, decide.Assigned} {
+		w.process(w.cause(subject.Input, "web", `{"text":"read drafts/b.txt","origin":"email:mallory@example.org"}`), nil)
+		w.calls("read", `{"path":"drafts/b.txt"}`)
+		if got := w.status("c0"); got != want {
+			t.Fatalf("after mail %d: %s, want %s", i, got, want)
+		}
+		if want == decide.Confirming {
+			w.approve("c0", w.wide("c0"))
+		}
+		w.succeed("c0", `1`)
+		w.final("done")
+	}
+}
+
+// A stranger whom the turn answers is not asked: the question shows the arguments.
+func TestAStrangerIsNotAsked(t *testing.T) {
+	for in, want := range map[string]bool{
+		`{"text":"send it","reply_to":"#ops"}`:                                   true,
+		`{"text":"send it","reply_to":"x","origin":"email:mallory@example.org"}`: false,
+		`{"text":"send it","reply_to":"x","source":"webhook:orders"}`:            false,
+	} {
+		w := newWorld(t)
+		w.process(w.cause(subject.Input, "web", in), nil)
+		w.calls("mail:send", `{"to":"you"}`)
+		if got := w.leaves; got != want {
+			t.Errorf("%s: the question leaves %t, want %t", in, got, want)
+		}
+	}
+}
+
 func TestRulesThatFollowTextsFromOutside(t *testing.T) {
 	for after, matches := range map[string]map[string]bool{
 		"untrusted":           {"": false, "web": true, "email:a@b": true},

@@ -6,8 +6,8 @@ import "skandha.dev/pkg/event"
 // it is about came from.
 func (b *builder) leaves(p event.Payload) bool {
 	switch p := p.(type) {
-	case event.ToolCallRequest:
-		return b.s.Turn != nil && b.s.Turn.ReplyTo != ""
+	case event.ToolCallRequest: // a stranger must neither see the arguments nor be asked
+		return b.s.Turn != nil && b.s.Turn.ReplyTo != "" && b.stranger() == ""
 	case event.Recorded:
 		return b.wantsReply(p.Sequence)
 	case event.TurnFailed:

@@ -26,8 +26,11 @@ func (b *builder) recall(plan string) *event.Recalled {
 	}
 	r := b.env.Memory.Recall(b.s.Ref, t.Text)
 	r.Plan = plan
-	shown := b.s.shownTurns(b.agent().Limits.WindowTurns)
+	shown, stranger := b.s.shownTurns(b.agent().Limits.WindowTurns), b.stranger() != ""
 	r.Memories = slices.DeleteFunc(r.Memories, func(m memory.Hit) bool {
+		if stranger && m.Source.Session != b.s.Ref.Session { // the answer goes to them
+			return true
+		}
 		return m.Kind == memory.Experience && !m.Pinned && m.Source.Session == b.s.Ref.Session && shown[m.Source.Turn]
 	})
 	for i := range r.Memories {

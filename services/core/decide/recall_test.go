@@ -272,3 +272,18 @@ func TestAnOriginLastsAsLongAsTheConversation(t *testing.T) {
 		t.Errorf("after /reset: %s", got)
 	}
 }
+
+// Memories of other sessions are not shown where the answer goes to a stranger.
+func TestAStrangerIsShownNoMemories(t *testing.T) {
+	for in, want := range map[string]int{
+		`{"text":"what may Mia eat?","reply_to":"x"}`:                                2,
+		`{"text":"what may Mia eat?","origin":"email:a@example.org"}`:                2,
+		`{"text":"what may Mia eat?","origin":"email:a@example.org","reply_to":"x"}`: 0,
+	} {
+		w, _ := remembering(t)
+		w.process(w.cause(subject.Input, "web", in), nil)
+		if got := events[event.Recalled](w); len(got) != 1 || len(got[0].Memories) != want {
+			t.Errorf("%s: %+v, want %d memories", in, got, want)
+		}
+	}
+}

@@ -40,6 +40,7 @@ type storedCause struct {
 // policy, hooks. Tests move it by hand, the simulation at random. Every commit goes
 // through the wire format and is folded by an independent replica.
 type world struct {
+	leaves  bool // whether the last commit has something to deliver
 	t       testing.TB
 	state   *decide.State // the decider's
 	replica *decide.State // folded from the log only
@@ -334,6 +335,7 @@ func (w *world) commit(d *decide.Decision, delivery uint64) {
 		w.fail("encoding a commit: %v", err)
 	}
 	w.now = w.now.Add(w.delay)
+	w.leaves = d.Outgoing
 	w.seq++
 	w.log = append(w.log, stored{w.seq, body})
 	c, err := event.DecodeCommit(ref, body)

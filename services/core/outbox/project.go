@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"skandha.dev/pkg/bus"
@@ -44,7 +45,7 @@ func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error
 		}
 		d.Link = o.link(ref)
 		all := o.notices(ref, e, d)
-		answer, err := o.answer(ctx, ref, input, d)
+		answer, err := o.answer(ctx, ref, input, d, after(e))
 		if err != nil {
 			return err
 		}
@@ -122,8 +123,23 @@ func destination(writer subject.Writer, replyTo string) (via subject.Writer, to 
 	return via, to, err == nil && to != ""
 }
 
-// answer returns the message for the listener of an input; nil if it wants none.
-func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d tool.Delivery) (*entry, error) {
+// after returns what a request for approval names as read from outside.
+func after(e event.Event) (labels []string) {
+	_ = event.Visitor{ToolCallRequest: func(p event.ToolCallRequest) { labels = p.After }}.Visit(e) // delivery has read it
+	return labels
+}
+
+// strange reports whether an input is not a user's: its origin or its source says so, or what the
+// request for approval names.
+func strange(in event.Input, w subject.Writer, after []string) bool {
+	return event.Outside(in.Origin, in.Source) != "" || slices.Contains(after, "listener:"+string(w))
+}
+
+// answer returns the message for the listener of an input; nil if it wants none. A stranger is not
+// asked for approval: the question shows the arguments, and how to answer it.
+func (o *Outbox) answer(
+	ctx context.Context, ref subject.Ref, input uint64, d tool.Delivery, after []string,
+) (*entry, error) {
 	m, err := o.cfg.Bus.Message(ctx, input)
 	if errors.Is(err, bus.ErrNotFound) {
 		o.cfg.Log.Warn("an input is no longer stored; its answer is not delivered", "session", ref, "input", input)
@@ -139,6 +155,9 @@ func (o *Outbox) answer(ctx context.Context, ref subject.Ref, input uint64, d to
 	var in event.Input
 	if err := event.DecodeCause(m.Data, &in); err != nil || in.ReplyTo == "" {
 		return nil, nil //nolint:nilerr // it says nothing about its answer
+	}
+	if d.Kind == tool.KindApproval && strange(in, cause.Writer, after) {
+		return nil, nil
 	}
 	via, to, ok := destination(cause.Writer, in.ReplyTo)
 	if !ok {

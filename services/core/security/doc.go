@@ -15,7 +15,9 @@
 // Rules are evaluated in order and the last match wins, so put a narrow exception after
 // the broad rule. All conditions of a rule must hold; an absent condition always holds.
 // Without a matching rule, the tool's declaration decides: a high risk and the
-// permissions network.*, fs.delete and schedule.create require a confirmation. Without a rule about
+// permissions network.*, fs.delete and schedule.create require a confirmation; so does fs.read if
+// the answer goes to the sender of an input from outside, and code that names packages after a text
+// from outside was read. Without a rule about
 // answers, any client that can write an answer may answer.
 //
 //	policy:

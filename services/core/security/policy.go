@@ -1,6 +1,7 @@
 package security
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 const (
 	byRisk       = "risk"             // the tool's risk is high
 	byPermission = "permission"       // the tool's effect leaves the machine, cannot be undone, or happens later
+	byPackages   = "packages"         // the call names packages after a text from outside was read
+	byStranger   = "stranger"         // the tool reads files, and the answer goes to somebody outside
 	byGuide      = "guide"            // a required guide of the agent is missing
 	byGranted    = decide.RuleGranted // the agent lacks a permission that the tool needs
 	byDefault    = "default"          // nothing requires another decision
@@ -58,7 +61,7 @@ func (p *Policy) Evaluate(a decide.Access) decide.Ruling {
 		if r := last(p.calls, &a); r != nil {
 			return r.ruling(a.Resource)
 		}
-		return byItself(a.Resource)
+		return byItself(&a)
 	case event.ActionConfirmation:
 		if r := last(p.answers, &a); r != nil {
 			return r.answering(&a)
@@ -80,13 +83,19 @@ func last(rules []rule, a *decide.Access) *rule {
 
 // byItself decides by the tool's declaration if no rule matches. A person is asked about
 // effects that leave the machine or cannot be undone, and before the agent wakes itself later,
-// even if the tool's author declares a low risk.
-func byItself(spec tool.Spec) decide.Ruling {
-	rule, why := byDefault, ""
+// even if the tool's author declares a low risk; about reading files if the answer goes to
+// somebody outside; and about packages that code names after a text from outside was read.
+func byItself(a *decide.Access) decide.Ruling {
+	spec, rule, why := a.Resource, byDefault, ""
 	if spec.Risk == tool.RiskHigh {
 		rule, why = byRisk, "It is of high risk, and no policy rule overrides this."
 	} else if i := slices.IndexFunc(spec.Permissions, asks); i >= 0 {
 		rule, why = byPermission, "It has the permission "+spec.Permissions[i]+", and no policy rule overrides this."
+	} else if to := a.Context.Stranger; to != "" && reads(spec) {
+		rule, why = byStranger, "The answer may say what it reads, and goes to the sender of the input, "+to+"."
+	}
+	if why == "" && len(a.Context.After) > 0 && installs(a) {
+		rule, why = byPackages, "It names packages, and the package index sees the names."
 	}
 	if why == "" {
 		return decide.Ruling{Effect: decide.Allow, Rule: rule}
@@ -99,6 +108,22 @@ func byItself(spec tool.Spec) decide.Ruling {
 // or happen later, when nobody may watch.
 func asks(permission string) bool {
 	return strings.HasPrefix(permission, "network.") || permission == "fs.delete" || permission == "schedule.create"
+}
+
+// installs reports whether a call that runs code names packages to install.
+func installs(a *decide.Access) bool {
+	var args struct {
+		Dependencies []string `json:"dependencies"`
+		Requirements []string `json:"requirements"`
+	}
+	return slices.Contains(a.Resource.Permissions, "code.execute") &&
+		(json.Unmarshal(a.Context.Args, &args) != nil || len(args.Dependencies)+len(args.Requirements) > 0)
+}
+
+// reads reports whether a tool reads what is kept for all sessions. A skill is instructions, and a
+// sandbox holds the files of its session alone.
+func reads(spec tool.Spec) bool {
+	return slices.Contains(spec.Permissions, "fs.read") && !spec.Sticky && !strings.HasPrefix(spec.Name, "skills:")
 }
 
 // matches reports whether all conditions hold. It checks the cheapest first.

@@ -16,6 +16,7 @@ var consequences = map[string]string{
 	"network.fetch":   "reads a page of another machine, and its URL can carry data there",
 	"fs.delete":       "deletes files, which cannot be undone",
 	"fs.write":        "changes files",
+	"fs.read":         "reads files",
 	"code.execute":    "runs code that the model wrote",
 	"schedule.create": "wakes the agent later, without a message of a user",
 }

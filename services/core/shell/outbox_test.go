@@ -228,6 +228,36 @@ func TestADeliveryWhoseOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
+// A stranger is not asked: neither by the answer's way, nor because somebody else is notified.
+func TestAStrangerIsNotAskedForApproval(t *testing.T) {
+	s := start(t, core.Config{Notify: outbox.Notify{Rules: []outbox.NotifyRule{
+		{On: []outbox.Occasion{outbox.OnApproval}, Via: "test", To: "#people"},
+	}}})
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleTool {
+			return provider.Response{TextContent: "it was " + m.Text}
+		}
+		return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{"path":"a.txt"}`)})
+	}
+	r := &room{}
+	s.gateway(r)
+	ref := subject.Ref{Agent: "main", Session: "stranger"}
+	s.say(ref, event.Input{Text: "delete it", ReplyTo: "mallory", Origin: "email:mallory@example.org"})
+	natstest.Eventually(t, "people are notified", func() bool { return len(r.texts()) == 1 })
+	a := r.arrived[0]
+	body, err := json.Marshal(event.Confirmation{ConfirmationID: a.Approval.ConfirmationID, Hash: a.Approval.Hash})
+	if err == nil {
+		_, err = s.bus.PublishCause(natstest.Context(t), ref, subject.Confirmation, "web", "", body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the answer arrives", func() bool { return len(r.texts()) == 2 })
+	if to := r.arrived[1].To; a.To != "#people" || to != "mallory" || r.arrived[1].Kind != tool.KindAnswer {
+		t.Errorf("delivered to %s and %s: %+v", a.To, to, r.arrived[1])
+	}
+}
+
 func TestADeadDeliveryIsSentAgainByHand(t *testing.T) {
 	s := start(t, core.Config{})
 	r := &room{answers: func(n int, r *room, d tool.Delivery, begin func() error) tool.Result {

@@ -20,8 +20,8 @@ import (
 
 // sections are the keys of a file, of all services.
 var sections = []string{
-	"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "guides_dir", "listeners", "email",
-	"mqtt", "providers", "ui", "notify",
+	"agents", "policy", "hooks", "plugins", "open_sessions", "streams", "limits", "guides_dir", "notify", "listeners",
+	"mqtt", "email", "providers", "ui",
 }
 
 // Sections lists the keys that a file may have.

@@ -135,7 +135,7 @@ func (c StreamsConfig) streams() []wanted {
 // The bounds of the bucket gateways. A gateway that was away for longer does not read up on what
 // people said meanwhile.
 const (
-	maxGatewayBytes = 64 << 20
+	maxGatewayBytes = 16 << 20
 	gatewayAge      = 30 * 24 * time.Hour
 )
 
@@ -149,7 +149,7 @@ func (c StreamsConfig) gateways() wanted {
 }
 
 // maxScheduleBytes holds some ten thousand schedules.
-const maxScheduleBytes = 64 << 20
+const maxScheduleBytes = 16 << 20
 
 // schedules is a bucket like that of the plugins.
 func (c StreamsConfig) schedules() wanted {

@@ -161,7 +161,7 @@ var (
 		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins",
 		"$JS.API.STREAM.PURGE.KV_plugins", "$JS.API.STREAM.INFO.KV_budgets", "$JS.API.STREAM.INFO.KV_memories",
 		"$JS.API.STREAM.INFO.KV_listeners", "$JS.API.STREAM.INFO.KV_email", "$JS.API.STREAM.INFO.KV_effects",
-		"$JS.API.STREAM.INFO.KV_gateways",
+		"$JS.API.STREAM.INFO.KV_gateways", "$JS.API.STREAM.INFO.KV_schedules",
 		"$KV.outbox.>", "$JS.API.STREAM.INFO.KV_outbox", "$JS.API.STREAM.MSG.GET.KV_outbox",
 		"$JS.API.CONSUMER.CREATE.KV_outbox.>", "$JS.API.CONSUMER.MSG.NEXT.KV_outbox.*",
 		"$JS.API.CONSUMER.DELETE.KV_outbox.*",

@@ -14,6 +14,9 @@
 // empty segment, no escape, no case folding, no user name, no other port, and nothing
 // invisible. A call that no grant covers is not denied: a person is asked.
 //
+// A grant keeps what its request named as read from outside, and covers no call that
+// follows another text from outside.
+//
 // A grant cannot see a symbolic link below a granted directory, or where a granted host
 // redirects to. Tools guard against these themselves (os.Root, http_allow, web_fetch).
 package grant

@@ -38,10 +38,11 @@ func wrapper(spec tool.Spec) bool {
 }
 
 // Offers lists the grants that an approval of the call may choose, the narrowest first.
-// hash is the hash of the call. There is always at least one: exactly this call.
-func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
+// hash is the hash of the call, and after says which texts from outside it follows. There is always
+// at least one: exactly this call.
+func Offers(spec tool.Spec, args json.RawMessage, hash string, after []string) []event.Grant {
 	is := spec.Digest()
-	exact := []event.Grant{{Tool: spec.Name, Spec: is, Hash: hash}}
+	exact := []event.Grant{{Tool: spec.Name, Spec: is, Hash: hash, After: after}}
 	values, ok := scoped(spec, args)
 	if !ok {
 		return exact
@@ -56,16 +57,19 @@ func Offers(spec tool.Spec, args json.RawMessage, hash string) []event.Grant {
 			wide[name], wider = w, true
 		}
 	}
-	out := []event.Grant{{Tool: spec.Name, Spec: is, Args: values}}
+	out := []event.Grant{{Tool: spec.Name, Spec: is, Args: values, After: after}}
 	if wider {
-		out = append(out, event.Grant{Tool: spec.Name, Spec: is, Args: wide})
+		out = append(out, event.Grant{Tool: spec.Name, Spec: is, Args: wide, After: after})
 	}
 	return out
 }
 
 // Find returns the first of the grants that covers the call. A grant applies only to the
-// tool that was shown, not to one with another owner or another spec.
-func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash string) (event.Grant, bool) {
+// tool that was shown, not to one with another owner or another spec, and to no call that follows a
+// text from outside that the request did not name.
+func Find(
+	grants []event.Grant, spec tool.Spec, args json.RawMessage, hash string, after []string,
+) (event.Grant, bool) {
 	if !slices.ContainsFunc(grants, func(g event.Grant) bool { return g.Tool == spec.Name }) {
 		return event.Grant{}, false
 	}
@@ -73,7 +77,7 @@ func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash strin
 	is := spec.Digest()
 	for _, g := range grants {
 		switch {
-		case g.Tool != spec.Name || g.Tool == "" || g.Spec != is:
+		case g.Tool != spec.Name || g.Tool == "" || g.Spec != is || !named(g, after):
 		case g.Hash != "":
 			if len(g.Args) == 0 && g.Hash == hash {
 				return g, true
@@ -83,6 +87,11 @@ func Find(grants []event.Grant, spec tool.Spec, args json.RawMessage, hash strin
 		}
 	}
 	return event.Grant{}, false
+}
+
+// named reports whether the grant's request named all texts from outside that a call follows.
+func named(g event.Grant, after []string) bool {
+	return !slices.ContainsFunc(after, func(label string) bool { return !slices.Contains(g.After, label) })
 }
 
 // fitAll reports whether each value has a pattern and matches it.
@@ -101,7 +110,8 @@ func fitAll(patterns, values map[string]string) bool {
 // In reports whether others contains the same grant.
 func In(others []event.Grant, g event.Grant) bool {
 	return slices.ContainsFunc(others, func(o event.Grant) bool {
-		return o.Tool == g.Tool && o.Spec == g.Spec && o.Hash == g.Hash && maps.Equal(o.Args, g.Args)
+		return o.Tool == g.Tool && o.Spec == g.Spec && o.Hash == g.Hash && maps.Equal(o.Args, g.Args) &&
+			slices.Equal(o.After, g.After)
 	})
 }
 

@@ -116,7 +116,7 @@ func TestWhatIsOffered(t *testing.T) {
 		{"arguments that are no object", write, `[]`, exact},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := grant.Offers(c.spec, json.RawMessage(c.args), "h")
+			got := grant.Offers(c.spec, json.RawMessage(c.args), "h", nil)
 			if len(got) != len(c.want) {
 				t.Fatalf("%+v, want %+v", got, c.want)
 			}
@@ -331,7 +331,7 @@ func TestAGrantCoversItsToolAndArgumentsAlone(t *testing.T) {
 			}
 			c.g.Spec = c.spec.Digest()
 			if _, found := grant.Find([]event.Grant{{Tool: "other", Hash: "h"}, c.g}, c.spec, json.RawMessage(c.args),
-				"h"); found != c.want {
+				"h", nil); found != c.want {
 				t.Errorf("found %t, want %t", found, c.want)
 			}
 		})
@@ -347,7 +347,7 @@ func TestAGrantIsForOneTool(t *testing.T) {
 		"with another schema": {Name: write.Name, Scope: write.Scope, Args: json.RawMessage(`{}`)},
 	} {
 		call := json.RawMessage(`{"path":"a/b"}`)
-		for _, g := range grant.Offers(write, call, "h") {
+		for _, g := range grant.Offers(write, call, "h", nil) {
 			if !covers(g, write, call, "h") || covers(g, spec, call, "h") {
 				t.Errorf("%s: %+v", what, g)
 			}
@@ -369,7 +369,7 @@ func FuzzOffers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, then string) {
 		call := func(p string) json.RawMessage { return args(t, patterns{"path": p}) }
-		for _, g := range grant.Offers(write, call(first), "h") {
+		for _, g := range grant.Offers(write, call(first), "h", nil) {
 			if !covers(g, write, call(first), "h") {
 				t.Fatalf("%+v does not cover %q", g, first)
 			}
@@ -401,12 +401,40 @@ func BenchmarkFind(b *testing.B) {
 	call := json.RawMessage(`{"path":"drafts/of/me/a.txt","content":"Lorem ipsum"}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		grant.Find(all, write, call, "h")
+		grant.Find(all, write, call, "h", nil)
 	}
 }
 
 // covers reports whether the grant covers a call with the hash.
 func covers(g event.Grant, spec tool.Spec, args json.RawMessage, hash string) bool {
-	_, found := grant.Find([]event.Grant{g}, spec, args, hash)
+	_, found := grant.Find([]event.Grant{g}, spec, args, hash, nil)
 	return found
+}
+
+// A grant covers no call that follows a text from outside which its request did not name.
+func TestAGrantNamesWhatWasRead(t *testing.T) {
+	call := json.RawMessage(`{"path":"a/b"}`)
+	for _, c := range []struct {
+		named, follows []string
+		want           bool
+	}{
+		{nil, nil, true},
+		{nil, []string{"web"}, false},
+		{[]string{"web"}, []string{"web"}, true},
+		{[]string{"web"}, nil, true},
+		{[]string{"web"}, []string{"web", "email:a@example.org"}, false},
+		{[]string{"web", "file"}, []string{"file"}, true},
+	} {
+		for _, spec := range []tool.Spec{write, mail} { // by patterns, and by the hash
+			for _, g := range grant.Offers(spec, call, "h", c.named) {
+				if _, found := grant.Find([]event.Grant{g}, spec, call, "h", c.follows); found != c.want {
+					t.Errorf("%s, named %q, follows %q: covered %t", spec.Name, c.named, c.follows, found)
+				}
+			}
+		}
+	}
+	a, b := event.Grant{Tool: "x", Hash: "h"}, event.Grant{Tool: "x", Hash: "h", After: []string{"web"}}
+	if grant.In([]event.Grant{a}, b) {
+		t.Error("a grant is taken for one that names more")
+	}
 }

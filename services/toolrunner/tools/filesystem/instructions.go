@@ -31,16 +31,45 @@ const (
 var errInstructs = errors.New("file tools cannot change it, because it instructs the agents of every session; " +
 	"change it by hand, or start the tool runner with --files-instructions write")
 
+// NotesDir is the folder, in the root, in which the tools notes:* keep a file for each agent.
+const NotesDir = "notes"
+
+var errNotes = errors.New("it holds the notes of an agent; use notes:add and notes:search for your own")
+
+// apart makes a tool refuse the files in which agents keep their notes: an agent sees its own alone,
+// through notes:search.
+func apart(t tools.Tool) tools.Tool {
+	return refusing(t, func(p string) error {
+		parts := strings.Split(filepath.ToSlash(p), "/")
+		if len(parts) == 2 && strings.EqualFold(parts[0], NotesDir) && strings.EqualFold(filepath.Ext(p), ".jsonl") {
+			return errNotes
+		}
+		return nil
+	})
+}
+
 // kept makes a tool that writes refuse the files that instruct agents.
 func kept(t tools.Tool) tools.Tool {
+	return refusing(t, func(p string) error {
+		if instructs(p) {
+			return errInstructs
+		}
+		return nil
+	})
+}
+
+// refusing makes a tool refuse the clean paths for which refuse returns why.
+func refusing(t tools.Tool, refuse func(path string) error) tools.Tool {
 	run := t.Run
 	t.Run = func(ctx context.Context, c tools.Call) tool.Result {
 		var args struct {
 			Path string `json:"path"`
 		}
 		if json.Unmarshal(c.Args, &args) == nil { // otherwise the tool reports the error
-			if p, err := clean(args.Path); err == nil && instructs(p) {
-				return tools.Fail(explain("changing", args.Path, errInstructs))
+			if p, err := clean(args.Path); err == nil {
+				if err := refuse(p); err != nil {
+					return tools.Fail(explain("using", args.Path, err))
+				}
 			}
 		}
 		return run(ctx, c)

@@ -47,3 +47,23 @@ func TestInstructionsAreNotWritten(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An agent neither reads nor changes the notes of another one by way of the files that hold them.
+func TestNotesAreNotFiles(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	for _, tl := range Tools(root, Limits{KeepFree: -1, Instructions: InstructionsOff}) {
+		for p, want := range map[string]bool{
+			"notes/other.jsonl": true, "Notes/OTHER.JSONL": true, "x/../notes/other.jsonl": true,
+			"notes/todo.md": false, "my/notes/other.jsonl": false, "notes/deep/other.jsonl": false,
+		} {
+			r := tl.Run(t.Context(), tools.Call{Args: []byte(`{"path":"` + p + `","content":"x"}`)})
+			if got := r.Error != nil && strings.Contains(r.Error.Message, "notes of an agent"); got != want {
+				t.Errorf("%s %s: %v", tl.Spec.Name, p, r.Error)
+			}
+		}
+	}
+}

@@ -29,7 +29,7 @@ func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
 	}
 	all := append([]tools.Tool{readTool(root), listTool(root)}, writing...)
 	for i := range all {
-		all[i] = guarded(all[i], root, protect)
+		all[i] = guarded(apart(all[i]), root, protect)
 	}
 	return all
 }

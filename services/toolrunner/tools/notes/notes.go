@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	dir = "notes"
+	dir = filesystem.NotesDir
 	// maxText is the longest note, in bytes.
 	maxText = 16 << 10
 	// maxRead is how much of the newest notes is searched, in bytes.
