@@ -128,8 +128,9 @@ func TestKill9(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills: %d sent, %d outcomes unknown, of which %d were resolved", kills, sent, unknown, resolved)
-	if unknown == 0 || resolved*100 < unknown*95 {
-		t.Errorf("of %d unknown outcomes %d were resolved, want 95 %%", unknown, resolved)
+	// One that dies while its record is being renamed stays unknown: of a dozen, that can be a few.
+	if left := unknown - resolved; unknown == 0 || left > max(3, unknown/20) {
+		t.Errorf("of %d unknown outcomes %d were resolved, want 95 %% of many, and all but 3 of a few", unknown, resolved)
 	}
 }
 
