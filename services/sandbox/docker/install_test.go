@@ -185,8 +185,8 @@ func TestInstallThatFailsLeavesNothing(t *testing.T) {
 		}},
 		{"it grows without end", t.Context(), []string{
 			"-c", "import os, itertools\nfor i in itertools.count(): open('/packages/f%d' % i, 'wb').write(b'x' * 100000)",
-		}, func(err error) bool {
-			return errors.As(err, &refused) && strings.Contains(err.Error(), "larger than 1 MiB")
+		}, func(err error) bool { // an engine whose volumes are in memory counts them as the sandbox's
+			return errors.As(err, &refused) && strings.Contains(err.Error(), "larger than 1 MiB") || errors.Is(err, driver.ErrMemory)
 		}},
 		{
 			"it prints without end and is ended", ctx,

