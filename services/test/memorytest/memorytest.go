@@ -103,7 +103,7 @@ func RunOutage(t *testing.T, s index.Store, kill, start func()) {
 	put(t, s, fact(1, "Ann likes tea"), embedded(fact(2, "Ben has a dog"), "m", 1, 0))
 	kill()
 	for name, call := range calls(s) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // longer than any store's own limit
 		if err := call(ctx); !errors.Is(err, index.ErrUnavailable) {
 			t.Errorf("%s without a server: %v", name, err)
 		}
