@@ -43,6 +43,10 @@ type Report struct {
 	Since    time.Time        `json:"since,omitzero"`   // when the state began
 	At       time.Time        `json:"at"`               // of the report
 	Instance subject.Instance `json:"instance"`         // the process
+	// Media is camera or microphone for a listener that sees or hears people, and On whether it
+	// does now; people can switch it.
+	Media string `json:"media,omitempty"`
+	On    bool   `json:"on,omitempty"`
 }
 
 // Same reports whether two reports differ only in their time.

@@ -1,0 +1,35 @@
+package senses
+
+import (
+	"time"
+
+	"skandha.dev/pkg/subject"
+)
+
+// CameraName is the name, on the bus, of what owns cameras: in service.camera.look, and as the
+// responder of its answers. Every process with cameras gets a [LookRequest]; only the one that has
+// the camera answers.
+const (
+	CameraName = "camera"
+	VerbLook   = "look" // LookRequest -> Picture
+)
+
+// MaxFrameBytes is the maximum size of one frame, as JPEG, on media.frame.<agent>.<session> and in a
+// [Picture].
+const MaxFrameBytes = 512 << 10
+
+// LookRequest asks for a picture of now.
+type LookRequest struct {
+	Agent   subject.Agent   `json:"agent"`
+	Session subject.Session `json:"session"`
+	// Camera is the name of a camera listener. Empty: the camera that a person shares with the
+	// session on the page, or else the only camera of the agent.
+	Camera subject.Writer `json:"camera,omitempty"`
+}
+
+// Picture is what a camera sees.
+type Picture struct {
+	Camera subject.Writer `json:"camera"` // "page" for the one that a person shares
+	JPEG   []byte         `json:"jpeg"`
+	At     time.Time      `json:"at"` // when it was taken
+}
