@@ -23,7 +23,7 @@ data=${DATA:-$PWD/.data/services}
 shown=${data#"$PWD"/}
 logs=$data/logs
 umask 077
-mkdir -p "$logs" "$data/nats" "$data/redis" "$data/workspace"
+mkdir -p "$logs" "$data/nats" "$data/redis" "$data/workspace" "$data/state"
 
 say() { printf '%s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -69,7 +69,8 @@ command_of() {
 		;;
 	redis) detach redis-server "$data/redis.conf" ;;
 	core) export SKANDHA_STORE=$store ;;
-	toolrunner-*) export SKANDHA_WORKSPACE=$data/workspace ;;
+	toolrunner-*) export SKANDHA_WORKSPACE=$data/workspace SKANDHA_STATE_DIR=$data/state ;;
+	listener) export SKANDHA_STATE_DIR=$data/state ;;
 	sandbox) export SKANDHA_SANDBOX_DIR=$data/sandbox ;;
 	uibridge) export SKANDHA_UI_DATA=$data ;;
 	esac

@@ -31,17 +31,17 @@ type globals struct {
 	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"Lowest level that is logged to standard error: debug, info, warn or error. While chatting at a terminal, warnings go to DATA/chat.log."`
 	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) for an embedded system: agents and policy." placeholder:"FILE"`
 
-	Provider     string   `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai, anthropic, gemini, local or offline; or several, separated by commas, in order of preference. Default: the one that the environment has a key for." placeholder:"NAME"`
-	Model        string   `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model to use." placeholder:"NAME"`
-	BaseURL      string   `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
-	Embedder     string   `group:"Embedded system" env:"SKANDHA_EMBEDDER" help:"What computes embeddings for an embedded system, such as ollama/nomic-embed-text, openai/text-embedding-3-small or gemini/gemini-embedding-001; or none. Default: providers.embedder of the configuration file, else none: searches are lexical." placeholder:"PROVIDER/MODEL"`
-	OfflineRules string   `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules for the offline provider, instead of the built-in ones." placeholder:"FILE"`
-	Workspace    string   `group:"Embedded system" env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
-	NotesPlugin  string   `group:"Embedded system" env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
-	HTTPAllow    []string `group:"Embedded system" env:"SKANDHA_HTTP_ALLOW" help:"Hosts that http:request may reach. Default: none." placeholder:"HOST"`
-	NoSandbox    bool     `group:"Embedded system" env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system does not offer python:execute, shell:execute or sandbox_fs."`
-	UI           string   `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Address at which an embedded system (of up or chat) serves its page. Default: 127.0.0.1:7070 or, if that is in use, the next free port. off: no page."`
-	Sync         string   `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is synced to disk: always (before a write is acknowledged; survives power loss) or relaxed (survives kill -9)."`
+	Provider     string    `group:"Embedded system" env:"SKANDHA_PROVIDER" help:"Provider for an embedded system: openai, anthropic, gemini, local or offline; or several, separated by commas, in order of preference. Default: the one that the environment has a key for." placeholder:"NAME"`
+	Model        string    `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model to use." placeholder:"NAME"`
+	BaseURL      string    `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
+	Embedder     string    `group:"Embedded system" env:"SKANDHA_EMBEDDER" help:"What computes embeddings for an embedded system, such as ollama/nomic-embed-text, openai/text-embedding-3-small or gemini/gemini-embedding-001; or none. Default: providers.embedder of the configuration file, else none: searches are lexical." placeholder:"PROVIDER/MODEL"`
+	OfflineRules string    `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules for the offline provider, instead of the built-in ones." placeholder:"FILE"`
+	Workspace    string    `group:"Embedded system" env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
+	NotesPlugin  string    `group:"Embedded system" env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
+	HTTP         web.Hosts `embed:"" prefix:"http-" group:"Embedded system"`
+	NoSandbox    bool      `group:"Embedded system" env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system does not offer python:execute, shell:execute or sandbox_fs."`
+	UI           string    `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Address at which an embedded system (of up or chat) serves its page. Default: 127.0.0.1:7070 or, if that is in use, the next free port. off: no page."`
+	Sync         string    `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is synced to disk: always (before a write is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
 	Files   filesystem.Limits `embed:"" prefix:"files-" group:"File tools of an embedded system"`
 	Web     web.Config        `embed:"" prefix:"web-" group:"Web tools of an embedded system"`
@@ -59,7 +59,7 @@ func (g *globals) systemConfig() system.Config {
 	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, Embedder: g.Embedder, OfflineRules: g.OfflineRules,
-		Workspace: g.Workspace, Files: g.Files, HTTPAllow: g.HTTPAllow, Web: g.Web, NotesPlugin: g.NotesPlugin,
+		Workspace: g.Workspace, Files: g.Files, Requests: g.HTTP, Web: g.Web, NotesPlugin: g.NotesPlugin,
 	}
 	if !g.NoSandbox {
 		cfg.Sandbox = &system.Sandbox{Flags: g.Sandbox}

@@ -15,7 +15,6 @@ import (
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
-	"skandha.dev/services/toolrunner/tools/web/guard"
 )
 
 // defaultWorkspace is where tools work unless Config says otherwise.
@@ -39,10 +38,8 @@ type Config struct {
 	StateDir string
 	// Slots limits concurrent calls; default 16. Four times as many may wait.
 	Slots int `default:"16" min:"1" max:"4096"`
-	// HTTPAllow are the hosts that http:request may reach: "api.example.com" or
-	// "*.example.com", each with an optional ":port". None: the tool is not offered.
-	HTTPAllow []string
-	Web       web.Config // what web:search and web:fetch may reach; by default neither is offered
+	HTTP  web.Hosts
+	Web   web.Config // what web:search and web:fetch may reach; by default neither is offered
 	// MQTT are the brokers; the tool mqtt:publish is offered if something may be published on one.
 	MQTT mqttclient.Config
 	// Enable and Disable choose tools by patterns such as "file_system:*" or
@@ -103,8 +100,7 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	_, err := c.httpAllow()
-	return errors.Join(append(errs, err, c.Web.Validate(), c.Files.Validate(), c.MQTT.Validate())...)
+	return errors.Join(append(errs, c.HTTP.Validate(), c.Web.Validate(), c.Files.Validate(), c.MQTT.Validate())...)
 }
 
 // protected lists what tools must not reach.
@@ -118,8 +114,6 @@ func (c Config) protected() []string {
 	}
 	return out
 }
-
-func (c Config) httpAllow() (guard.AllowList, error) { return guard.Parse("http_allow", c.HTTPAllow) }
 
 // instructs reports whether files of the workspace instruct agents.
 func (c Config) instructs() bool { return c.Files.Instructions != filesystem.InstructionsOff }

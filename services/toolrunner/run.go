@@ -31,7 +31,6 @@ import (
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/mqtt"
 	"skandha.dev/services/toolrunner/tools/notes"
-	"skandha.dev/services/toolrunner/tools/web"
 )
 
 // service is the service's name in announcements and logs.
@@ -156,18 +155,15 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
 	})
 	list = append(list, r.email.Tools()...)
-	allow, err := r.cfg.httpAllow()
+	requests, err := r.cfg.HTTP.Tools()
 	if err != nil {
 		return nil, err
-	}
-	if !allow.Empty() {
-		list = append(list, web.Request(allow))
 	}
 	pages, err := r.cfg.Web.Tools()
 	if err != nil {
 		return nil, err
 	}
-	list = slices.Concat(list, pages, mqtt.Tools(r.cfg.MQTT))
+	list = slices.Concat(list, requests, pages, mqtt.Tools(r.cfg.MQTT))
 	list = slices.DeleteFunc(list, func(t tools.Tool) bool { return !r.cfg.wants(t.Spec.Name) })
 	return list, nil
 }

@@ -192,7 +192,7 @@ func TestWhatIsOfferedByDefault(t *testing.T) {
 func TestTheConfigurationChoosesTools(t *testing.T) {
 	c := startWithEffects(t, toolrunner.Config{
 		Enable: []string{"file_system:*", "http:*", "time:now"}, Disable: []string{"*:append_file", "*:write_file"},
-		HTTPAllow: []string{"api.example.com"},
+		HTTP: web.Hosts{Allow: []string{"api.example.com"}},
 	},
 		tools.Tool{
 			Spec: tool.Spec{Name: "extra"}, Run: func(context.Context, tools.Call) tool.Result { return tool.OK("mine") },
@@ -211,7 +211,7 @@ func TestTheConfigurationChoosesTools(t *testing.T) {
 
 func TestEverySpecIsFitForAModel(t *testing.T) {
 	c := startWithEffects(t, toolrunner.Config{
-		HTTPAllow: []string{"api.example.com"},
+		HTTP: web.Hosts{Allow: []string{"api.example.com"}},
 		Web:       web.Config{Search: "searxng", SearchURL: "http://127.0.0.1:1", Fetch: []string{"*"}},
 	})
 	for _, s := range c.offer.Tools {
@@ -356,7 +356,7 @@ func TestStoppingACall(t *testing.T) {
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	err := toolrunner.Run(t.Context(), toolrunner.Config{
-		Slots: -1, DrainTimeout: -1, HTTPAllow: []string{"*"}, Enable: []string{"["}, Disable: []string{""},
+		Slots: -1, DrainTimeout: -1, HTTP: web.Hosts{Allow: []string{"*"}}, Enable: []string{"["}, Disable: []string{""},
 		Web: web.Config{Search: "none", Fetch: []string{"*.com"}},
 	}, toolrunner.Deps{})
 	if err == nil {

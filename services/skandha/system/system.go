@@ -66,7 +66,7 @@ type Config struct {
 	Models                                 []provider.Adapter // instead of those that the four select
 	Workspace                              string             // default Data/workspace
 	Files                                  filesystem.Limits  // for the file tools
-	HTTPAllow                              []string           // hosts that http:request may reach
+	Requests                               web.Hosts          // what http:request may reach
 	Web                                    web.Config         // what web:search and web:fetch may reach
 	// the storage plugin that keeps notes; default files in Workspace
 	NotesPlugin string
@@ -315,7 +315,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 	}
 	return toolrunner.Config{
 		File: s.cfg.ConfigFile, StateDir: s.attempts(), Protected: protect, Files: s.cfg.Files,
-		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTPAllow: s.cfg.HTTPAllow, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
+		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTP: s.cfg.Requests, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
 		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
 	}
 }

@@ -144,8 +144,9 @@ var (
 
 	// naps are packages whose tests sleep.
 	naps = map[string]string{
-		support + "/e2e/storm": "the same",
-		support + "/e2e":       "how long a fault lasts is what the test gives, not what it waits for",
+		support + "/e2e/storm":   "the same",
+		support + "/e2e/outside": "the same",
+		support + "/e2e":         "how long a fault lasts is what the test gives, not what it waits for",
 	}
 
 	// skips are tests that skip without asking the variable themselves, as path:function.

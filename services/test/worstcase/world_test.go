@@ -89,7 +89,7 @@ func newWorld(t *testing.T, prepare ...func(*world)) *world {
 	addr := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
 	cfg := system.Config{
 		Data: t.TempDir(), ConfigFile: file, Workspace: w.workspace, Sync: "relaxed", MQTT: addr,
-		Models: []adapter.Adapter{&obedient.Model{}}, HTTPAllow: []string{host}, Slots: 64,
+		Models: []adapter.Adapter{&obedient.Model{}}, Requests: web.Hosts{Allow: []string{host}}, Slots: 64,
 		Web: web.Config{Search: "searxng", SearchURL: server.URL + "/engine", FetchLocal: []string{host}},
 		Log: natstest.Logger(t),
 	}

@@ -19,7 +19,6 @@ type service struct {
 	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The e-mail accounts (YAML, section email) and the brokers of mqtt:publish (section mqtt). None: these tools are not offered."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
-	HTTPAllow []string          `name:"http-allow" env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
 	Enable    []string          `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
 	Disable   []string          `env:"SKANDHA_DISABLE" placeholder:"PATTERN" help:"Tools not to offer; wins over --enable."`
 	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the tools of plugins."`
@@ -28,13 +27,14 @@ type service struct {
 	State     string            `name:"state-dir" env:"SKANDHA_STATE_DIR" placeholder:"DIR" help:"Directory of this machine in which the e-mail tools record how far they got; it should survive restarts. Default: none."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
+	HTTP      web.Hosts         `embed:"" prefix:"http-"`
 	Web       web.Config        `embed:"" prefix:"web-"`
 }
 
 func (s *service) config() (toolrunner.Config, error) {
 	return toolrunner.Config{
 		StateDir: s.State, Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
-		Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTPAllow: s.HTTPAllow, Web: s.Web,
+		Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTP: s.HTTP, Web: s.Web,
 		Enable: s.Enable, Disable: s.Disable, NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
 	}.WithFile(s.Config)
 }

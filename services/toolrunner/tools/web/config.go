@@ -19,6 +19,33 @@ type Config struct {
 	FetchLocal []string `env:"SKANDHA_WEB_FETCH_LOCAL" placeholder:"HOST" help:"Hosts that it may also read at addresses of this machine and its network, e.g. wiki.lan:8080. Default: none."`
 }
 
+// Hosts are what http:request may reach. Without any, the tool is not offered.
+type Hosts struct {
+	Allow []string `env:"SKANDHA_HTTP_ALLOW" placeholder:"HOST" help:"Hosts that http:request may reach, e.g. api.example.com or *.example.com:8443. None: the tool is not offered."`
+	Local []string `env:"SKANDHA_HTTP_LOCAL" placeholder:"HOST" help:"Hosts that it may also reach at addresses of this machine and its network, e.g. lamp.lan:8123. Default: none."`
+}
+
+func (h Hosts) parse() (hosts, locals guard.AllowList, err error) {
+	hosts, err = guard.Parse("http_allow", h.Allow)
+	locals, localErr := guard.Parse("http_local", h.Local)
+	return hosts, locals, errors.Join(err, localErr)
+}
+
+// Validate reports what is wrong; each error names its setting.
+func (h Hosts) Validate() error {
+	_, _, err := h.parse()
+	return err
+}
+
+// Tools returns http:request, if it may reach anything.
+func (h Hosts) Tools() ([]tools.Tool, error) {
+	hosts, locals, err := h.parse()
+	if err != nil || hosts.Empty() && locals.Empty() {
+		return nil, err
+	}
+	return []tools.Tool{Request(hosts, locals)}, nil
+}
+
 // The settings' names in errors.
 const (
 	fetchSetting      = "web_fetch"

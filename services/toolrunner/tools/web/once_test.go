@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/toolrunner/tools"
@@ -70,10 +71,10 @@ func codeOf(r tool.Result) tool.Code {
 	return r.Error.Code
 }
 
-// The answer of a request is lost after its effect. The probe repeats it with the same key, and
-// the server has the effect once.
+// The answer of a request is lost after its effect, and that of its repetitions. The probe repeats it
+// with the same key until it is answered, and the server has the effect once.
 func TestAProbeRepeatsARequestThatHasItsEffectOnce(t *testing.T) {
-	l := &ledger{lose: 1}
+	l := &ledger{lose: 3}
 	tl, url := l.serve(t)
 	c := callOf(arguments(t, requestArgs{Method: "POST", URL: url, Body: "pay", Once: true}))
 	if r := tl.Run(t.Context(), c); codeOf(r) != tool.CodeOutcomeUnknown {
@@ -115,11 +116,16 @@ func TestAProbeThatFailsKnowsNothing(t *testing.T) {
 	host := strings.TrimPrefix(s.URL, "http://")
 	c := callOf(arguments(t, requestArgs{Method: "POST", URL: s.URL, Once: true}))
 	tl := local(t, host)
-	if r := tl.Probe(t.Context(), c, tools.Begun{}); codeOf(r) != tool.CodeOutcomeUnknown {
+	brief := func() context.Context { // long enough for one request
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	if r := tl.Probe(brief(), c, tools.Begun{}); codeOf(r) != tool.CodeOutcomeUnknown {
 		t.Errorf("in progress: got %+v", r)
 	}
 	s.Close()
-	if r := tl.Probe(t.Context(), c, tools.Begun{}); codeOf(r) != tool.CodeOutcomeUnknown {
+	if r := tl.Probe(brief(), c, tools.Begun{}); codeOf(r) != tool.CodeOutcomeUnknown {
 		t.Errorf("no server: got %+v", r)
 	}
 	if r := local(t, "other.example").Probe(t.Context(), c, tools.Begun{}); codeOf(r) != tool.CodeOutcomeUnknown {

@@ -26,6 +26,9 @@ const (
 	maxBody   = 2 << 20  // of a response, in bytes; the rest is not read
 	maxHeader = 64 << 10 // of a response, in bytes
 	timeout   = 60 * time.Second
+	// A probe repeats a request for this long.
+	probeWait  = 30 * time.Second
+	firstPause = 100 * time.Millisecond // between repetitions; each is twice as long as the one before
 )
 
 // headersForModel are the headers of a response that are useful to a model.
@@ -51,13 +54,14 @@ type requestArgs struct {
 	Once    bool              `json:"idempotency_key"`
 }
 
-// Request makes HTTP requests to the hosts of the list.
-func Request(allow guard.AllowList) tools.Tool {
-	return request(allow, guard.Public)
+// Request makes HTTP requests to the hosts of the lists: to those of locals also at addresses of this
+// machine and its network.
+func Request(hosts, locals guard.AllowList) tools.Tool {
+	return request(hosts, locals, guard.Dial(locals))
 }
 
-func request(allow guard.AllowList, control guard.Control) tools.Tool {
-	c := newClient(allow, control)
+func request(hosts, locals guard.AllowList, dial guard.DialFunc) tools.Tool {
+	c := newClient(hosts, locals, dial)
 	t := tools.New(tool.Spec{
 		Name: "http:request",
 		Description: fmt.Sprintf("Sends an HTTP request to a host that is allowed and answers status, "+
@@ -98,7 +102,8 @@ func (c *client) run(ctx context.Context, call tools.Call, args requestArgs) too
 	return tools.Fail(fmt.Errorf("requesting: %w", err))
 }
 
-// probe repeats a request that has its effect once. What became of any other is not known.
+// probe repeats a request that has its effect once, until there is an answer or probeWait has passed:
+// the server may just be starting. What became of any other request is not known.
 func (c *client) probe(ctx context.Context, call tools.Call, _ tools.Begun) tool.Result {
 	var args requestArgs
 	if err := json.Unmarshal(call.Args, &args); err != nil {
@@ -107,20 +112,34 @@ func (c *client) probe(ctx context.Context, call tools.Call, _ tools.Begun) tool
 	req, err := c.build(ctx, args, call.Key)
 	switch {
 	case err != nil:
-		return unknown(fmt.Errorf("repeating the request: %w", err))
+		return unknown(repeating(err))
 	case !args.Once && !reads(req.Method):
 		return unknown(fmt.Errorf("the %s request may have been carried out, and has no idempotency key to repeat it with; "+
 			"look at %s before you send it again", req.Method, req.URL.Host))
 	}
-	out, _, err := c.send(req)
-	switch {
-	case err != nil:
-		return unknown(fmt.Errorf("repeating the request: %w", err))
-	case out.Status == http.StatusConflict && !reads(req.Method): // the first one is still being processed
-		return unknown(errors.New("the server answered the repeated request with 409 Conflict"))
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	for pause := firstPause; ; pause *= 2 {
+		req, err := c.build(ctx, args, call.Key)
+		if err != nil {
+			return unknown(repeating(err))
+		}
+		out, _, err := c.send(req)
+		switch {
+		case err == nil && (out.Status != http.StatusConflict || reads(req.Method)):
+			return tool.OK(out)
+		case err == nil: // the first one is still being processed
+			err = errors.New("the server answered with 409 Conflict")
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return unknown(repeating(err))
+		}
 	}
-	return tool.OK(out)
 }
+
+func repeating(err error) error { return fmt.Errorf("repeating the request: %w", err) }
 
 // reads reports whether requests of a method have no effect.
 func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
@@ -128,17 +147,17 @@ func reads(method string) bool { return method == http.MethodGet || method == ht
 func unknown(err error) tool.Result { return tool.Failure(tool.CodeOutcomeUnknown, err.Error()) }
 
 type client struct {
-	allow guard.AllowList
-	http  *http.Client
+	hosts, locals guard.AllowList
+	http          *http.Client
 }
 
-func newClient(allow guard.AllowList, control guard.Control) *client {
-	c := &client{allow: allow}
+func newClient(hosts, locals guard.AllowList, dial guard.DialFunc) *client {
+	c := &client{hosts: hosts, locals: locals}
 	c.http = &http.Client{
 		CheckRedirect: unfollowed,
 		Transport: &http.Transport{
 			Proxy:       nil, // a proxy could connect to forbidden addresses
-			DialContext: guard.DialWith(control), ForceAttemptHTTP2: true,
+			DialContext: dial, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: timeout,
 			MaxResponseHeaderBytes: maxHeader, MaxIdleConns: 16, IdleConnTimeout: 30 * time.Second,
 		},
@@ -192,7 +211,7 @@ func (c *client) build(ctx context.Context, args requestArgs, key string) (*http
 	if err != nil {
 		return nil, errors.New("the URL is invalid")
 	}
-	if err := c.allow.Check(u); err != nil {
+	if err := guard.Check(u, c.hosts, c.locals); err != nil {
 		return nil, err
 	}
 	var body io.Reader

@@ -8,24 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/web/guard"
 )
-
-// loopback lets a test reach its own server. Only tests can ask for it.
-func loopback(_, address string, _ syscall.RawConn) error {
-	if ap, err := netip.ParseAddrPort(address); err != nil || !ap.Addr().IsLoopback() {
-		return fmt.Errorf("a test wants to connect to %s", address)
-	}
-	return nil
-}
 
 func serve(t *testing.T, h http.HandlerFunc) (base, host string) {
 	t.Helper()
@@ -61,7 +51,7 @@ func local(t *testing.T, allow ...string) tools.Tool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return request(l, loopback)
+	return Request(guard.AllowList{}, l)
 }
 
 func TestRequest(t *testing.T) {
@@ -89,7 +79,7 @@ func TestAnAllowedNameThatLeadsToThisMachineIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range []string{"localhost", "127.0.0.1", "[::ffff:127.0.0.1]"} {
-		_, r := call(t, Request(l), requestArgs{URL: "http://" + h + ":" + port + "/"})
+		_, r := call(t, Request(l, guard.AllowList{}), requestArgs{URL: "http://" + h + ":" + port + "/"})
 		if r.Success || !strings.Contains(r.Error.Message, "is not public") {
 			t.Errorf("%s: got %+v", h, r)
 		}
@@ -186,7 +176,7 @@ func TestBodies(t *testing.T) {
 }
 
 func TestTheSpecIsHonest(t *testing.T) {
-	s := Request(guard.AllowList{}).Spec
+	s := Request(guard.AllowList{}, guard.AllowList{}).Spec
 	if s.Idempotent || s.Risk != tool.RiskHigh || len(s.Permissions) != 1 || s.Permissions[0] != "network.request" {
 		t.Fatalf("got %+v", s)
 	}

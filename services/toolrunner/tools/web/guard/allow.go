@@ -120,6 +120,15 @@ func (l AllowList) Check(u *url.URL) error {
 		host, port, l.setting)
 }
 
+// Check returns why a URL may not be requested: neither list has its host.
+func Check(u *url.URL, hosts, locals AllowList) error {
+	err := hosts.Check(u)
+	if err != nil && locals.Check(u) == nil {
+		return nil
+	}
+	return err
+}
+
 // dials reports whether the list names the host of a connection.
 func (l AllowList) dials(address string) bool {
 	host, port, err := net.SplitHostPort(address)

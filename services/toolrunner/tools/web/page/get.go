@@ -69,13 +69,7 @@ func (f *fetcher) fetch(ctx context.Context, u *url.URL, whole bool) (document, 
 }
 
 // check returns why a URL may not be read.
-func (f *fetcher) check(u *url.URL) error {
-	err := f.cfg.Hosts.Check(u)
-	if err != nil && f.cfg.Locals.Check(u) == nil {
-		return nil
-	}
-	return err
-}
+func (f *fetcher) check(u *url.URL) error { return guard.Check(u, f.cfg.Hosts, f.cfg.Locals) }
 
 // follow follows a redirect that stays on the host. Policy has not judged any other.
 func (f *fetcher) follow(req *http.Request, via []*http.Request) error {
