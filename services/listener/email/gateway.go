@@ -13,8 +13,9 @@ import (
 
 var _ contract.Gateway = (*Listener)(nil)
 
-// retryAfter is when a letter that the server refused for now is sent again.
-const retryAfter = 5 * time.Minute
+// retryAfter is when a letter that the server refused for now is sent again, at the earliest. Greylisting
+// takes some minutes, a server that is just starting some seconds.
+const retryAfter = 30 * time.Second
 
 // Deliver implements [contract.Gateway]. The letter goes into the thread of the one that it
 // answers, or to the address that To consists of. An approval cannot be given by e-mail, as anybody
