@@ -54,6 +54,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 	if err == nil {
 		s.set.stats.Commits.Add(1)
 		s.doubt = doubt{}
+		s.verified = entered // the fence has compared the state with the log
 		s.adopt(d.Stored(seq), d)
 		s.Directory.UnclaimRest(s.claimant)
 		s.queueUp() // first of all, because other sessions queue up meanwhile
@@ -96,11 +97,16 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 
 // load brings the state up to date with the log, from the cached state, the snapshot
 // or the first commit. It returns false if there is no state now: the log cannot be
-// read, is damaged and not locked yet, or was written by a newer core.
+// read, is damaged and not locked yet, or was written by a newer core. It does not try
+// more often than every [loadPause] while it fails.
 func (s *session) load() bool {
 	if s.state == nil && time.Now().Before(s.doubt.next) {
 		return false
 	}
+	if s.ctx.Err() != nil || time.Since(s.failed) < loadPause {
+		return false
+	}
+	began := time.Now()
 	from := s.state
 	if from == nil {
 		from = s.doubt.base
@@ -115,12 +121,13 @@ func (s *session) load() bool {
 		return s.newer(err)
 	}
 	if err != nil {
+		s.failed = time.Now()
 		s.Log.Warn("loading a session", "session", s.ref, "error", err)
 		return false
 	}
 	s.Troubles.Loaded(s.ref, next)
 	s.state, s.doubt.base = next, nil
-	s.looked = time.Now()
+	s.looked, s.verified, s.failed = time.Now(), began, time.Time{}
 	s.follow(nil)
 	return true
 }

@@ -80,6 +80,7 @@ func (s *session) look() {
 		s.load()
 		return
 	}
+	began := time.Now()
 	last, err := s.Bus.LastCommitSeq(s.ctx, s.ref)
 	if err != nil {
 		s.Log.Debug("checking the last commit", "session", s.ref, "error", err)
@@ -88,7 +89,9 @@ func (s *session) look() {
 	s.looked = time.Now()
 	if last != s.state.Rev {
 		s.load()
+		return
 	}
+	s.verified = began
 }
 
 // retryHeld retries deliveries whose cause could not be decided yet.

@@ -21,6 +21,8 @@ import (
 const (
 	tickEvery   = 500 * time.Millisecond
 	extendAfter = 700 * time.Millisecond // with the ticks, once a second
+	settleEvery = 200 * time.Millisecond // at most this long while there is mail
+	loadPause   = 200 * time.Millisecond // after the log could not be read
 	lookEvery   = 2 * time.Second        // interval of reading the last commit while deliveries are held (rule 3)
 )
 
@@ -39,17 +41,20 @@ type session struct {
 	mailbox mailbox
 	state   *decide.State // nil until loaded
 	// passed is the last cause without effect. It moved no cursor but need not be read again.
-	passed   uint64
-	held     map[uint64]*held
-	work     map[string]*work
-	timers   map[string]bool // confirmation ids whose schedule was acknowledged
-	about    uint64          // the cause that is being decided
-	delivery uint64          // the delivery up to which causes are being decided
-	looked   time.Time
-	doubt    doubt               // whether the log is damaged
-	tried    time.Time           // last try to assign waiting work
-	poked    bool                // an executor arrived, left or has a free slot
-	claimant *directory.Claimant // of slots at executors
+	passed    uint64
+	held      map[uint64]*held
+	work      map[string]*work
+	timers    map[string]bool // confirmation ids whose schedule was acknowledged
+	about     uint64          // the cause that is being decided
+	delivery  uint64          // the delivery up to which causes are being decided
+	looked    time.Time
+	verified  time.Time // the state includes what the log held then
+	failed    time.Time // when loading failed last; zero: it succeeded
+	settledAt time.Time
+	doubt     doubt               // whether the log is damaged
+	tried     time.Time           // last try to assign waiting work
+	poked     bool                // an executor arrived, left or has a free slot
+	claimant  *directory.Claimant // of slots at executors
 
 	reconnects uint64 // of the bus, when the executors were last checked
 	bouncedAt  time.Time
@@ -66,8 +71,9 @@ type held struct {
 type (
 	delivery struct {
 		journal.Delivery
-		at     subject.CauseSubject
-		queues bool // an input that does not affect a running turn
+		at      subject.CauseSubject
+		queues  bool // an input that does not affect a running turn
+		arrived time.Time
 	}
 	pokeMail  struct{}
 	stopMail  struct{}
@@ -96,6 +102,9 @@ func (s *session) run() {
 				continue
 			}
 			s.guard(func() { s.handle(m) })
+			if time.Since(s.settledAt) > settleEvery { // more mail may come than ever is handled
+				s.settle()
+			}
 		}
 		s.guard(s.drive)
 		s.Directory.Unclaim(s.claimant)
@@ -156,7 +165,7 @@ func (s *session) onDelivery(d delivery) {
 	// A new cause cannot be processed already, unless the log lost its end and reuses sequences.
 	again = again || s.state != nil && d.Seq <= max(s.state.Cursor, s.passed)
 	s.hold(d)
-	if again || s.state == nil {
+	if s.state == nil || again && !s.verified.After(d.arrived) {
 		if !s.load() {
 			return
 		}
@@ -346,6 +355,7 @@ func (s *session) fresh(n uint64) (fresh, ok bool) {
 
 // settle acknowledges what may be acknowledged (rule 4), and extends the rest.
 func (s *session) settle() {
+	s.settledAt = time.Now()
 	for seq, h := range s.held {
 		if s.settled(seq) {
 			if err := h.Ack(); err != nil {

@@ -175,7 +175,7 @@ func (s *Set) Deliver(d journal.Delivery) {
 	}
 	// Searching the body for the mode's name is enough here; the input is parsed later.
 	in := at.Kind == subject.Input
-	m := delivery{d, at, in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt))}
+	m := delivery{d, at, in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt)), time.Now()}
 	if in && (len(s.overflow.order) > 0 || s.open[at.Ref] == nil && len(s.open) >= s.cfg.Open) {
 		s.overflow.put(m)
 		return
