@@ -40,7 +40,7 @@ type Listener struct {
 	fresh chan struct{} // closed when there is another one
 }
 
-var _ contract.HealthReporter = (*Listener)(nil)
+var _ contract.Sensing = (*Listener)(nil)
 
 // New returns a listener and reads its password; an error names the field.
 func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {

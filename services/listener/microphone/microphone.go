@@ -27,7 +27,7 @@ type Listener struct {
 	now    func() time.Time
 }
 
-var _ contract.HealthReporter = (*Listener)(nil)
+var _ contract.Sensing = (*Listener)(nil)
 
 // New returns a listener and reads its password; an error names the field.
 func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
