@@ -35,7 +35,7 @@ func newScribe(j *journal.Journal, cfg Config) (*scribe, error) {
 	return &scribe{cfg, caller}, nil
 }
 
-func (s *scribe) close() { s.caller.Close() }
+func (s *scribe) close() { _ = s.caller.Close() }
 
 // transcribe returns what is said; empty: nothing.
 func (s *scribe) transcribe(ctx context.Context, audio []byte) (string, error) {
