@@ -10,8 +10,12 @@ import (
 
 func TestSourcesThatAreNotSupportedAreRefused(t *testing.T) {
 	sources := []ffmpeg.Source{
-		{File: "a.mp4"}, {File: "-i"}, {File: "/a\nb"}, {File: "/a", User: "u", Password: "p"},
-		{URL: "http://h", User: "u"}, {URL: "http://h/", Loop: true},
+		{File: "a.mp4"},
+		{File: "-i"},
+		{File: "/a\nb"},
+		{File: "/a", User: "u", Password: "p"},
+		{URL: "http://h", User: "u"},
+		{URL: "http://h/", Loop: true},
 	}
 	for _, u := range []string{
 		"concat:/etc/passwd|/etc/shadow", "file:///etc/passwd", "lavfi:testsrc", "-i", "http://u:p@h/", "ftp://h/a", "rtsp:///a",
