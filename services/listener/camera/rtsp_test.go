@@ -25,7 +25,7 @@ type rtspServer struct {
 	packets net.PacketConn
 }
 
-// serveRTSP plays a film to whoever authenticates, and returns its address.
+// serveRTSP plays a film to a client that authenticates, and returns its address.
 func serveRTSP(t *testing.T, film string) string {
 	t.Helper()
 	packets, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
