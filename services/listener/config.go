@@ -9,11 +9,13 @@ import (
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
+	"skandha.dev/services/listener/camera"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
+	"skandha.dev/services/listener/microphone"
 	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
 	"skandha.dev/services/listener/sensor"
@@ -29,21 +31,23 @@ import (
 // Config is the section listeners of the configuration file, which maps the name of each
 // listener to its settings; see the package's documentation.
 type Config struct {
-	HTTP      web.Config                  `yaml:"http"`
-	Stdin     map[string]stdio.Config     `yaml:"stdin"` // one at most
-	Webhook   map[string]webhook.Config   `yaml:"webhook"`
-	WebSocket map[string]websocket.Config `yaml:"websocket"`
-	Cron      map[string]cron.Config      `yaml:"cron"`
-	Email     map[string]email.Config     `yaml:"email"`
-	Push      map[string]push.Config      `yaml:"push"`
-	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
-	Sensor    map[string]sensor.Config    `yaml:"sensor"`
-	IRC       map[string]irc.Config       `yaml:"irc"`
-	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
-	Matrix    map[string]matrix.Config    `yaml:"matrix"`
-	Telegram  map[string]telegram.Config  `yaml:"telegram"`
-	Discord   map[string]discord.Config   `yaml:"discord"`
-	Slack     map[string]slack.Config     `yaml:"slack"`
+	HTTP       web.Config                   `yaml:"http"`
+	Stdin      map[string]stdio.Config      `yaml:"stdin"` // one at most
+	Webhook    map[string]webhook.Config    `yaml:"webhook"`
+	WebSocket  map[string]websocket.Config  `yaml:"websocket"`
+	Cron       map[string]cron.Config       `yaml:"cron"`
+	Email      map[string]email.Config      `yaml:"email"`
+	Push       map[string]push.Config       `yaml:"push"`
+	MQTT       map[string]mqtt.Config       `yaml:"mqtt"`
+	Sensor     map[string]sensor.Config     `yaml:"sensor"`
+	Camera     map[string]camera.Config     `yaml:"camera"`
+	Microphone map[string]microphone.Config `yaml:"microphone"`
+	IRC        map[string]irc.Config        `yaml:"irc"`
+	XMPP       map[string]xmpp.Config       `yaml:"xmpp"`
+	Matrix     map[string]matrix.Config     `yaml:"matrix"`
+	Telegram   map[string]telegram.Config   `yaml:"telegram"`
+	Discord    map[string]discord.Config    `yaml:"discord"`
+	Slack      map[string]slack.Config      `yaml:"slack"`
 
 	// Brokers is the section mqtt of the same file.
 	Brokers mqttclient.Config `yaml:"-"`

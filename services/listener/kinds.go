@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/mail"
+	"skandha.dev/services/listener/camera"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
@@ -17,6 +18,7 @@ import (
 	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
+	"skandha.dev/services/listener/microphone"
 	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
 	"skandha.dev/services/listener/sensor"
@@ -84,6 +86,17 @@ func (c Config) all() []configured {
 		each("sensor", c.Sensor, func(n subject.Writer, l sensor.Config) configured {
 			return configured{check: l.Validate, secrets: l.CheckSecrets, open: func(s *Service) (contract.Listener, error) {
 				return sensor.New(n, l, sensor.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.sensor})
+			}}
+		}),
+		each("camera", c.Camera, func(n subject.Writer, l camera.Config) configured {
+			check := func() error { return l.Validate(n) }
+			return configured{check: check, secrets: l.CheckSecrets, open: func(s *Service) (contract.Listener, error) {
+				return camera.New(n, l, camera.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.camera})
+			}}
+		}),
+		each("microphone", c.Microphone, func(n subject.Writer, l microphone.Config) configured {
+			return configured{check: l.Validate, secrets: l.CheckSecrets, open: func(s *Service) (contract.Listener, error) {
+				return microphone.New(n, l, microphone.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.microphone})
 			}}
 		}),
 		chats("irc", c.IRC, irc.New), chats("xmpp", c.XMPP, xmpp.New), chats("matrix", c.Matrix, matrix.New),

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/mail"
+	"skandha.dev/services/listener/capture"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
@@ -64,14 +65,16 @@ type Service struct {
 	accounts  *mail.Accounts // of the e-mail listeners; nil without any
 
 	stats struct {
-		emitter   emitter.Stats
-		webhook   webhook.Stats
-		websocket websocket.Stats
-		cron      cron.Stats
-		mqtt      feed.Stats
-		sensor    feed.Stats
-		chat      chat.Stats
-		email     email.Stats
+		emitter    emitter.Stats
+		webhook    webhook.Stats
+		websocket  websocket.Stats
+		cron       cron.Stats
+		mqtt       feed.Stats
+		sensor     feed.Stats
+		camera     capture.Stats
+		microphone capture.Stats
+		chat       chat.Stats
+		email      email.Stats
 	}
 }
 
@@ -255,5 +258,7 @@ func (s *Service) Counters() map[string]int64 {
 	maps.Copy(out, s.stats.chat.Counters("listener_chat"))
 	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
 	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
+	maps.Copy(out, s.stats.camera.Counters("listener_camera"))
+	maps.Copy(out, s.stats.microphone.Counters("listener_microphone"))
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/providerapi"
+	"skandha.dev/services/internal/senses"
 )
 
 // built are subjects by the builder that makes them, and the channel each belongs to.
@@ -27,6 +28,7 @@ func built() map[string]map[string]string {
 		"Ref.Commit":        {ref.Commit(): "commit"},
 		"Ref.Live":          {},
 		"Ref.Stream":        {ref.Stream(): "delta"},
+		"Ref.Frame":         {ref.Frame(): "frame"},
 		"Ref.TimerSchedule": {ref.TimerSchedule("t4-p1-c0"): "timerSchedule", ref.TimerSchedule("a.b >"): "timerSchedule"},
 		"Ref.TimerFired":    {ref.TimerFired("t4-p1-c0"): "timerFired", ref.TimerFired(""): "timerFired"},
 		"Ref.Dead":          {ref.Dead(): "dead"},
@@ -44,6 +46,7 @@ func built() map[string]map[string]string {
 			subject.Service(providerapi.EmbedderName, providerapi.VerbStatus): "embedderStatus",
 			subject.Service(providerapi.EmbedderName, providerapi.VerbAbsent): "embedderAbsent",
 			subject.Service(providerapi.EmbedderName, providerapi.VerbEmbed):  "embedRequest",
+			subject.Service(senses.CameraName, senses.VerbLook):               "lookRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbTools):           "coreToolsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):        "coreSessionsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSession):         "coreSessionQuery",
