@@ -43,7 +43,8 @@ func newInspector(d Deps) *inspector {
 
 // Methods returns listSessions, getSession, listTools, listProviders, listPlugins, getHooks,
 // getStatus, pluginAction, listTurns, getTimeline, listArtifacts, listMemories, searchMemories,
-// addMemory, correctMemory and forgetMemory. They are safe for concurrent use.
+// addMemory, correctMemory, forgetMemory, listListeners, switchListener, listOutbox and outboxAction.
+// They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
 	return []contract.Method{
@@ -63,6 +64,10 @@ func Methods(d Deps) []contract.Method {
 		method(i, "addMemory", contract.Talk, i.addMemory),
 		method(i, "correctMemory", contract.Talk, i.correctMemory),
 		method(i, "forgetMemory", contract.Talk, i.forgetMemory),
+		method(i, "listListeners", contract.See, everywhere(i.listListeners)),
+		method(i, "switchListener", contract.Administer, everywhere(i.switchListener)),
+		method(i, "listOutbox", contract.See, i.listOutbox),
+		method(i, "outboxAction", contract.Administer, i.outboxAction),
 	}
 }
 
@@ -123,7 +128,7 @@ func pass(i *inspector, verb string) func(context.Context, contract.Principal, n
 	}
 }
 
-// everywhere refuses a token that is limited to some agents: plugins serve all agents.
+// everywhere refuses a token that is limited to some agents: plugins and listeners serve all agents.
 func everywhere[Q, A any](
 	call func(context.Context, contract.Principal, Q) (A, error),
 ) func(context.Context, contract.Principal, Q) (A, error) {
