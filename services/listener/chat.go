@@ -14,7 +14,7 @@ import (
 
 // makeChat creates the gateways to chat networks.
 func (s *Service) makeChat() error {
-	deps := chat.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.chat}
+	deps := chat.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.chat, StateDir: s.opts.StateDir}
 	for _, err := range []error{
 		makeAll(s, "irc", s.cfg.IRC, irc.New, deps),
 		makeAll(s, "xmpp", s.cfg.XMPP, xmpp.New, deps),
