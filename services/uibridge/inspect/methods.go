@@ -208,7 +208,7 @@ func (i *inspector) listSessions(
 	} else if len(p.Agents) == 1 {
 		q.Agent = string(p.Agents[0])
 	}
-	limit, err := bounded("limit", q.Limit, defaultSessions, maxSessions)
+	limit, err := bounded(q.Limit, defaultSessions, maxSessions)
 	if err != nil {
 		return page, err
 	}
@@ -235,13 +235,13 @@ func (i *inspector) listSessions(
 	return page, nil
 }
 
-// bounded returns n, or the default if it is 0, and refuses n if it is out of range.
-func bounded(field string, n, standard, most int) (int, error) {
+// bounded returns the limit n, or the default if it is 0, and refuses n if it is out of range.
+func bounded(n, standard, most int) (int, error) {
 	switch {
 	case n == 0:
 		return standard, nil
 	case n < 0 || n > most:
-		return 0, contract.Invalid(field, fmt.Sprintf("is %d; want 1 to %d", n, most))
+		return 0, contract.Invalid("limit", fmt.Sprintf("is %d; want 1 to %d", n, most))
 	}
 	return n, nil
 }

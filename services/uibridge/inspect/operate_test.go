@@ -28,12 +28,12 @@ func (w *world) listens(name subject.Writer, kind, media string) {
 	}
 }
 
-// stuck is a message in the outbox whose listener is not running, and its id.
-func (w *world) stuck(agent string, n string, state coreapi.OutboxState, text string) (id string) {
+// stuck is a message in the outbox that was given up, and its id.
+func (w *world) stuck(agent, n, text string) (id string) {
 	w.Helper()
 	id = "irc.3b644de377c32c78.0000000000000000000" + n + "-000"
 	body, err := json.Marshal(map[string]any{
-		"agent": agent, "session": "ops", "via": "irc", "key": "k" + n, "state": state, "error": "no such channel",
+		"agent": agent, "session": "ops", "via": "irc", "key": "k" + n, "state": coreapi.OutboxDead, "error": "no such channel",
 		"attempts": 3, "stored": time.Now().UTC(),
 		"delivery": map[string]any{"kind": "notice", "to": "#ops", "text": text},
 	})
@@ -72,8 +72,8 @@ func TestListenersAreShownAndSwitched(t *testing.T) {
 // A dead message is sent again, another one dropped; what waits can be dropped alone.
 func TestDeadMessagesAreDecidedOn(t *testing.T) {
 	w := newWorld(t)
-	one := w.stuck("main", "1", coreapi.OutboxDead, strings.Repeat("語", 2000))
-	two := w.stuck("other", "2", coreapi.OutboxDead, "two")
+	one := w.stuck("main", "1", strings.Repeat("語", 2000))
+	two := w.stuck("other", "2", "two")
 	page := call[coreapi.OutboxPage](w, "listOutbox", map[string]any{"state": "dead", "limit": 1})
 	if len(page.Messages) != 1 || !page.More {
 		t.Errorf("one of two: %+v", page)
@@ -106,7 +106,7 @@ func TestDeadMessagesAreDecidedOn(t *testing.T) {
 func TestWhoMayOperate(t *testing.T) {
 	w := newWorld(t)
 	w.listens("hall", "camera", senses.MediaCamera)
-	id := w.stuck("main", "1", coreapi.OutboxDead, "one")
+	id := w.stuck("main", "1", "one")
 	methods := map[string]any{
 		"listListeners": nil, "switchListener": map[string]any{"listener": "hall", "on": false},
 		"listOutbox": nil, "outboxAction": map[string]any{"op": "resend", "id": id},

@@ -37,7 +37,7 @@ func (i *inspector) listOutbox(ctx context.Context, p contract.Principal, q outb
 		return coreapi.OutboxPage{}, contract.Invalid("state",
 			fmt.Sprintf("is %q; want waiting, sending or dead", text.Cut(q.State, 40)))
 	}
-	limit, err := bounded("limit", q.Limit, defaultOutbox, maxOutbox)
+	limit, err := bounded(q.Limit, defaultOutbox, maxOutbox)
 	if err != nil {
 		return coreapi.OutboxPage{}, err
 	}

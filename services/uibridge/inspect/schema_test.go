@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/schematest"
@@ -23,7 +22,7 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")
 	w.listens("hall", "camera", senses.MediaCamera)
-	dead := w.stuck("main", "1", coreapi.OutboxDead, "one")
+	dead := w.stuck("main", "1", "one")
 	seq := w.say(kitchen, "call time:now {}", true)
 	err := w.client.Journal.PutArtifact(natstest.Context(t), "main/kitchen/t1-p1-c0/a plot.png", []byte("so"))
 	if err != nil {
