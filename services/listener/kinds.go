@@ -124,7 +124,9 @@ func chats[C interface {
 ) []configured {
 	return each(kind, configs, func(n subject.Writer, l C) configured {
 		return configured{check: l.Validate, secrets: l.CheckSecrets, open: func(s *Service) (contract.Listener, error) {
-			return construct(n, l, chat.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.chat})
+			return construct(n, l, chat.Deps{
+				Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.chat, StateDir: s.opts.StateDir,
+			})
 		}}
 	})
 }

@@ -236,7 +236,7 @@ func (d *deployed) apis() {
 	session := `{"agent":"main","session":"s1"}`
 	for method, params := range map[string]string{
 		"listSessions": `{}`, "getSession": session, "listTools": `{}`, "listProviders": `{}`, "listPlugins": `{}`,
-		"getHooks": `{}`, "getStatus": `{}`, "listTurns": session, "getTimeline": session,
+		"listListeners": `{}`, "listOutbox": `{}`, "getHooks": `{}`, "getStatus": `{}`, "listTurns": session, "getTimeline": session,
 		"listMemories":   `{"agent":"main"}`,
 		"searchMemories": `{"agent":"main","text":"diary"}`, "no such method": `{}`,
 	} {

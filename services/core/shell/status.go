@@ -60,8 +60,12 @@ func (c *Core) faults() (out []coreapi.Fault) {
 		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
 	}
 	if n, since := c.outbox.Dead(); n > 0 {
+		were := "messages to people were"
+		if n == 1 {
+			were = "message to people was"
+		}
 		out = append(out, coreapi.Fault{What: coreapi.FaultOutbox, Since: since, Message: fmt.Sprintf(
-			"%d messages to people were given up; `%s outbox list --dead` lists them", n, buildinfo.Command())})
+			"%d %s given up; look at System on the page, or `%s outbox list --dead`", n, were, buildinfo.Command())})
 	}
 	if f := c.scheduleFault(); f != nil {
 		out = append(out, *f)

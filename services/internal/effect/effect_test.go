@@ -121,3 +121,24 @@ func TestWithoutTheBusNothingBegins(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestWhatAnAttemptHasRecordedOnThisMachine(t *testing.T) {
+	a := effect.NewAttempts(t.TempDir(), nil)
+	open, passed, done, gone := a.Open("open"), a.Open("passed"), a.Open("done"), a.Open("gone")
+	if err := errors.Join(passed.Pass(), done.Pass(), gone.Pass()); err != nil {
+		t.Fatal(err)
+	}
+	done.Done()
+	gone.Done()
+	gone.Forget()
+	for id, want := range map[string]struct{ closed, done bool }{
+		"open": {true, false}, "passed": {false, false}, "done": {false, true}, "gone": {false, false}, "never": {false, false},
+	} {
+		if c, d := a.Close(id), a.Done(id); c != want.closed || d != want.done {
+			t.Errorf("%s: closed %v, done %v; want %+v", id, c, d, want)
+		}
+	}
+	if err := open.Pass(); err == nil {
+		t.Error("an attempt that a probe has closed went on")
+	}
+}

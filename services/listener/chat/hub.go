@@ -49,6 +49,9 @@ type Deps struct {
 	Logger *slog.Logger     // default slog.Default
 	Now    func() time.Time // default time.Now
 	Stats  *Stats           // may be nil
+	// StateDir is where a gateway records, on this machine, how far its messages got; see
+	// effect.Attempts. Empty: nowhere.
+	StateDir string
 	// Waits reports whether a request for approval still waits for an answer; default: ask core.
 	Waits func(ctx context.Context, ref subject.Ref, confirmation string) (bool, error)
 }

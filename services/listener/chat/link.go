@@ -16,9 +16,17 @@ const (
 	steady     = time.Minute // a connection that lasted so long was no failure
 )
 
-// Connect calls connect, which serves a connection until it ends, again and again until the gateway
-// stops. The pauses grow while connections fail.
+// Connect calls connect, which serves the gateway's connection until it ends, again and again until
+// the gateway stops. The pauses grow while connections fail.
 func (h *Hub) Connect(server string, connect func(context.Context) error) {
+	h.Repeat(connect, func(err error, wait time.Duration) {
+		h.is.Set(contract.StateDown, fmt.Sprintf("not connected to %s: %v", server, err))
+		h.log.Warn("not connected to the chat server", "server", server, "error", err, "again_in", wait)
+	})
+}
+
+// Repeat is Connect for any connection; it calls ended before each pause.
+func (h *Hub) Repeat(connect func(context.Context) error, ended func(err error, wait time.Duration)) {
 	pause := firstPause
 	for h.life.Err() == nil {
 		began := time.Now()
@@ -26,12 +34,11 @@ func (h *Hub) Connect(server string, connect func(context.Context) error) {
 		if h.life.Err() != nil {
 			return
 		}
-		h.is.Set(contract.StateDown, fmt.Sprintf("not connected to %s: %v", server, err))
 		if time.Since(began) > steady {
 			pause = firstPause
 		}
 		wait := pause/2 + rand.N(pause)
-		h.log.Warn("not connected to the chat server", "server", server, "error", err, "again_in", wait)
+		ended(err, wait)
 		pause = min(2*pause, maxPause)
 		select {
 		case <-time.After(wait):

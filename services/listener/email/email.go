@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/effect"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mail/mailstore"
@@ -27,7 +28,7 @@ type Deps struct {
 	Bus     *journal.Journal
 	Logger  *slog.Logger // default slog.Default
 	Stats   *Stats       // may be nil
-	// StateDir is where the listener records how far its letters got; see [post.Attempts]. Empty:
+	// StateDir is where the listener records how far its letters got; see [effect.Attempts]. Empty:
 	// nowhere.
 	StateDir string
 	// Timeout bounds each operation on the mailbox; default [mailstore.OpTimeout].
@@ -50,7 +51,7 @@ type Listener struct {
 	bus      *journal.Journal
 	bucket   *journal.Bucket
 	sender   *post.Sender
-	attempts post.Attempts
+	attempts effect.Attempts
 	log      *slog.Logger
 	stats    *Stats
 	timeout  time.Duration
@@ -80,7 +81,7 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	l := &Listener{
 		name: name, cfg: cfg.withDefaults(), account: deps.Account, bus: deps.Bus, log: log,
 		bucket: deps.Bus.Bucket(journal.BucketEmail), stats: cmp.Or(deps.Stats, &Stats{}), sender: post.NewSender(log),
-		attempts: post.NewAttempts(deps.StateDir, log),
+		attempts: effect.NewAttempts(deps.StateDir, log),
 		timeout:  cmp.Or(deps.Timeout, mailstore.OpTimeout),
 		end:      func() {}, quit: func() {},
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	AccountPassword string            `yaml:"account_password"` // env:NAME or file:PATH
 	Keys            map[string]string `yaml:"keys"`             // of channels that need one: env:NAME or file:PATH
 	Identify        Identify          `yaml:"identify"`         // account, host or nick; default account
+	// a second connection, as NICK_, that sees in channels what has arrived; default true
+	Watch *bool `yaml:"watch"`
 	// lines of one answer; what is beyond is left out
 	MaxLines int `yaml:"max_lines" default:"20" min:"2" max:"200"`
 	// between lines, after a burst of five
@@ -59,6 +61,9 @@ func (c Config) withDefaults() Config {
 	c.Config = c.Config.WithDefaults()
 	if c.Identify == "" {
 		c.Identify = ByAccount
+	}
+	if c.Watch == nil {
+		c.Watch = new(true)
 	}
 	return c
 }

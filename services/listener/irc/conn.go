@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -27,9 +28,9 @@ const (
 	maxSASL = 400 // bytes of base64 in a line
 )
 
-// capabilities are what the gateway asks for, if the server offers it. The answer of the server
-// to a PING is all that it needs to know about what it sends: it does without echo-message and
-// labeled-response.
+// capabilities are what the gateway asks for, if the server offers it. It does without echo-message
+// and labeled-response: they come on the connection that has sent, right before the answer to the
+// PING, so when that is lost they are, too.
 var capabilities = []string{"account-tag", "message-tags", "server-time"}
 
 // conn is a connection to a server. One goroutine reads.
@@ -37,6 +38,7 @@ type conn struct {
 	net.Conn
 	reader *bufio.Reader
 	since  time.Time
+	server string   // its name, as it says it
 	caps   []string // that are on
 
 	writing sync.Mutex
@@ -49,6 +51,7 @@ type conn struct {
 	// lines that the server has not confirmed, and the token of the PING that follows them
 	sending *sending
 	token   string
+	alive   map[string]chan struct{} // closed with the PONG, by the token of another PING
 }
 
 // dial connects and logs in.
@@ -64,13 +67,13 @@ func dial(ctx context.Context, cfg Config, s secrets) (*conn, error) {
 		secure := tls.Client(raw, s.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
-			return nil, fmt.Errorf("TLS with %s: %w", cfg.Server, err)
+			return nil, fmt.Errorf("TLS with %s: %w%s", cfg.Server, err, advice(err))
 		}
 		raw = secure
 	}
 	c := &conn{
 		Conn: raw, reader: bufio.NewReaderSize(raw, maxLine), nick: cfg.Nick, joined: map[string]bool{},
-		lost: make(chan struct{}),
+		alive: map[string]chan struct{}{}, lost: make(chan struct{}),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	err = c.login(cfg, s)
@@ -83,6 +86,19 @@ func dial(ctx context.Context, cfg Config, s secrets) (*conn, error) {
 	}
 	c.since = time.Now()
 	return c, nil
+}
+
+// advice is what to do about a certificate that was refused; empty for other errors.
+func advice(err error) string {
+	var host x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &authority):
+		return "; set ca to the file of the authority that has signed it"
+	case errors.As(err, &host):
+		return "; set server to a name that is in the certificate"
+	}
+	return ""
 }
 
 // read returns the next line that is one. Longer lines than maxLine are skipped.
@@ -104,9 +120,12 @@ func (c *conn) read() (message, error) {
 	}
 }
 
-// write sends a line. What would end it early is removed.
+// oneLine replaces what would end a line early.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ")
+
+// write sends a line.
 func (c *conn) write(format string, args ...any) error {
-	line := strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ").Replace(fmt.Sprintf(format, args...))
+	line := oneLine.Replace(fmt.Sprintf(format, args...))
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	_ = c.SetWriteDeadline(time.Now().Add(writeWait)) // of a closed connection the write fails
@@ -192,7 +211,7 @@ func (l *login) handle(m message) (done bool, err error) {
 		if l.cfg.Account != "" && !l.authed {
 			return false, errors.New("the server offers no SASL, so the account cannot log in; remove account, or use another server")
 		}
-		l.nick = m.param(0)
+		l.nick, l.server = m.param(0), m.prefix
 		return true, nil
 	}
 	return false, nil
@@ -260,6 +279,18 @@ func (c *conn) in(room string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.joined[room]
+}
+
+// rooms returns the channels that the connection is in.
+func (c *conn) rooms() (in []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for room, is := range c.joined {
+		if is {
+			in = append(in, room)
+		}
+	}
+	return in
 }
 
 func (c *conn) setIn(room string, in bool) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/effect"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
@@ -27,6 +28,7 @@ type sending struct {
 	target string
 	lines  int
 	lost   <-chan struct{} // closed when the connection has ended
+	track  *track          // what was seen of the lines in the channel; nil: nothing watches
 	done   chan struct{}   // closed with the PONG
 
 	mu       sync.Mutex
@@ -54,11 +56,12 @@ func (s *sending) wait(ctx context.Context) tool.Result {
 		select {
 		case <-s.done:
 		case <-s.lost:
-			return tool.Failure(tool.CodeOutcomeUnknown, "the connection was lost before the server had confirmed the lines")
+			return s.track.result(ctx)
 		case <-ctx.Done():
 			return tool.Failure(tool.CodeOutcomeUnknown, "the server has not confirmed the lines in time")
 		}
 	}
+	s.track.forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -130,11 +133,22 @@ func (g *Gateway) send(ctx context.Context, c *conn, to string, lines []string, 
 	if err := g.pace.Wait(ctx); err != nil {
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}
-	if err := m.Begin(ctx); err != nil {
+	track, err := g.track(ctx, c, to, lines)
+	if err != nil {
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}
-	s := &sending{target: to, lines: len(lines), lost: c.lost, done: make(chan struct{})}
-	g.sent.Add(m.Key, s)
+	attempt := g.attempts.Open(m.Attempt)
+	if err := m.Begin(ctx); err != nil {
+		attempt.Forget()
+		track.forget()
+		return tool.Failure(tool.CodeFailed, err.Error())
+	}
+	s := &sending{target: to, lines: len(lines), lost: c.lost, track: track, done: make(chan struct{})}
+	g.sent.Add(m.Key+m.Attempt, s)
+	if err := attempt.Pass(); err != nil {
+		track.forget()
+		return tool.Failure(tool.CodeFailed, err.Error())
+	}
 	token := rand.Text()
 	c.expect(token, s)
 	sent, err := g.lines(ctx, c, to, lines)
@@ -146,7 +160,26 @@ func (g *Gateway) send(ctx context.Context, c *conn, to string, lines []string, 
 	_ = c.write("PING :%s", token) // a failure ends the connection
 	ctx, cancel := context.WithTimeout(ctx, pongWait)
 	defer cancel()
-	return s.wait(ctx)
+	r := s.wait(ctx)
+	g.record(attempt, r)
+	return r
+}
+
+// keptAttempts is how many records of delivered messages are kept, until their results are stored.
+const keptAttempts = 16
+
+// record records what became of an attempt, for a probe after a crash.
+func (g *Gateway) record(a *effect.Attempt, r tool.Result) {
+	switch {
+	case r.Success:
+		a.Done()
+		if g.delivered = append(g.delivered, a); len(g.delivered) > keptAttempts {
+			g.delivered[0].Forget()
+			g.delivered = g.delivered[1:]
+		}
+	case r.Error.Code != tool.CodeOutcomeUnknown:
+		a.Forget()
+	}
 }
 
 func (g *Gateway) lines(ctx context.Context, c *conn, to string, lines []string) (sent int, err error) {
@@ -164,14 +197,19 @@ func (g *Gateway) lines(ctx context.Context, c *conn, to string, lines []string)
 }
 
 // Probe implements [contract.Gateway]. IRC servers keep no messages, so that it knows only what this
-// process has seen.
-func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, _ tool.Begun) tool.Result {
-	s, ok := g.sent.Get(m.Key)
-	if !ok {
-		return tool.Failure(tool.CodeOutcomeUnknown,
-			"the gateway has ended since, and an IRC server keeps no messages: look into "+text.Cut(m.To, 100))
+// process has seen, and what an earlier one has recorded on this machine.
+func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, b tool.Begun) tool.Result {
+	if s, ok := g.sent.Get(m.Key + b.Attempt); ok {
+		return s.wait(ctx)
 	}
-	return s.wait(ctx)
+	switch {
+	case g.attempts.Close(b.Attempt):
+		return tool.Failure(tool.CodeNotRun, "the gateway had ended before it sent the first line")
+	case g.attempts.Done(b.Attempt):
+		return tool.OK(map[string]any{"to": m.To})
+	}
+	return tool.Failure(tool.CodeOutcomeUnknown,
+		"the gateway has ended since, and an IRC server keeps no messages: look into "+text.Cut(m.To, 100))
 }
 
 // verify makes sure that a nickname belongs to a person.
@@ -226,6 +264,31 @@ func (c *conn) idle(ctx context.Context) error {
 	}
 }
 
+// check makes the server show that the connection works. A message that would leave on one that is
+// lost already would have an unknown outcome.
+func (c *conn) check(ctx context.Context) error {
+	token, answered := rand.Text(), make(chan struct{})
+	c.mu.Lock()
+	c.alive[token] = answered
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.alive, token)
+		c.mu.Unlock()
+	}()
+	if err := c.write("PING :%s", token); err != nil {
+		return err
+	}
+	select {
+	case <-answered:
+		return nil
+	case <-c.lost:
+		return errors.New("the connection was lost")
+	case <-ctx.Done():
+		return errors.New("the server does not answer")
+	}
+}
+
 // expect registers the lines that are about to be sent.
 func (c *conn) expect(token string, s *sending) {
 	c.mu.Lock()
@@ -237,6 +300,11 @@ func (c *conn) expect(token string, s *sending) {
 func (c *conn) pong(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if answered := c.alive[token]; answered != nil {
+		delete(c.alive, token)
+		close(answered)
+		return
+	}
 	if c.sending != nil && token == c.token {
 		close(c.sending.done)
 		c.sending = nil

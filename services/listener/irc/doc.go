@@ -16,8 +16,33 @@
 // # Delivery
 //
 // A message leaves as PRIVMSG lines and a PING. The PONG, and no error before it, proves that the
-// server has handled the lines. If the connection is lost before, the outcome is unknown, and as
-// IRC servers keep no messages, a probe knows more only if this process has seen the PONG since.
+// server has handled the lines. IRC servers keep no messages, so what became of the lines of a
+// connection that is lost before is known only if somebody was there: with watch (default), a second
+// connection of the gateway, NICK_, is in the channels and says nothing.
+//
+// A delivery to a channel is watched if both connections are in it, on the same server, which has
+// answered a PING of the watcher before the first line: the watcher then has read all that came
+// before. A server handles the lines of a connection in order, and relays its QUIT last. So:
+//
+//   - The watcher has seen all lines: success, as with a PONG.
+//   - It has seen the QUIT of the sender, and none of the lines before it: not_run. Nothing of that
+//     connection can arrive later.
+//   - It has seen some of the lines: the outcome is unknown, and the error says how many. The rest is
+//     not sent alone: a crash in between would repeat the first ones.
+//   - It has seen no QUIT, or was itself cut off, or out of the channel, before: unknown. While the
+//     server holds the lost connection open, until its own time limit, a later probe knows more.
+//
+// When the server itself dies, both connections end without a QUIT. What the watcher has read by
+// then was relayed. What it has not read may have been relayed to others: unknown.
+//
+// When the gateway is killed, what the watcher saw dies with it. Two marks on this machine remain,
+// see package effect: an attempt that has not passed to its first line is not_run, and one whose
+// PONG or lines were seen is a success. In between, for one round trip to the server, the outcome
+// is unknown.
+//
+// A direct message reaches one person, and nothing can watch it: if the connection is lost before the
+// PONG, the outcome is unknown. IRCv3 echo-message and labeled-response would prove no more than the
+// PONG does, as they come on the same connection right before it.
 //
 // # Guarantee
 //

@@ -45,7 +45,7 @@ func (f *fake) config() irc.Config {
 	all := false
 	return irc.Config{
 		Config: chat.Config{Rooms: map[string]chat.Room{"#ops": {Mention: &all}}, Direct: true, Allow: []string{"Ann"}},
-		Server: f.l.Addr().String(), Insecure: true, Pace: time.Millisecond, Ping: time.Second,
+		Server: f.l.Addr().String(), Insecure: true, Pace: time.Millisecond, Ping: time.Second, Watch: new(false),
 	}
 }
 
@@ -74,8 +74,8 @@ func (p *peer) expect(prefix string) string {
 		if strings.HasPrefix(line, prefix) {
 			return line
 		}
-		if line == "PING :keep" {
-			p.say(":s PONG s :keep")
+		if token, found := strings.CutPrefix(line, "PING :"); found {
+			p.say(":s PONG s :" + token)
 		}
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/effect"
 	"skandha.dev/services/internal/periodic"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
@@ -36,9 +38,13 @@ type Gateway struct {
 	secrets secrets
 	pace    *rate.Limiter
 	replies chan reply
-	sent    *lru.Cache[string, *sending] // recent deliveries, by key
+	sent    *lru.Cache[string, *sending] // recent deliveries, by key and attempt
 	sending sync.Mutex                   // one delivery at a time
 	link    *chat.Link[*conn]
+	watcher atomic.Pointer[watcher] // nil while nothing watches
+	// what this machine knows of attempts, and those that were delivered last
+	attempts  effect.Attempts
+	delivered []*effect.Attempt
 }
 
 var _ contract.Gateway = (*Gateway)(nil)
@@ -68,8 +74,9 @@ func New(name subject.Writer, cfg Config, deps chat.Deps) (*Gateway, error) {
 		return nil, err
 	}
 	return &Gateway{
-		Hub: hub, cfg: cfg, secrets: s, pace: rate.NewLimiter(rate.Every(cfg.Pace), burst), replies: make(chan reply, replies),
-		sent: sent, link: chat.NewLink[*conn](),
+		Hub: hub, cfg: cfg, secrets: s, pace: rate.NewLimiter(rate.Every(cfg.Pace), burst),
+		replies: make(chan reply, replies),
+		sent:    sent, link: chat.NewLink[*conn](), attempts: effect.NewAttempts(deps.StateDir, deps.Logger),
 	}, nil
 }
 
@@ -79,6 +86,11 @@ func (g *Gateway) OnStart(_ context.Context, e contract.Emitter) error {
 		return err
 	}
 	go g.Connect(g.cfg.Server, g.connect)
+	if *g.cfg.Watch && len(g.cfg.Rooms) > 0 {
+		go g.Repeat(g.watch, func(err error, wait time.Duration) {
+			g.Log().Info("nothing watches the channels", "server", g.cfg.Server, "error", err, "again_in", wait)
+		})
+	}
 	go g.reply()
 	return nil
 }
@@ -150,18 +162,33 @@ func (g *Gateway) join(c *conn, room string) {
 	_ = c.write("%s", strings.TrimSpace("JOIN "+room+" "+g.secrets.keys[room]))
 }
 
-// ready waits until the gateway is connected and, unless room is empty, in the channel.
+// ready waits until the gateway is connected and, unless room is empty, in the channel, as the server
+// has just shown.
 func (g *Gateway) ready(ctx context.Context, room string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
-	c, ok := g.link.Wait(ctx, func(c *conn) bool { return room == "" || c.in(room) })
-	switch {
-	case ok:
-		return c, nil
-	case c == nil:
-		return nil, errors.New("not connected to the IRC server")
+	in := func(c *conn) bool { return room == "" || c.in(room) }
+	for {
+		c, ok := g.link.Wait(ctx, in)
+		switch {
+		case c == nil:
+			return nil, errors.New("not connected to the IRC server")
+		case !ok:
+			return nil, fmt.Errorf("not in the channel %s", room)
+		}
+		err := c.check(ctx)
+		if err == nil && in(c) {
+			return c, nil
+		}
+		if err == nil {
+			continue // it was removed from the channel
+		}
+		select {
+		case <-c.lost:
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
-	return nil, fmt.Errorf("not in the channel %s", room)
 }
 
 // handle handles a line of the server.

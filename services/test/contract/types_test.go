@@ -188,6 +188,11 @@ var goTypes = map[string]any{
 	"ui/results/addMemory":      memory.Memory{},
 	"ui/results/correctMemory":  memory.Memory{},
 	"ui/results/forgetMemory":   inspect.Forgotten{},
+
+	"ui/results/listListeners":  []inspect.ListenerInfo{},
+	"ui/results/switchListener": inspect.ListenerInfo{},
+	"ui/results/listOutbox":     coreapi.OutboxPage{},
+	"ui/results/outboxAction":   coreapi.OutboxPage{},
 }
 
 // noGoType are the schemas without a Go type, and why.
@@ -227,6 +232,10 @@ var noGoType = map[string]string{
 	"ui/methods/addMemory":           "likewise",
 	"ui/methods/correctMemory":       "likewise",
 	"ui/methods/forgetMemory":        "likewise",
+	"ui/methods/listListeners":       "likewise",
+	"ui/methods/switchListener":      "likewise",
+	"ui/methods/listOutbox":          "likewise",
+	"ui/methods/outboxAction":        "likewise",
 	"ui/results/getSession":          "it is service/core/session",
 }
 

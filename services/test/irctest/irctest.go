@@ -30,7 +30,15 @@ type Server struct {
 
 // Start runs ngircd until the test ends. Without the program it skips the test, or fails it if the
 // environment says SKANDHA_REQUIRE=all.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB) *Server { return start(t, "") }
+
+// StartTLS is [Start] with a port for TLS alone, and the certificate and key in the files.
+func StartTLS(t testing.TB, cert, key string) *Server {
+	return start(t, fmt.Sprintf("[SSL]\nCertFile = %s\nKeyFile = %s\nPorts = %%d\n", cert, key))
+}
+
+// start starts a server; ssl is the section of its configuration with a place for the port, or empty.
+func start(t testing.TB, ssl string) *Server {
 	t.Helper()
 	program, err := exec.LookPath("ngircd")
 	if err != nil {
@@ -47,12 +55,15 @@ func Start(t testing.TB) *Server {
 	s := &Server{
 		Addr: fmt.Sprintf("127.0.0.1:%d", port), t: t, program: program, file: filepath.Join(t.TempDir(), "ngircd.conf"),
 	}
-	config := fmt.Sprintf(`[Global]
+	ports := fmt.Sprintf("Ports = %d\n", port)
+	if ssl != "" {
+		ports, ssl = "", fmt.Sprintf(ssl, port)
+	}
+	config := ssl + fmt.Sprintf(`[Global]
 Name = irc.test.invalid
 Info = test
 Listen = 127.0.0.1
-Ports = %d
-MotdPhrase = test
+%sMotdPhrase = test
 [Limits]
 MaxConnectionsIP = 0
 MaxJoins = 100
@@ -62,7 +73,10 @@ MaxPenaltyTime = 0
 DNS = no
 Ident = no
 PAM = no
-`, port)
+[Operator]
+Name = op
+Password = op
+`, ports)
 	if os.Geteuid() == 0 {
 		config = strings.Replace(config, "Info = test\n", "Info = test\nServerUID = root\nServerGID = root\n", 1)
 	}

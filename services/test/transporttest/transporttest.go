@@ -60,12 +60,12 @@ type Called struct {
 // rights they need.
 func Methods() map[string]contract.Right {
 	out := map[string]contract.Right{
-		"pluginAction": contract.Administer,
-		"addMemory":    contract.Talk, "correctMemory": contract.Talk, "forgetMemory": contract.Talk,
+		"pluginAction": contract.Administer, "switchListener": contract.Administer, "outboxAction": contract.Administer,
+		"addMemory": contract.Talk, "correctMemory": contract.Talk, "forgetMemory": contract.Talk,
 	}
 	for _, name := range []string{
 		"listSessions", "getSession", "listTools", "listProviders", "listPlugins", "getHooks", "getStatus", "listTurns", "getTimeline",
-		"listArtifacts", "listMemories", "searchMemories",
+		"listArtifacts", "listMemories", "searchMemories", "listListeners", "listOutbox",
 	} {
 		out[name] = contract.See
 	}

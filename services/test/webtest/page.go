@@ -305,6 +305,7 @@ var keys = map[string]struct {
 	"a": {"KeyA", 65, "a"}, "k": {"KeyK", 75, "k"}, "n": {"KeyN", 78, "n"}, "0": {"Digit0", 48, "0"},
 	"1": {"Digit1", 49, "1"}, "2": {"Digit2", 50, "2"}, "3": {"Digit3", 51, "3"}, "4": {"Digit4", 52, "4"},
 	"5": {"Digit5", 53, "5"},
+	"6": {"Digit6", 54, "6"},
 }
 
 // Press presses a key, such as "Enter", with modifiers before it: "Alt+a", "Shift+Tab".

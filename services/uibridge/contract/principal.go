@@ -14,10 +14,10 @@ type Right string
 
 // The rights. No right includes another.
 const (
-	See        Right = "see"        // sessions, events, tools, plugins, artifacts
+	See        Right = "see"        // sessions, events, tools, plugins, artifacts, listeners, the outbox
 	Talk       Right = "talk"       // inputs, cancels and slash commands
 	Approve    Right = "approve"    // answers to confirmation requests
-	Administer Right = "administer" // plugins: suspend, resume, unload
+	Administer Right = "administer" // plugins, the outbox, switches of cameras and microphones
 )
 
 // AllRights returns all rights.

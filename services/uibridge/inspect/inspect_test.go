@@ -240,6 +240,7 @@ func TestOnlyTheAgentsThatOneMayReach(t *testing.T) {
 func TestBadQuestionsAreRefusedByField(t *testing.T) {
 	w := newWorld(t)
 	w.say(kitchen, "hello")
+	w.listens("irc", "irc", "")
 	long, tooLong := strings.Repeat("x", 600), strings.Repeat("x", memory.MaxText+1)
 	for _, c := range []struct {
 		method string
@@ -279,6 +280,15 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 		{"correctMemory", map[string]any{"agent": "main", "id": "m-1", "text": "x"}, "not_found"},
 		{"forgetMemory", map[string]any{"agent": "main", "id": ""}, "invalid_argument id"},
 		{"forgetMemory", map[string]any{"agent": "main", "id": "m-1"}, "not_found"},
+		{"switchListener", map[string]any{"listener": "a.b", "on": true}, "invalid_argument listener"},
+		{"switchListener", map[string]any{"listener": "hall"}, "invalid_argument on"},
+		{"switchListener", map[string]any{"listener": "hall", "on": true}, "not_found"},
+		{"switchListener", map[string]any{"listener": "irc", "on": true}, "invalid_argument listener"},
+		{"listOutbox", map[string]any{"state": "lost"}, "invalid_argument state"},
+		{"listOutbox", map[string]any{"limit": 201}, "invalid_argument limit"},
+		{"outboxAction", map[string]any{"op": "love", "id": "x"}, "invalid_argument op"},
+		{"outboxAction", map[string]any{"op": "drop", "id": long}, "invalid_argument id"},
+		{"outboxAction", map[string]any{"op": "drop", "id": "x"}, "not_found"},
 	} {
 		if got := w.refused(ada, c.method, c.params); got != c.want {
 			t.Errorf("%s %v: %s, want %s", c.method, c.params, got, c.want)

@@ -240,7 +240,7 @@ func selection(p contract.Principal, agent string, kinds []string, limit int) (q
 		}
 		q.Kinds = append(q.Kinds, memory.Kind(k))
 	}
-	q.Limit, err = bounded("limit", limit, defaultMemories, maxMemories)
+	q.Limit, err = bounded(limit, defaultMemories, maxMemories)
 	return q, err
 }
 

@@ -43,7 +43,8 @@ func newInspector(d Deps) *inspector {
 
 // Methods returns listSessions, getSession, listTools, listProviders, listPlugins, getHooks,
 // getStatus, pluginAction, listTurns, getTimeline, listArtifacts, listMemories, searchMemories,
-// addMemory, correctMemory and forgetMemory. They are safe for concurrent use.
+// addMemory, correctMemory, forgetMemory, listListeners, switchListener, listOutbox and outboxAction.
+// They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
 	return []contract.Method{
@@ -63,6 +64,10 @@ func Methods(d Deps) []contract.Method {
 		method(i, "addMemory", contract.Talk, i.addMemory),
 		method(i, "correctMemory", contract.Talk, i.correctMemory),
 		method(i, "forgetMemory", contract.Talk, i.forgetMemory),
+		method(i, "listListeners", contract.See, everywhere(i.listListeners)),
+		method(i, "switchListener", contract.Administer, everywhere(i.switchListener)),
+		method(i, "listOutbox", contract.See, i.listOutbox),
+		method(i, "outboxAction", contract.Administer, i.outboxAction),
 	}
 }
 
@@ -123,7 +128,7 @@ func pass(i *inspector, verb string) func(context.Context, contract.Principal, n
 	}
 }
 
-// everywhere refuses a token that is limited to some agents: plugins serve all agents.
+// everywhere refuses a token that is limited to some agents: plugins and listeners serve all agents.
 func everywhere[Q, A any](
 	call func(context.Context, contract.Principal, Q) (A, error),
 ) func(context.Context, contract.Principal, Q) (A, error) {
@@ -203,7 +208,7 @@ func (i *inspector) listSessions(
 	} else if len(p.Agents) == 1 {
 		q.Agent = string(p.Agents[0])
 	}
-	limit, err := bounded("limit", q.Limit, defaultSessions, maxSessions)
+	limit, err := bounded(q.Limit, defaultSessions, maxSessions)
 	if err != nil {
 		return page, err
 	}
@@ -230,13 +235,13 @@ func (i *inspector) listSessions(
 	return page, nil
 }
 
-// bounded returns n, or the default if it is 0, and refuses n if it is out of range.
-func bounded(field string, n, standard, most int) (int, error) {
+// bounded returns the limit n, or the default if it is 0, and refuses n if it is out of range.
+func bounded(n, standard, most int) (int, error) {
 	switch {
 	case n == 0:
 		return standard, nil
 	case n < 0 || n > most:
-		return 0, contract.Invalid(field, fmt.Sprintf("is %d; want 1 to %d", n, most))
+		return 0, contract.Invalid("limit", fmt.Sprintf("is %d; want 1 to %d", n, most))
 	}
 	return n, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/schematest"
 )
@@ -20,6 +21,8 @@ func allowed(method string, answer []byte) error {
 func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 	w := newWorld(t)
 	w.join("guard")
+	w.listens("hall", "camera", senses.MediaCamera)
+	dead := w.stuck("main", "1", "one")
 	seq := w.say(kitchen, "call time:now {}", true)
 	err := w.client.Journal.PutArtifact(natstest.Context(t), "main/kitchen/t1-p1-c0/a plot.png", []byte("so"))
 	if err != nil {
@@ -36,6 +39,8 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 		"addMemory":      map[string]any{"agent": "main", "text": "Ann likes tea.", "id": "m-1"},
 		"correctMemory":  map[string]any{"agent": "main", "id": "m-1", "pinned": true},
 		"forgetMemory":   map[string]any{"agent": "main", "id": "m-1"},
+		"listListeners":  nil, "switchListener": map[string]any{"listener": "hall", "on": true},
+		"listOutbox": nil, "outboxAction": map[string]any{"op": "resend", "id": dead},
 	}
 	if have := slices.Sorted(maps.Keys(params)); !slices.Equal(have, slices.Sorted(maps.Keys(w.methods))) {
 		t.Fatalf("called are %v, not all of %v", have, slices.Sorted(maps.Keys(w.methods)))

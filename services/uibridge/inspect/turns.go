@@ -77,7 +77,7 @@ func (i *inspector) listTurns(ctx context.Context, p contract.Principal, q turns
 	if err != nil {
 		return TurnsPage{}, err
 	}
-	limit, err := bounded("limit", q.Limit, defaultTurns, maxTurns)
+	limit, err := bounded(q.Limit, defaultTurns, maxTurns)
 	if err != nil {
 		return TurnsPage{}, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/effect"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mail/letter"
 	"skandha.dev/services/internal/mail/mailstore"
@@ -36,15 +37,15 @@ type Artifacts interface {
 type Group struct {
 	accounts  *mail.Accounts
 	artifacts Artifacts
-	attempts  post.Attempts
+	attempts  effect.Attempts
 	sender    *post.Sender
 }
 
 // New returns the tools for the accounts. How far attempts got is recorded in stateDir; see
-// [post.Attempts].
+// [effect.Attempts].
 func New(accounts *mail.Accounts, artifacts Artifacts, stateDir string, log *slog.Logger) *Group {
 	return &Group{
-		accounts: accounts, artifacts: artifacts, attempts: post.NewAttempts(stateDir, log), sender: post.NewSender(log),
+		accounts: accounts, artifacts: artifacts, attempts: effect.NewAttempts(stateDir, log), sender: post.NewSender(log),
 	}
 }
 

@@ -14,6 +14,7 @@
 //   rights, can(right)         the token's rights: see, talk, approve, administer
 //   principal                  {name, writer, rights, agents}
 //   el, svg, icon              builders of dom.js
+//   faults                     {onChange(fn), refresh()}: the problems of the system, as getStatus returns them
 //   announce(text, urgent)     announces a text to screen readers; urgent interrupts
 //   openTurn(turn)             shows a turn's timeline, e.g. openTurn("t42")
 //   onTurn(fn)                 → off(); fn(turn) when openTurn was called; turn() is the last one of this session, or ''
@@ -31,6 +32,7 @@ import { Shell } from './shell.js';
 import { Sessions } from './sessions.js';
 import { Conversation } from './conversation.js';
 import { Panel } from './panel.js';
+import { Faults } from './faults.js';
 import { shortcuts } from './keys.js';
 
 // A turn is named after the sequence of its input.
@@ -116,6 +118,7 @@ function start(root, principal) {
   const shell = new Shell(root, app);
   app.announce = shell.announce;
   app.shell = shell;
+  app.faults = new Faults(app);
   app.panel = new Panel(shell.panel, app);
   app.conversation = new Conversation(shell.main, app);
   app.sessions = new Sessions(shell.rail, app);

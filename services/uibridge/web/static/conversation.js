@@ -71,7 +71,7 @@ export class Conversation {
     app.panel.onChange = (open) => panel.setAttribute('aria-expanded', String(open));
     root.append(
       el('header', { class: 'topbar' }, iconButton('menu', 'Sessions', () => app.shell.toggleDrawer(), { class: 'icon-btn only-narrow' }), this.#title,
-        iconButton('plus', 'New session', () => app.newSession(), { class: 'icon-btn only-narrow' }), panel),
+        app.faults.node, iconButton('plus', 'New session', () => app.newSession(), { class: 'icon-btn only-narrow' }), panel),
       this.#offline, this.#away, this.#problem, this.#transcript.node, this.#locked,
       el('div', { class: 'bottom' }, this.#state.node, this.#composer.node));
     this.#listen();

@@ -19,7 +19,7 @@ const LIST = [
     [['Alt', 'N'], 'New session'],
     [['Alt', '↑'], 'Previous session'],
     [['Alt', '↓'], 'Next session'],
-    [['Alt', '1…5'], 'Events, Timeline, Tools, Plugins, Memory'],
+    [['Alt', '1…6'], 'Events, Timeline, Tools, Plugins, Memory, System'],
     [['Alt', '0'], 'Open or close the panel'],
     [['?'], 'This list'],
   ]],
@@ -69,6 +69,7 @@ function find(event, app) {
       case 'Digit3': return () => app.panel.show('tools');
       case 'Digit4': return () => app.panel.show('plugins');
       case 'Digit5': return () => app.panel.show('memory');
+      case 'Digit6': return () => app.panel.show('system');
     }
     return null;
   }

@@ -10,6 +10,7 @@ const TABS = [
   ['tools', 'Tools', async () => (await import('./insight.js')).mountTools],
   ['plugins', 'Plugins', async () => (await import('./insight.js')).mountPlugins],
   ['memory', 'Memory', async () => (await import('./memory.js')).mount],
+  ['system', 'System', async () => (await import('./system.js')).mount],
 ];
 
 export class Panel {
@@ -40,7 +41,7 @@ export class Panel {
   // isOpen reports whether the panel is open.
   get isOpen() { return this.#open !== ''; }
 
-  // show opens a tab: events, timeline, tools, plugins or memory.
+  // show opens a tab: events, timeline, tools, plugins, memory or system.
   show(name) {
     const next = this.#tabs.get(name);
     if (!next) throw new Error(`panel: unknown tab ${name}`);
@@ -82,6 +83,7 @@ export class Panel {
     tab.setAttribute('aria-selected', String(on));
     tab.tabIndex = on ? 0 : -1;
     view.hidden = !on;
+    if (on) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' }); // not all tabs fit on a phone
     view.dispatchEvent(new Event(on ? 'show' : 'hide'));
   }
 

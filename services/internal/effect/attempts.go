@@ -1,4 +1,4 @@
-package post
+package effect
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Attempts records in a directory of this machine which attempts at sending have not passed the
-// point of no return. An attempt that is open writes the last line of its letter only after it
-// has renamed its file; a probe renames the file, too. Only one of the two succeeds, so what a
-// probe has closed is never sent, even if its process was only frozen.
+// Attempts records in a directory of this machine which attempts have not passed the point of no
+// return, and which are certain to have had their effect. An attempt that is open acts only after
+// it has renamed its file; a probe renames the file, too. Only one of the two succeeds, so what a
+// probe has closed never acts, even if its process was only frozen.
 //
 // The bus has the same record, but it takes a while to answer: a process that dies meanwhile has
-// begun without having acted. Here nothing is waited for. In return the record is lost with the
-// machine: files of an earlier boot prove nothing.
+// begun without having acted, or has acted without having recorded it. Here nothing is waited for.
+// In return the record is lost with the machine: files of an earlier boot prove nothing.
 type Attempts struct {
 	dir string // empty: nothing is recorded
 	log *slog.Logger
@@ -34,6 +34,7 @@ func NewAttempts(dir string, log *slog.Logger) Attempts {
 const (
 	suffixOpen   = ".open"
 	suffixPassed = ".passed"
+	suffixDone   = ".done"
 	suffixClosed = ".closed"
 )
 
@@ -69,7 +70,7 @@ func (a Attempts) Open(id string) *Attempt {
 		err = os.WriteFile(path+suffixOpen, []byte(boot()), 0o600)
 	}
 	if err != nil {
-		a.log.Warn("cannot record an attempt to send an e-mail", "error", err)
+		a.log.Warn("cannot record an attempt", "error", err)
 		return nil
 	}
 	return &Attempt{path}
@@ -86,11 +87,19 @@ func (t *Attempt) Pass() error {
 	return nil
 }
 
+// Done records that an attempt has had its effect.
+func (t *Attempt) Done() {
+	if t != nil {
+		_ = os.Rename(t.path+suffixPassed, t.path+suffixDone) // without it, a probe knows less
+	}
+}
+
 // Forget removes the record of an attempt whose outcome is known.
 func (t *Attempt) Forget() {
 	if t != nil {
 		_ = os.Remove(t.path + suffixOpen)
 		_ = os.Remove(t.path + suffixPassed)
+		_ = os.Remove(t.path + suffixDone)
 	}
 }
 
@@ -110,6 +119,15 @@ func (a Attempts) Close(id string) bool {
 	}
 	b, err = os.ReadFile(path + suffixClosed) // by an earlier probe, whose answer was lost
 	return err == nil && string(b) == boot()
+}
+
+// Done reports whether an attempt is known to have had its effect.
+func (a Attempts) Done(id string) bool {
+	if a.dir == "" || id == "" {
+		return false
+	}
+	_, err := os.Stat(a.path(id) + suffixDone)
+	return err == nil
 }
 
 // sweep removes old files.
