@@ -15,8 +15,13 @@ import (
 	"skandha.dev/services/listener/contract"
 )
 
-// deliverTimeout is how long one delivery may take.
-const deliverTimeout = time.Minute
+const (
+	// deliverTimeout is how long one delivery may take.
+	deliverTimeout = time.Minute
+	// slotsPerGateway are enough for what the outbox sends to one gateway at a time, so that a gateway
+	// that hangs does not hold up the others.
+	slotsPerGateway = 16
+)
 
 // gateways are the listeners that also deliver, by the names of their tools.
 func (s *Service) gateways() map[string]contract.Gateway {
@@ -41,6 +46,7 @@ func (s *Service) offerGateways(ctx context.Context) (failed <-chan error, done 
 	d := deliverer{gateways: all, marks: effect.New(s.deps.Bus)}
 	cfg := engine.Config{
 		Kind: subject.Runner, Service: "listener", Work: d.work, DrainTimeout: s.opts.Drain, Logger: s.deps.Logger,
+		Pools: []executor.Pool{{Name: executor.DefaultPool, Slots: slotsPerGateway * len(all)}},
 	}
 	for name, g := range all {
 		cfg.Tools = append(cfg.Tools, tool.Spec{

@@ -46,7 +46,11 @@ func probed(a executor.Answer) tool.Result {
 		if e.Code == tool.CodeNotRun {
 			return tool.Failure(tool.CodeNotRun, e.Message, e.Details...)
 		}
-		return tool.Failure(tool.CodeOutcomeUnknown, "it may have run; finding out failed: "+e.Message, e.Details...)
+		r := tool.Failure(tool.CodeOutcomeUnknown, "it may have run; finding out failed: "+e.Message, e.Details...)
+		if a.Result.Metadata[tool.MetadataPermanent] == true {
+			r.Metadata = map[string]any{tool.MetadataPermanent: true}
+		}
+		return r
 	}
 	return resultOf(a)
 }

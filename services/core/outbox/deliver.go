@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
@@ -17,10 +18,11 @@ import (
 
 const (
 	tick       = 250 * time.Millisecond
-	atOnce     = 32              // destinations that are delivered to at once
-	firstPause = time.Second     // after a failed attempt
-	maxPause   = 5 * time.Minute // likewise
-	probes     = 8               // attempts to find out what became of a message
+	atOnce     = 16                    // destinations of a listener that are delivered to at once
+	again      = 20 * time.Millisecond // until the next look whether earlier messages are still to come
+	firstPause = time.Second           // after a failed attempt
+	maxPause   = 5 * time.Minute       // likewise
+	probes     = 8                     // attempts to find out what became of a message
 	storeWait  = 5 * time.Second
 	drainWait  = 5 * time.Second // for what is being delivered at shutdown
 )
@@ -58,7 +60,8 @@ func (o *Outbox) deliver(ctx context.Context) {
 		if !o.hold(ctx) {
 			continue
 		}
-		for _, e := range o.due() {
+		due, early := o.due()
+		for _, e := range due {
 			running.Go(func() {
 				o.attempt(work, e)
 				o.mu.Lock()
@@ -66,6 +69,9 @@ func (o *Outbox) deliver(ctx context.Context) {
 				o.mu.Unlock()
 				o.kick()
 			})
+		}
+		if early && !o.progress(ctx) {
+			time.AfterFunc(again, o.kick)
 		}
 	}
 }
@@ -99,24 +105,62 @@ func (o *Outbox) open() bool {
 }
 
 // due returns the entries that can be attempted now, the first of each destination, and marks the
-// destinations as busy.
-func (o *Outbox) due() (due []*entry) {
+// destinations as busy. early means that there are others which may not be the first yet: an earlier
+// commit may still become an entry.
+func (o *Outbox) due() (due []*entry, early bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := o.now()
+	now, running := o.now(), map[subject.Writer]int{}
+	for _, via := range o.busy {
+		running[via]++
+	}
 	for d, list := range o.entries {
 		first := head(list, now)
-		if first == nil || o.busy[d] || len(o.busy) >= atOnce || now.Before(first.Next) {
+		if first == nil || o.busy[d] != "" || running[first.Via] >= atOnce || now.Before(first.Next) {
 			continue
 		}
 		if _, ok := o.cfg.Caller.Delivers(tool.Deliverer(first.Via)); !ok && !o.hopeless(first) {
 			continue
 		}
-		o.busy[d] = true
+		if commitOf(first.id) > o.done {
+			early = true
+			continue
+		}
+		o.busy[d] = first.Via
+		running[first.Via]++
 		e := *first
 		due = append(due, &e)
 	}
-	return due
+	return due, early
+}
+
+// progress finds out up to which commit every entry is there: another core may hold earlier commits,
+// and may be slow. It reports whether more can be delivered now.
+func (o *Outbox) progress(ctx context.Context) bool {
+	o.mu.Lock()
+	known := uint64(0)
+	for _, list := range o.entries {
+		for id := range list {
+			known = max(known, commitOf(id))
+		}
+	}
+	before := o.done
+	o.mu.Unlock()
+	floor, all, err := o.cfg.Bus.OutgoingProgress(ctx)
+	if err != nil {
+		o.cfg.Log.Debug("reading how far outgoing commits are handled", "error", err)
+		return false
+	}
+	if all { // also those of a log that was lost
+		floor = max(floor, known)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = floor
+	if floor > before {
+		o.kick()
+	}
+	return floor > before
 }
 
 // head returns the first entry that is to be delivered now.
@@ -207,6 +251,9 @@ func (o *Outbox) findOut(ctx context.Context, e *entry) error {
 	r, err := o.call(ctx, e, &tool.Probe{NotAfter: e.NotAfter.Add(executor.Skew)})
 	if err != nil {
 		return err
+	}
+	if !r.Success && r.Error.Code == tool.CodeOutcomeUnknown && r.Metadata[tool.MetadataPermanent] == true {
+		return o.bury(ctx, e, "unknown whether it was sent: "+r.Error.Message)
 	}
 	if r.Success || r.Error.Code == tool.CodeNotRun && !unasked(r) {
 		o.mu.Lock()

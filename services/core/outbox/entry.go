@@ -30,6 +30,8 @@ type entry struct {
 	Error    string              `json:"error,omitempty"`    // of the last attempt
 	Delay    time.Time           `json:"delay,omitzero"`     // not before, and it holds nothing up
 	Stored   time.Time           `json:"stored"`
+	// Omitted says that the text is only in the log, because too much waits for the listener.
+	Omitted bool `json:"omitted,omitempty"`
 
 	id       string
 	revision uint64
@@ -37,6 +39,15 @@ type entry struct {
 
 // dest is a destination: entries for the same one are delivered in order.
 type dest string
+
+// size is about how many bytes the entry takes in the bucket.
+func (e *entry) size() int64 {
+	n := len(e.Delivery.Text) + len(e.Error) + len(e.id) + 512
+	if e.Delivery.Approval != nil {
+		n += len(e.Delivery.Approval.Args)
+	}
+	return int64(n)
+}
 
 func (e *entry) dest() dest {
 	d, _ := splitID(e.id)

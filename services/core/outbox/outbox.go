@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,9 +64,11 @@ type Outbox struct {
 	mu      sync.Mutex
 	entries map[dest]map[string]*entry // by destination and id; all that the bucket has
 	lease   lease
-	last    uint64 // the last commit of which there was an entry
-	end     uint64 // of the log, when this core started
-	busy    map[dest]bool
+	last    uint64                   // the last commit of which there was an entry
+	done    uint64                   // entries up to this commit are delivered: no earlier one is still to come
+	sizes   map[subject.Writer]int64 // bytes of the entries, by listener
+	end     uint64                   // of the log, when this core started
+	busy    map[dest]subject.Writer  // the destinations that are being delivered to
 	counts  struct{ delivered, failed, dead, probed, resolved int64 }
 }
 
@@ -75,7 +79,7 @@ func New(cfg Config) *Outbox {
 	}
 	return &Outbox{
 		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketOutbox), now: time.Now, wake: make(chan struct{}, 1),
-		entries: map[dest]map[string]*entry{}, busy: map[dest]bool{},
+		entries: map[dest]map[string]*entry{}, busy: map[dest]subject.Writer{}, sizes: map[subject.Writer]int64{},
 	}
 }
 
@@ -177,8 +181,10 @@ func (o *Outbox) floor() uint64 {
 func (o *Outbox) take(c journal.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c.Reset {
+	if c.Reset { // perhaps another bucket
 		clear(o.entries)
+		clear(o.sizes)
+		o.lease = lease{idle: o.lease.idle}
 	}
 	for _, e := range c.Entries {
 		o.adopt(e)
@@ -195,10 +201,7 @@ func (o *Outbox) adopt(e journal.Entry) {
 	d, _ := splitID(e.Key)
 	o.last = max(o.last, commitOf(e.Key))
 	if e.Deleted {
-		delete(o.entries[d], e.Key)
-		if len(o.entries[d]) == 0 {
-			delete(o.entries, d)
-		}
+		o.forget(d, e.Key)
 		return
 	}
 	n, err := decode(e)
@@ -209,10 +212,27 @@ func (o *Outbox) adopt(e journal.Entry) {
 	if old := o.entries[d][e.Key]; old != nil && old.revision > n.revision {
 		return
 	}
+	o.forget(d, e.Key)
 	if o.entries[d] == nil {
 		o.entries[d] = map[string]*entry{}
 	}
 	o.entries[d][e.Key] = n
+	o.sizes[n.Via] += n.size()
+}
+
+// forget removes an entry from what this core knows.
+func (o *Outbox) forget(d dest, id string) {
+	e := o.entries[d][id]
+	if e == nil {
+		return
+	}
+	delete(o.entries[d], id)
+	if len(o.entries[d]) == 0 {
+		delete(o.entries, d)
+	}
+	if o.sizes[e.Via] -= e.size(); o.sizes[e.Via] <= 0 {
+		delete(o.sizes, e.Via)
+	}
 }
 
 // store changes an entry that nobody else has changed since it was read.
@@ -253,11 +273,7 @@ func (o *Outbox) remove(ctx context.Context, e *entry) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d := e.dest()
-	delete(o.entries[d], e.id)
-	if len(o.entries[d]) == 0 {
-		delete(o.entries, d)
-	}
+	o.forget(e.dest(), e.id)
 	return nil
 }
 
@@ -273,6 +289,45 @@ func (o *Outbox) Dead() (n int, since time.Time) {
 		}
 	}
 	return n, since
+}
+
+// absentFor is how long messages of a listener that is not running wait before that is a problem.
+const absentFor = time.Minute
+
+// Waits is what waits for one listener.
+type Waits struct {
+	Via      subject.Writer
+	Messages int
+	Since    time.Time // of the oldest
+	Full     bool      // no more of its messages are kept
+}
+
+// Absent returns the listeners that do not run and whose messages wait, and those that have as many
+// messages as are kept.
+func (o *Outbox) Absent() (out []Waits) {
+	by := map[subject.Writer]*Waits{}
+	for _, e := range o.list() {
+		if e.State == coreapi.OutboxDead || o.now().Before(e.Delay) {
+			continue
+		}
+		w := by[e.Via]
+		if w == nil {
+			w = &Waits{Via: e.Via, Since: e.Stored}
+			by[e.Via] = w
+		}
+		if w.Messages++; e.Stored.Before(w.Since) {
+			w.Since = e.Stored
+		}
+	}
+	for _, via := range slices.Sorted(maps.Keys(by)) {
+		w := by[via]
+		w.Full = o.full(via)
+		_, runs := o.cfg.Caller.Delivers(tool.Deliverer(via))
+		if w.Full || !runs && o.now().Sub(w.Since) > absentFor {
+			out = append(out, *w)
+		}
+	}
+	return out
 }
 
 // Counters returns the counts by metric name.

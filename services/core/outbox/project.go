@@ -26,17 +26,28 @@ const maxText = 64 << 10
 
 // project makes entries of what a commit has to deliver.
 func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error {
+	all, err := o.messages(ctx, ref, seq)
+	for _, e := range all {
+		if err == nil {
+			err = o.add(ctx, e)
+		}
+	}
+	return err
+}
+
+// messages returns what a commit has to deliver.
+func (o *Outbox) messages(ctx context.Context, ref subject.Ref, seq uint64) (out []entry, err error) {
 	m, err := o.cfg.Bus.Message(ctx, seq)
 	if errors.Is(err, bus.ErrNotFound) {
-		return nil // purged
+		return nil, nil // purged
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := event.DecodeCommit(ref, m.Data)
 	if err != nil {
 		o.cfg.Log.Error("a commit cannot be read; what it delivers is lost", "session", ref, "commit", seq, "error", err)
-		return nil
+		return nil, nil
 	}
 	for n, e := range c.Events {
 		input, d := delivery(e)
@@ -47,19 +58,43 @@ func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error
 		all := o.notices(ref, e, d)
 		answer, err := o.answer(ctx, ref, input, d, after(e))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if answer != nil {
 			all = append(all, *answer)
 		}
 		for _, one := range all {
 			one.id = newID(one.Via, one.Delivery.To, seq, n)
-			if err := o.add(ctx, one); err != nil {
-				return err
-			}
+			out = append(out, one)
 		}
 	}
-	return nil
+	return out, nil
+}
+
+// maxListener is how much of the bucket the messages of one listener take, in bytes: a listener that
+// does not run must not stop the others. What is beyond is given up, without its text.
+const maxListener = 32 << 20
+
+// full reports whether no more messages of a listener are kept.
+func (o *Outbox) full(via subject.Writer) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sizes[via] > maxListener
+}
+
+// restore reads the text of a message that was omitted.
+func (o *Outbox) restore(ctx context.Context, e *entry) error {
+	all, err := o.messages(ctx, e.Ref, commitOf(e.id))
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.id == e.id {
+			e.Delivery, e.Omitted = m.Delivery, false
+			return nil
+		}
+	}
+	return bus.Errorf(bus.CodeNotFound, "the log no longer has the text of message %q", e.id)
 }
 
 // delivery returns what an event delivers, and the sequence of the input that it is about; 0: nothing.
@@ -171,6 +206,10 @@ func (o *Outbox) answer(
 // add stores an entry, unless there was one.
 func (o *Outbox) add(ctx context.Context, e entry) error {
 	e.Key, e.State, e.Stored = nonce(), coreapi.OutboxWaiting, o.now().UTC()
+	if o.full(e.Via) {
+		e.State, e.Omitted, e.Delivery.Text, e.Delivery.Approval = coreapi.OutboxDead, true, "", nil
+		e.Error = fmt.Sprintf("messages for %s take more than %d MiB; the text is in session %s", e.Via, maxListener>>20, e.Ref)
+	}
 	value, err := json.Marshal(e)
 	if err != nil {
 		return err

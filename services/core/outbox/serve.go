@@ -71,6 +71,11 @@ func (o *Outbox) act(ctx context.Context, q coreapi.OutboxQuery) error {
 	case q.Action != coreapi.OutboxResend:
 		return bus.Errorf(bus.CodeInvalidArgument, "query: action is %q, want resend or drop", string(q.Action))
 	}
+	if e.Omitted {
+		if err := o.restore(ctx, e); err != nil {
+			return err
+		}
+	}
 	e.State, e.Attempts, e.Error, e.Next, e.Stored = coreapi.OutboxWaiting, 0, "", time.Time{}, o.now().UTC()
 	return o.store(ctx, e)
 }

@@ -36,8 +36,10 @@ type internalCall struct {
 	id    string
 	key   string      // towards other systems
 	probe *tool.Probe // asks what became of the earlier call with the id
-	spec  tool.Spec
-	rule  decide.Ruling
+	// delivery is set for a message of the outbox, which no policy judges
+	delivery bool
+	spec     tool.Spec
+	rule     decide.Ruling
 }
 
 // serveCall runs an internal tool.
@@ -100,6 +102,9 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	if agent == nil {
 		agent = &decide.Agent{} // a failure of an agent that does not exist is delivered, too
 	}
+	if n.delivery { // whoever may ask gets an answer: policy has judged the calls of the turn
+		return c.runInternal(ctx, n)
+	}
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
 		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: agent.Granted, Unguided: agent.Unguided,
 		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
@@ -136,18 +141,25 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 		a, err := c.attemptInternal(ctx, n, inst, limit)
 		switch {
 		case err != nil:
-			return tool.Failure(tool.CodeOutcomeUnknown, "it may have run: "+err.Error())
+			return n.lost(err.Error())
 		case a.State == executor.Finished && n.probe != nil:
 			return decide.ResultOfProbe(a)
 		case a.State == executor.Finished:
 			return decide.ResultOf(a, n.rule.Obligations)
 		case a.State != executor.Refused && a.State != executor.Never:
-			return tool.Failure(tool.CodeOutcomeUnknown,
-				fmt.Sprintf("it may have run: runner %s answered %s %s", inst, a.State, a.Message))
+			return n.lost(fmt.Sprintf("runner %s answered %s %s", inst, a.State, a.Message))
 		}
 		why, not = fmt.Sprintf("runner %s did not run it: %s", inst, a.Message), append(not, inst)
 	}
 	return outbox.Unasked(why)
+}
+
+// lost is the result of a call without an answer. A probe without one has found out nothing.
+func (n *internalCall) lost(why string) tool.Result {
+	if n.probe != nil {
+		return outbox.Unasked(why)
+	}
+	return tool.Failure(tool.CodeOutcomeUnknown, "it may have run: "+why)
 }
 
 // attemptInternal sends the call to a runner and waits for its final answer.
@@ -225,7 +237,7 @@ func (c *Core) awaitInternal(
 func (c *Core) Deliver(ctx context.Context, d outbox.Call) tool.Result {
 	n := internalCall{
 		InternalCall: tool.InternalCall{Agent: d.Agent, Session: d.Session, Caller: outboxCaller, Tool: d.Tool, Args: d.Args},
-		ref:          d.Ref, id: d.ID, key: d.Key, probe: d.Probe,
+		ref:          d.Ref, id: d.ID, key: d.Key, probe: d.Probe, delivery: true,
 	}
 	began := time.Now()
 	r := c.internal(ctx, &n)
@@ -234,7 +246,7 @@ func (c *Core) Deliver(ctx context.Context, d outbox.Call) tool.Result {
 	return r
 }
 
-// outboxCaller is the caller of deliveries: for policy, the principal is internal:outbox.
+// outboxCaller is the caller of deliveries.
 const outboxCaller = subject.Writer("outbox")
 
 // Delivers implements [outbox.Caller].

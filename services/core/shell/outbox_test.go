@@ -366,3 +366,59 @@ func TestRulesOfNotificationsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A policy that denies everything judges calls; what the agent says in answer is delivered.
+func TestNoPolicyHoldsAnswersBack(t *testing.T) {
+	s := start(t, core.Config{Policy: []core.Rule{{Tool: "*", Effect: "deny", Reason: "nothing"}}})
+	r := &room{}
+	s.gateway(r)
+	s.say(subject.Ref{Agent: "main", Session: "strict"}, event.Input{Text: "hi", ReplyTo: "#ops"})
+	s.awaitTexts(r, "answer: echo: hi")
+}
+
+// What nothing can find out is given up at once, so that the messages behind it do not wait.
+func TestAnOutcomeThatIsNeverKnownHoldsNothingUp(t *testing.T) {
+	s := start(t, core.Config{})
+	r := &room{
+		probed: func(*room, tool.Delivery) tool.Result {
+			u := tool.Failure(tool.CodeOutcomeUnknown, "servers keep no messages")
+			u.Metadata = map[string]any{tool.MetadataPermanent: true}
+			return u
+		},
+		answers: func(n int, r *room, d tool.Delivery, begin func() error) tool.Result {
+			if err := begin(); err != nil {
+				return tool.Failure(tool.CodeFailed, err.Error())
+			}
+			if n == 1 {
+				return tool.Failure(tool.CodeOutcomeUnknown, "the connection broke")
+			}
+			r.put(d, "")
+			return tool.OK(nil)
+		},
+	}
+	s.gateway(r)
+	ref := subject.Ref{Agent: "main", Session: "lost"}
+	s.say(ref, event.Input{Text: "one", ReplyTo: "#ops"})
+	s.say(ref, event.Input{Text: "two", ReplyTo: "#ops"})
+	s.awaitTexts(r, "answer: echo: two")
+	p, err := s.outbox(coreapi.OutboxQuery{})
+	if err != nil || len(p.Messages) != 1 || p.Messages[0].State != coreapi.OutboxDead ||
+		!strings.Contains(p.Messages[0].Error, "servers keep no messages") {
+		t.Errorf("%+v, %v", p.Messages, err)
+	}
+}
+
+// The bucket is lost while this core has its lease.
+func TestALostOutboxIsUsedAgain(t *testing.T) {
+	s := start(t, core.Config{})
+	r := &room{}
+	s.gateway(r)
+	ref := subject.Ref{Agent: "main", Session: "again"}
+	s.say(ref, event.Input{Text: "one", ReplyTo: "#ops"})
+	s.awaitTexts(r, "answer: echo: one")
+	if err := s.bus.JetStream().DeleteKeyValue(natstest.Context(t), "outbox"); err != nil {
+		t.Fatal(err)
+	}
+	s.say(ref, event.Input{Text: "two", ReplyTo: "#ops"})
+	s.awaitTexts(r, "answer: echo: one", "answer: echo: two")
+}

@@ -59,16 +59,34 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	if err := c.bus.Overload(); err != nil {
 		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
 	}
-	if n, since := c.outbox.Dead(); n > 0 {
-		were := "messages to people were"
-		if n == 1 {
-			were = "message to people was"
-		}
-		out = append(out, coreapi.Fault{What: coreapi.FaultOutbox, Since: since, Message: fmt.Sprintf(
-			"%d %s given up; look at System on the page, or `%s outbox list --dead`", n, were, buildinfo.Command())})
-	}
+	out = append(out, c.outboxFaults()...)
 	if f := c.scheduleFault(); f != nil {
 		out = append(out, *f)
+	}
+	return out
+}
+
+// outboxFaults returns the problems of messages to people.
+func (c *Core) outboxFaults() (out []coreapi.Fault) {
+	fault := func(since time.Time, n int, one, more, rest string) {
+		words := more
+		if n == 1 {
+			words = one
+		}
+		out = append(out, coreapi.Fault{
+			What: coreapi.FaultOutbox, Since: since, Message: fmt.Sprintf("%d %s %s", n, words, rest),
+		})
+	}
+	look := fmt.Sprintf("look at System on the page, or `%s outbox list`", buildinfo.Command())
+	if n, since := c.outbox.Dead(); n > 0 {
+		fault(since, n, "message to people was", "messages to people were", "given up; "+look+" --dead")
+	}
+	for _, w := range c.outbox.Absent() {
+		why := "which is not running; start it, or drop them: "
+		if w.Full {
+			why = "and no more are kept: others are given up at once; see why it does not deliver, or drop some: "
+		}
+		fault(w.Since, w.Messages, "message waits", "messages wait", "for the listener "+string(w.Via)+", "+why+look)
 	}
 	return out
 }

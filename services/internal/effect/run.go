@@ -42,8 +42,9 @@ func (m *Marks) Probe(ctx context.Context, key string, ask func(began Record) to
 	}
 	res := ask(r)
 	if res.Error != nil && res.Error.Code == tool.CodeOutcomeUnknown {
-		return tool.Failure(tool.CodeOutcomeUnknown,
-			fmt.Sprintf("it began at %s: %s", r.At.Format(time.RFC3339), res.Error.Message), res.Error.Details...)
+		e := *res.Error
+		e.Message = fmt.Sprintf("it began at %s: %s", r.At.Format(time.RFC3339), e.Message)
+		res.Error = &e
 	}
 	return res
 }

@@ -51,6 +51,19 @@ func (j *Journal) HasOutgoing(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// OutgoingProgress returns how far outgoing commits have been handled: every one up to floor, and all
+// that the log has if all is true.
+func (j *Journal) OutgoingProgress(ctx context.Context) (floor uint64, all bool, err error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	c, err := j.JetStream().Consumer(ctx, bus.StreamSessions, outgoingDurable) // with fresh figures
+	if err != nil {
+		return 0, false, bus.TransportError("looking up the consumer of outgoing commits", err)
+	}
+	i := c.CachedInfo()
+	return i.AckFloor.Stream, i.NumPending == 0 && i.NumAckPending == 0, nil
+}
+
 // ConsumeOutgoing delivers the sequence of every outgoing commit at least once, to one of the
 // processes that call it, until a handler returns nil for it. If the consumer is lost, it begins
 // again after floor. The handler is called for one commit after the other.

@@ -21,8 +21,17 @@ type Gateway interface {
 	Deliver(ctx context.Context, m Outgoing) tool.Result
 	// Probe finds out what became of a Deliver that had begun and whose result is unknown, as
 	// the probe of a tool does: a success, or a failure with [tool.CodeNotRun] if the message
-	// was certainly not sent and never will be, or with [tool.CodeOutcomeUnknown].
+	// was certainly not sent and never will be, or with [tool.CodeOutcomeUnknown], which is
+	// probed again unless it is [NeverKnown].
 	Probe(ctx context.Context, m Outgoing, b tool.Begun) tool.Result
+}
+
+// NeverKnown is the result of a Probe if nothing can tell what became of the message: it is not
+// probed again.
+func NeverKnown(why string) tool.Result {
+	r := tool.Failure(tool.CodeOutcomeUnknown, why)
+	r.Metadata = map[string]any{tool.MetadataPermanent: true}
+	return r
 }
 
 // Outgoing is a message to deliver.

@@ -208,8 +208,8 @@ func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, b tool.Begun) 
 	case g.attempts.Done(b.Attempt):
 		return tool.OK(map[string]any{"to": m.To})
 	}
-	return tool.Failure(tool.CodeOutcomeUnknown,
-		"the gateway has ended since, and an IRC server keeps no messages: look into "+text.Cut(m.To, 100))
+	return contract.NeverKnown(
+		"the gateway has ended since, and an IRC server keeps no messages: look into " + text.Cut(m.To, 100))
 }
 
 // verify makes sure that a nickname belongs to a person.

@@ -118,7 +118,7 @@ func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result 
 // Probe implements [contract.Gateway].
 func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, _ tool.Begun) tool.Result {
 	if !g.cfg.Idempotent {
-		return tool.Failure(tool.CodeOutcomeUnknown, "the push server cannot be asked what it has accepted")
+		return contract.NeverKnown("the push server cannot be asked what it has accepted")
 	}
 	req, err := g.request(ctx, m)
 	if err != nil {

@@ -91,5 +91,6 @@ func approvalButtons(code string) any {
 
 // Probe implements [contract.Gateway]. Telegram does not show bots what they have sent.
 func (g *Gateway) Probe(_ context.Context, m contract.Outgoing, _ tool.Begun) tool.Result {
-	return tool.Failure(tool.CodeOutcomeUnknown, "Telegram recognizes no repeated message and does not show bots what they sent: look into the chat "+m.To)
+	return contract.NeverKnown("Telegram recognizes no repeated message and does not show bots what they sent: " +
+		"look into the chat " + m.To)
 }
