@@ -73,6 +73,10 @@ func (r Ref) All() string { return r.prefix() + ">" }
 // Stream returns the subject of token deltas, which may be lost: stream.<agent>.<session>.
 func (r Ref) Stream() string { return "stream." + string(r.Agent) + "." + string(r.Session) }
 
+// Frame returns the subject of the pictures that a person's camera takes for the session, which may
+// be lost: media.frame.<agent>.<session>.
+func (r Ref) Frame() string { return "media.frame." + string(r.Agent) + "." + string(r.Session) }
+
 // TimerSchedule returns the subject on which a timer is stored: timer.<agent>.<session>.<id>.
 func (r Ref) TimerSchedule(id string) string {
 	return "timer." + string(r.Agent) + "." + string(r.Session) + "." + Encode(id)

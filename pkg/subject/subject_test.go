@@ -21,6 +21,7 @@ func TestSubjectsAreTheContract(t *testing.T) {
 		{ref.Live("plan", "requested"), "agent.demo.s1.plan.requested"},
 		{ref.All(), "agent.demo.s1.>"},
 		{ref.Stream(), "stream.demo.s1"},
+		{ref.Frame(), "media.frame.demo.s1"},
 		{ref.TimerSchedule("t4-p1-c0"), "timer.demo.s1.t4-_p1-_c0"},
 		{ref.TimerFired("a.b"), "fired.demo.s1.a-2Eb"},
 		{ref.Dead(), "dead.demo.s1"},
@@ -203,6 +204,7 @@ func TestFiltersMatchTheirSubjectsAndNoOthers(t *testing.T) {
 		subject.AllCauses: causes, subject.AllCommits: {ref.Commit()}, "agent.*.*.*.*": live,
 		subject.AllTimers: {ref.TimerSchedule("a.b")}, subject.AllFired: {ref.TimerFired("a.b")},
 		subject.AllDead: {ref.Dead()}, "stream.*.*": {ref.Stream()},
+		"media.frame.*.*":        {ref.Frame()},
 		subject.AllAnnouncements: {subject.Announce(subject.Runner, "r1"), subject.Announce(subject.Provider, "p1")},
 	}
 	for filter, own := range groups {

@@ -50,8 +50,10 @@ func (s Settings) Check() error {
 		at  string
 		err error
 	}{
-		{"prices", s.Prices.Check()}, {"budget", s.Budget.Check()},
-		{"transcriber", s.Transcriber.check(transcriber)}, {"speaker", s.Speaker.check(speaker)},
+		{"prices", s.Prices.Check()},
+		{"budget", s.Budget.Check()},
+		{"transcriber", s.Transcriber.check(transcriber)},
+		{"speaker", s.Speaker.check(speaker)},
 	} {
 		if part.err != nil {
 			for line := range strings.Lines(part.err.Error()) {

@@ -1,5 +1,7 @@
-// Package senses is how listeners report their state to people: each listener has one entry in
-// the bucket listeners (key health.<listener>), which skandha status and the UI bridge read.
+// Package senses is how listeners report their state to people, and how people switch those that
+// see and hear: each listener has one entry in the bucket listeners (key health.<listener>), which
+// skandha status and the UI bridge read, and a [Switch] (key switch.<listener>) once somebody has
+// switched it.
 //
 // An entry is written when the state changes and every [Every]. A process that ends removes
 // those of its listeners; one that was killed leaves them, and after [Stale] they count as
@@ -30,6 +32,12 @@ const (
 
 const prefix = "health."
 
+// The kinds of [Report].Media.
+const (
+	MediaCamera     = "camera"
+	MediaMicrophone = "microphone"
+)
+
 // StateDown is the state of a listener whose process does not report any more; the others are
 // those of the listener contract.
 const StateDown = "down"
@@ -43,10 +51,12 @@ type Report struct {
 	Since    time.Time        `json:"since,omitzero"`   // when the state began
 	At       time.Time        `json:"at"`               // of the report
 	Instance subject.Instance `json:"instance"`         // the process
-	// Media is camera or microphone for a listener that sees or hears people, and On whether it
-	// does now; people can switch it.
+	// Media is [MediaCamera] or [MediaMicrophone] for a listener that sees or hears people, and On
+	// whether it does now; people can switch it.
 	Media string `json:"media,omitempty"`
 	On    bool   `json:"on,omitempty"`
+	// Agent is who sees or hears, for a listener with Media.
+	Agent subject.Agent `json:"agent,omitempty"`
 }
 
 // Same reports whether two reports differ only in their time.
@@ -61,7 +71,8 @@ func Put(ctx context.Context, j *journal.Journal, r Report) error {
 	if err != nil {
 		return err
 	}
-	return change(ctx, j, r.Listener, func(k *journal.Bucket, key string, f journal.Fence) error {
+	key := prefix + string(r.Listener)
+	return change(ctx, j, key, func(k *journal.Bucket, f journal.Fence) error {
 		_, err := k.Put(ctx, key, body, f)
 		return err
 	})
@@ -82,25 +93,6 @@ func Remove(ctx context.Context, j *journal.Journal, listener subject.Writer) er
 		_, err = k.Delete(ctx, e.Key, journal.Fence{Revision: e.Revision})
 	}
 	return err
-}
-
-// change writes an entry, even if another process has written it last.
-func change(
-	ctx context.Context, j *journal.Journal, listener subject.Writer, write func(*journal.Bucket, string, journal.Fence) error,
-) error {
-	k, key := j.Bucket(journal.BucketListeners), prefix+string(listener)
-	for {
-		var last uint64
-		for e, err := range k.Matching(ctx, key) {
-			if err != nil {
-				return err
-			}
-			last = e.Revision
-		}
-		if err := write(k, key, journal.Fence{Revision: last}); !errors.Is(err, bus.ErrFenceLost) || ctx.Err() != nil {
-			return err
-		}
-	}
 }
 
 // List returns the reports, by name. Those of processes that do not report any more are down.

@@ -54,6 +54,8 @@ func (s *suite) overhears(subj string) (why string) {
 			return ""
 		}
 		return "subscribe to reply.*.<instance>.*, with the plugin's own instance: answers to others are not for it"
+	case "media":
+		return "frames of people's cameras are for camera listeners only; call the tool camera:look instead"
 	case "plugin", "service", "runner", "provider", "discover":
 	default:
 		return ""
@@ -79,6 +81,8 @@ func (s *suite) intrudes(subj string) (why string) {
 		if !s.declares(cause.Writer) {
 			return fmt.Sprintf("declare %s among the manifest's listeners or sensors: a writer's name is owned", cause.Writer)
 		}
+	case "media":
+		return "only the UI bridge publishes there"
 	case "stream", "announce", "runner", "provider", "discover":
 		return "only core and executors publish there"
 	case "$KV":

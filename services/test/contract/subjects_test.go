@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/providerapi"
+	"skandha.dev/services/internal/senses"
 )
 
 // built are subjects by the builder that makes them, and the channel each belongs to.
@@ -27,6 +28,7 @@ func built() map[string]map[string]string {
 		"Ref.Commit":        {ref.Commit(): "commit"},
 		"Ref.Live":          {},
 		"Ref.Stream":        {ref.Stream(): "delta"},
+		"Ref.Frame":         {ref.Frame(): "frame"},
 		"Ref.TimerSchedule": {ref.TimerSchedule("t4-p1-c0"): "timerSchedule", ref.TimerSchedule("a.b >"): "timerSchedule"},
 		"Ref.TimerFired":    {ref.TimerFired("t4-p1-c0"): "timerFired", ref.TimerFired(""): "timerFired"},
 		"Ref.Dead":          {ref.Dead(): "dead"},
@@ -50,6 +52,23 @@ func built() map[string]map[string]string {
 			subject.Service(providerapi.SpeakerName, providerapi.VerbStatus):         "speakerStatus",
 			subject.Service(providerapi.SpeakerName, providerapi.VerbAbsent):         "speakerAbsent",
 			subject.Service(providerapi.SpeakerName, providerapi.VerbSpeak):          "speakRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbTools):                  "coreToolsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):               "coreSessionsQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSession):                "coreSessionQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbStatus):                 "coreStatusQuery",
+			subject.Service(registrar.ServiceName, coreapi.VerbPlugins):              "corePluginsQuery",
+			subject.Service(registrar.ServiceName, coreapi.VerbPlugin):               "corePluginRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbHooks):                  "coreHooksQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbRefill):                 "coreRefillRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbCall):                   "coreCallRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbMemory):                 "coreMemoryRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbOutbox):                 "coreOutboxRequest",
+			subject.Service(coreapi.ServiceName, coreapi.VerbSchedules):              "coreSchedulesRequest",
+			subject.Service(providerapi.ServiceName, "{instance}"):                   "providerQuery",
+			subject.Service(providerapi.EmbedderName, providerapi.VerbStatus):        "embedderStatus",
+			subject.Service(providerapi.EmbedderName, providerapi.VerbAbsent):        "embedderAbsent",
+			subject.Service(providerapi.EmbedderName, providerapi.VerbEmbed):         "embedRequest",
+			subject.Service(senses.CameraName, senses.VerbLook):                      "lookRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbTools):                  "coreToolsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):               "coreSessionsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSession):                "coreSessionQuery",

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/providerapi"
+	"skandha.dev/services/internal/senses"
 	ui "skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )
@@ -120,6 +121,8 @@ var goTypes = map[string]any{
 	"storage/index_reply":   plugin.IndexReply{},
 
 	"service/provider/report":        providerapi.Report{},
+	"service/camera/look_request":    senses.LookRequest{},
+	"service/camera/picture":         senses.Picture{},
 	"service/provider/embedder":      providerapi.Embedder{},
 	"service/provider/embed_request": providerapi.EmbedRequest{},
 	"service/provider/embed":         providerapi.EmbedAnswer{},

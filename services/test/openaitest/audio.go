@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 
 	"skandha.dev/services/test/embedtest"
@@ -35,6 +37,9 @@ type Audio struct {
 	// Text is what was said in any audio.
 	Text string
 }
+
+// formats are the endings of files that the real API accepts.
+var formats = []string{".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm"}
 
 // maxFile is the largest file that the real API accepts.
 const maxFile = 25 << 20
@@ -80,7 +85,7 @@ func (h *Heard) check() string {
 		return fmt.Sprintf("the model %q does not exist", h.Fields["model"])
 	case len(h.Audio) == 0:
 		return "the audio file is too short"
-	case !strings.Contains(" flac m4a mp3 mp4 mpeg mpga oga ogg wav webm ", " "+h.File[strings.LastIndex(h.File, ".")+1:]+" "):
+	case !slices.Contains(formats, path.Ext(h.File)):
 		return "Invalid file format"
 	}
 	return ""

@@ -1,0 +1,126 @@
+package senses
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
+)
+
+// switchPrefix begins the keys of switches.
+const switchPrefix = "switch."
+
+// MaxByBytes is the maximum length of [Switch].By.
+const MaxByBytes = 128
+
+// Switch says whether a listener may see or hear people. It survives restarts. A listener that
+// nobody has switched has none: its configuration says how it starts.
+type Switch struct {
+	On bool      `json:"on"`
+	By string    `json:"by"` // the person who switched it, or the program that did it for them
+	At time.Time `json:"at"`
+}
+
+// String says it to people.
+func (s Switch) String() string {
+	return "switched " + map[bool]string{true: "on", false: "off"}[s.On] + " by " + s.By +
+		" at " + s.At.UTC().Format("2006-01-02 15:04:05 MST")
+}
+
+// Turn switches a listener on or off, in every process that runs it. It returns once that is
+// stored; the listener follows at once, and [Report].On says when it has.
+func Turn(ctx context.Context, j *journal.Journal, listener subject.Writer, on bool, by string) error {
+	if _, err := subject.Parse[subject.Writer](string(listener)); err != nil {
+		return err
+	}
+	if by == "" || len(by) > MaxByBytes || strings.ContainsFunc(by, unicode.IsControl) {
+		return bus.Errorf(bus.CodeInvalidArgument, "by is %.140q; name who switches, in 1 to %d bytes without control characters",
+			by, MaxByBytes)
+	}
+	body, err := json.Marshal(Switch{On: on, By: by, At: time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	key := switchPrefix + string(listener)
+	err = change(ctx, j, key, func(k *journal.Bucket, f journal.Fence) error {
+		_, err := k.Put(ctx, key, body, f)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("switching listener %s: %w", listener, err)
+	}
+	return nil
+}
+
+// Switches returns the switches of the listeners that were switched, by listener.
+func Switches(ctx context.Context, j *journal.Journal) (map[subject.Writer]Switch, error) {
+	out := map[subject.Writer]Switch{}
+	for e, err := range j.Bucket(journal.BucketListeners).Matching(ctx, switchPrefix+"*") {
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := parseSwitch(e); ok {
+			out[subject.Writer(strings.TrimPrefix(e.Key, switchPrefix))] = s
+		}
+	}
+	return out, nil
+}
+
+// FollowSwitch calls f with the switch of a listener, first as it is and then whenever it changes,
+// until stop is called. With ok false nobody has switched it. It is not called before the bus has
+// answered: until then, it is unknown whether somebody has switched the listener off.
+func FollowSwitch(j *journal.Journal, listener subject.Writer, f func(s Switch, ok bool)) (stop func()) {
+	key := switchPrefix + string(listener)
+	return j.Bucket(journal.BucketListeners).Watch(func(c journal.Change) {
+		var last *journal.Entry
+		for i, e := range c.Entries {
+			if e.Key == key {
+				last = &c.Entries[i]
+			}
+		}
+		switch {
+		case last != nil:
+			f(parseSwitch(*last))
+		case c.Reset:
+			f(Switch{}, false)
+		}
+	}).Stop
+}
+
+// parseSwitch reads an entry. One that is damaged counts as off: a listener must not see or hear
+// because nobody can read what was decided.
+func parseSwitch(e journal.Entry) (s Switch, ok bool) {
+	if e.Deleted {
+		return s, false
+	}
+	if err := json.Unmarshal(e.Value, &s); err != nil {
+		return Switch{By: "a damaged entry of the bucket " + journal.BucketListeners, At: e.Time}, true
+	}
+	return s, true
+}
+
+// change writes an entry, even if another process has written it last.
+func change(
+	ctx context.Context, j *journal.Journal, key string, write func(*journal.Bucket, journal.Fence) error,
+) error {
+	k := j.Bucket(journal.BucketListeners)
+	for {
+		var last uint64
+		for e, err := range k.Matching(ctx, key) {
+			if err != nil {
+				return err
+			}
+			last = e.Revision
+		}
+		if err := write(k, journal.Fence{Revision: last}); !errors.Is(err, bus.ErrFenceLost) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
