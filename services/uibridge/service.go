@@ -147,6 +147,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.access.Watch(srv)
 	stopAnswers, err := s.answer()
+	if err == nil {
+		stopAnswers, err = s.answerLooks(stopAnswers)
+	}
 	if err != nil {
 		return errors.Join(err, s.listener.Close())
 	}
