@@ -95,6 +95,17 @@ func (s *Service) handler() http.Handler {
 	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
 }
 
+// bodyOf returns the media type of the bodies that the handler of a path reads.
+func bodyOf(path string) string {
+	switch {
+	case path == openai.PathHears:
+		return "multipart/form-data"
+	case camera.Serves(path):
+		return "image/jpeg"
+	}
+	return "application/json"
+}
+
 // pathsDoc names the documentation of all paths.
 const pathsDoc = `"HTTP paths" in deploy/docs/api.md (skandha docs api)`
 

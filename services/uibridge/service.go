@@ -77,7 +77,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	if s.access, err = access.New(cfg.Config,
-		access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
+		access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse, Body: bodyOf}); err != nil {
 		return nil, prefixed(err)
 	}
 	if s.transports, err = newTransports(s.access, deps); err != nil {

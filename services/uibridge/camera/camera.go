@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,12 @@ const (
 
 // Path is where the handler is served.
 const Path = "/v1/agents/{agent}/sessions/{session}/camera"
+
+// Serves reports whether the handler is served at a path.
+func Serves(path string) bool {
+	part := strings.Split(path, "/")
+	return len(part) == 7 && part[2] == "agents" && part[4] == "sessions" && part[6] == "camera"
+}
 
 // Cameras keeps the pictures. It is safe for concurrent use.
 type Cameras struct {

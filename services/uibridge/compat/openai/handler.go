@@ -45,16 +45,16 @@ type Handler struct {
 
 // Patterns returns the patterns to serve the handler at, for [http.ServeMux.Handle].
 func Patterns() []string {
-	out := []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}", pathHears, pathSpeaks}
+	out := []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}", PathHears, pathSpeaks}
 	for _, path := range elsewhere {
 		out = append(out, path, path+"/{rest...}")
 	}
 	return out
 }
 
-// The paths of speech.
+// The paths of speech. The body of PathHears is multipart/form-data.
 const (
-	pathHears  = "/v1/audio/transcriptions"
+	PathHears  = "/v1/audio/transcriptions"
 	pathSpeaks = "/v1/audio/speech"
 )
 
@@ -93,7 +93,7 @@ func New(cfg Config, b contract.Backend, v Voices, log *slog.Logger) *Handler {
 	d.mux.HandleFunc("/v1/chat/completions", d.only(http.MethodPost, d.complete))
 	d.mux.HandleFunc("/v1/models", d.only(http.MethodGet, d.models))
 	d.mux.HandleFunc("/v1/models/{id...}", d.only(http.MethodGet, d.model))
-	d.mux.HandleFunc(pathHears, d.only(http.MethodPost, d.transcriptions))
+	d.mux.HandleFunc(PathHears, d.only(http.MethodPost, d.transcriptions))
 	d.mux.HandleFunc(pathSpeaks, d.only(http.MethodPost, d.speech))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, errorOf(http.StatusNotFound, "unknown_url",

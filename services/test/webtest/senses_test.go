@@ -1,0 +1,136 @@
+package webtest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/jpeg"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/speechtest"
+	"skandha.dev/services/test/webtest"
+)
+
+// hears is a configuration with a recogniser.
+func hears(t *testing.T, sentences ...string) string {
+	t.Helper()
+	command, err := json.Marshal(speechtest.Recogniser(t, sentences...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("providers: {transcriber: {command: %s}}\n", command)
+}
+
+// listened waits until the microphone was open for the length of what is said.
+const listened = `/ [3-9] s of/.test(text(".talk-status"))`
+
+// What is said into the microphone is heard by a real recogniser, sent as a message, and answered.
+func TestWhatIsSaidIsAnswered(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{Config: hears(t, "what do you see", "what is two plus two", "what time is it")})
+	p := r.WithSenses(t, webtest.Senses{Hears: speechtest.Say(t, "what is two plus two")}, "talk")
+	p.Click(".talk")
+	p.Wait(`one(".talk").dataset.state === "listening" && seen(".light[data-what=microphone]")`)
+	p.Wait(listened)
+	p.Shot("listening")
+	p.Click(".talk")
+	p.Wait(`text(".said").includes("what is two plus two")`)
+	p.Wait(finished + ` === 1 && text(".turn .prose").includes("what is two plus two")`)
+	p.Wait(`one(".talk").dataset.state === "idle" && !seen(".lights") && !seen(".talk-status")`)
+	p.Shot("talked")
+}
+
+// The button works with the keyboard, what is said goes into the input field if the person wants that,
+// and a recording is not lost when the bridge cannot have it transcribed.
+func TestARecordingIsKeptUntilItIsTranscribed(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{Config: hears(t, "what do you see", "what is two plus two"), Process: true})
+	p := r.WithSenses(t, webtest.Senses{Hears: speechtest.Say(t, "what do you see")}, "kept")
+	p.Expect(`/v1/audio/transcriptions|/v1/ws|ERR_CONNECTION_REFUSED`)
+	p.Click(".composer-tools [aria-label='Send what I say']")
+	p.Focus(".talk")
+	p.Press(" ")
+	p.Wait(listened)
+	r.Kill()
+	p.Press(" ")
+	p.Wait(`text(".talk-status").includes("The bridge does not answer") && !seen(".lights")`)
+	p.Shot("kept")
+	r.Restart()
+	p.Click(".talk-status .btn")
+	p.Wait(`one("#input").value === "what do you see" && !all(".said").length`)
+}
+
+// Without a transcriber the page says what to set.
+func TestWithoutATranscriberThePageSaysWhatToSet(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.WithSenses(t, webtest.Senses{}, "deaf")
+	p.Expect(`404 .*/v1/audio/transcriptions`)
+	p.Click(".talk")
+	p.Wait(`text(".talk-status").includes("Listening 1 s")`)
+	p.Press("Escape") // drops it, and cancels nothing
+	p.Wait(`!seen(".talk-status") && !seen(".lights") && !text(".state-hint")`)
+	p.Click(".talk")
+	p.Wait(`text(".talk-status").includes("Listening 1 s")`)
+	p.Click(".talk")
+	p.Wait(`text(".talk-status").includes("no transcriber is configured: set providers.transcriber in the configuration file")`)
+	p.Shot("deaf")
+}
+
+// A shared camera sends pictures to its session, under a red light, until the person stops or leaves.
+func TestACameraIsSharedWithItsSessionAlone(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.WithSenses(t, webtest.Senses{Sees: speechtest.Picture(t, "red")}, "seen")
+	frames := make(chan *nats.Msg, 100)
+	if _, err := r.Bus.Conn().ChanSubscribe("media.frame.*.*", frames); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Bus.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p.Click("[aria-label='Share camera']")
+	frame := func(session string) {
+		t.Helper()
+		ctx := natstest.Context(t)
+		select {
+		case m := <-frames:
+			picture, err := jpeg.Decode(bytes.NewReader(m.Data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := picture.Bounds()
+			red, green, _, _ := picture.At(at.Dx()/2, at.Dy()/2).RGBA()
+			if m.Subject != "media.frame.main."+session || at.Dx() > 640 || red < 0xC000 || green > 0x4000 {
+				t.Errorf("%s: %v, red %x, green %x, %d bytes", m.Subject, at, red, green, len(m.Data))
+			}
+		case <-ctx.Done():
+			t.Fatal("no picture came")
+		}
+	}
+	frame("seen")
+	frame("seen")
+	p.Wait(`seen(".light[data-what=camera]") && text(".camera").includes("can see this")`)
+	p.Shot("camera")
+	p.Size(360, 740)
+	p.Wait(`document.documentElement.scrollWidth <= 360`)
+	p.Shot("camera-narrow")
+	p.Size(1360, 860)
+	p.Session("other")
+	p.Wait(`!seen(".lights") && text(".camera").includes("because you are in another session") && !one(".camera-video")?.srcObject`)
+	p.Click("[aria-label='Share camera']")
+	frame("other")
+	p.Click(".light-stop")
+	p.Wait(`!seen(".lights") && !seen(".camera") && seen("[aria-label='Share camera']")`)
+}
+
+// Without a camera or its permission the page says what to do.
+func TestACameraThatCannotBeOpened(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "blind")
+	p.Click("[aria-label='Share camera']")
+	p.Wait(`/No camera was found|is blocked for this page/.test(text(".camera"))`)
+	p.Click(".talk")
+	p.Wait(`/No microphone was found|is blocked for this page/.test(text(".talk-status"))`)
+	p.Wait(`!seen(".lights")`)
+	p.Shot("blind")
+}
