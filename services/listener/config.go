@@ -1,22 +1,21 @@
 package listener
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
+	"skandha.dev/services/listener/camera"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/discord"
 	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/irc"
 	"skandha.dev/services/listener/matrix"
+	"skandha.dev/services/listener/microphone"
 	"skandha.dev/services/listener/mqtt"
 	"skandha.dev/services/listener/push"
 	"skandha.dev/services/listener/sensor"
@@ -32,21 +31,23 @@ import (
 // Config is the section listeners of the configuration file, which maps the name of each
 // listener to its settings; see the package's documentation.
 type Config struct {
-	HTTP      web.Config                  `yaml:"http"`
-	Stdin     map[string]stdio.Config     `yaml:"stdin"` // one at most
-	Webhook   map[string]webhook.Config   `yaml:"webhook"`
-	WebSocket map[string]websocket.Config `yaml:"websocket"`
-	Cron      map[string]cron.Config      `yaml:"cron"`
-	Email     map[string]email.Config     `yaml:"email"`
-	Push      map[string]push.Config      `yaml:"push"`
-	MQTT      map[string]mqtt.Config      `yaml:"mqtt"`
-	Sensor    map[string]sensor.Config    `yaml:"sensor"`
-	IRC       map[string]irc.Config       `yaml:"irc"`
-	XMPP      map[string]xmpp.Config      `yaml:"xmpp"`
-	Matrix    map[string]matrix.Config    `yaml:"matrix"`
-	Telegram  map[string]telegram.Config  `yaml:"telegram"`
-	Discord   map[string]discord.Config   `yaml:"discord"`
-	Slack     map[string]slack.Config     `yaml:"slack"`
+	HTTP       web.Config                   `yaml:"http"`
+	Stdin      map[string]stdio.Config      `yaml:"stdin"` // one at most
+	Webhook    map[string]webhook.Config    `yaml:"webhook"`
+	WebSocket  map[string]websocket.Config  `yaml:"websocket"`
+	Cron       map[string]cron.Config       `yaml:"cron"`
+	Email      map[string]email.Config      `yaml:"email"`
+	Push       map[string]push.Config       `yaml:"push"`
+	MQTT       map[string]mqtt.Config       `yaml:"mqtt"`
+	Sensor     map[string]sensor.Config     `yaml:"sensor"`
+	Camera     map[string]camera.Config     `yaml:"camera"`
+	Microphone map[string]microphone.Config `yaml:"microphone"`
+	IRC        map[string]irc.Config        `yaml:"irc"`
+	XMPP       map[string]xmpp.Config       `yaml:"xmpp"`
+	Matrix     map[string]matrix.Config     `yaml:"matrix"`
+	Telegram   map[string]telegram.Config   `yaml:"telegram"`
+	Discord    map[string]discord.Config    `yaml:"discord"`
+	Slack      map[string]slack.Config      `yaml:"slack"`
 
 	// Brokers is the section mqtt of the same file.
 	Brokers mqttclient.Config `yaml:"-"`
@@ -86,35 +87,10 @@ func ParseConfig(file []byte) (c Config, err error) {
 func CheckFile(path string) error {
 	_, err := configfile.Read(path, ParseConfig, func(c Config) error {
 		errs := []error{c.Validate()}
-		for _, n := range sorted(c.Webhook) {
-			errs = append(errs, prefixed("webhook."+n, c.Webhook[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.WebSocket) {
-			errs = append(errs, prefixed("websocket."+n, c.WebSocket[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.Push) {
-			errs = append(errs, prefixed("push."+n, c.Push[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.Sensor) {
-			errs = append(errs, prefixed("sensor."+n, c.Sensor[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.IRC) {
-			errs = append(errs, prefixed("irc."+n, c.IRC[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.XMPP) {
-			errs = append(errs, prefixed("xmpp."+n, c.XMPP[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.Matrix) {
-			errs = append(errs, prefixed("matrix."+n, c.Matrix[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.Telegram) {
-			errs = append(errs, prefixed("telegram."+n, c.Telegram[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.Discord) {
-			errs = append(errs, prefixed("discord."+n, c.Discord[n].CheckSecrets()))
-		}
-		for _, n := range sorted(c.Slack) {
-			errs = append(errs, prefixed("slack."+n, c.Slack[n].CheckSecrets()))
+		for _, l := range c.all() {
+			if l.secrets != nil {
+				errs = append(errs, prefixed(l.path(), l.secrets()))
+			}
 		}
 		return errors.Join(errs...)
 	})
@@ -130,7 +106,7 @@ func (c Config) Validate() error {
 	}
 	seen := map[string]string{}
 	for _, l := range c.all() {
-		where := l.kind + "." + l.name
+		where := l.path()
 		if _, err := subject.Parse[subject.Writer](l.name); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
 		}
@@ -142,7 +118,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: this name is reserved for core; choose another", where))
 		}
 		seen[l.name] = where
-		errs = append(errs, prefixed(where, l.err))
+		errs = append(errs, prefixed(where, l.check()))
 		if l.insecure && !c.HTTP.Loopback() {
 			errs = append(errs,
 				fmt.Errorf("%s.insecure: http.listen %q is reachable from other machines; listen on 127.0.0.1, or remove insecure",
@@ -151,72 +127,6 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
-
-// described is what all kinds of listeners have in common.
-type described struct {
-	kind, name string
-	insecure   bool
-	err        error
-}
-
-// all lists the listeners in order.
-func (c Config) all() (out []described) {
-	for _, n := range sorted(c.Stdin) {
-		out = append(out, described{kind: "stdin", name: n, err: c.Stdin[n].Validate(subject.Writer(n))})
-	}
-	for _, n := range sorted(c.Webhook) {
-		out = append(out, described{"webhook", n, c.Webhook[n].Insecure, c.Webhook[n].Validate()})
-	}
-	for _, n := range sorted(c.WebSocket) {
-		out = append(out, described{"websocket", n, c.WebSocket[n].Insecure, c.WebSocket[n].Validate()})
-	}
-	for _, n := range sorted(c.Cron) {
-		out = append(out, described{kind: "cron", name: n, err: c.Cron[n].Validate()})
-	}
-	for _, n := range sorted(c.Email) {
-		out = append(out, described{kind: "email", name: n, err: errors.Join(c.Email[n].Validate(), c.account(n))})
-	}
-	for _, n := range sorted(c.Push) {
-		out = append(out, described{kind: "push", name: n, err: c.Push[n].Validate()})
-	}
-	for _, n := range sorted(c.MQTT) {
-		out = append(out, described{kind: "mqtt", name: n, err: c.MQTT[n].Validate(subject.Writer(n))})
-	}
-	for _, n := range sorted(c.Sensor) {
-		out = append(out, described{kind: "sensor", name: n, err: c.Sensor[n].Validate()})
-	}
-	for _, n := range sorted(c.IRC) {
-		out = append(out, described{kind: "irc", name: n, err: c.IRC[n].Validate()})
-	}
-	for _, n := range sorted(c.XMPP) {
-		out = append(out, described{kind: "xmpp", name: n, err: c.XMPP[n].Validate()})
-	}
-	for _, n := range sorted(c.Matrix) {
-		out = append(out, described{kind: "matrix", name: n, err: c.Matrix[n].Validate()})
-	}
-	for _, n := range sorted(c.Telegram) {
-		out = append(out, described{kind: "telegram", name: n, err: c.Telegram[n].Validate()})
-	}
-	for _, n := range sorted(c.Discord) {
-		out = append(out, described{kind: "discord", name: n, err: c.Discord[n].Validate()})
-	}
-	for _, n := range sorted(c.Slack) {
-		out = append(out, described{kind: "slack", name: n, err: c.Slack[n].Validate()})
-	}
-	return out
-}
-
-// account reports whether an email listener names an account that exists.
-func (c Config) account(listener string) error {
-	name := c.Email[listener].Account
-	if _, ok := c.Accounts.Accounts[name]; ok || name == "" && len(c.Accounts.Accounts) == 1 {
-		return nil
-	}
-	return fmt.Errorf("account is %q, which email.accounts does not have; it has %s", name,
-		cmp.Or(strings.Join(sorted(c.Accounts.Accounts), ", "), "none"))
-}
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // prefixed puts the path of the section before each error.
 func prefixed(where string, err error) error {

@@ -23,10 +23,14 @@ func (s *Service) Reports() []senses.Report {
 	var out []senses.Report
 	for _, l := range s.listeners {
 		h := healthOf(l)
-		out = append(out, senses.Report{
+		r := senses.Report{
 			Listener: l.Name(), Kind: cmp.Or(s.kinds[l.Name()], strings.TrimPrefix(fmt.Sprintf("%T", l), "*")),
 			State: string(h.State), Reason: h.Reason, Since: h.Since, Instance: s.deps.Bus.Instance(),
-		})
+		}
+		if m, ok := l.(contract.Sensing); ok {
+			r.Media, r.Agent, r.On = m.Media()
+		}
+		out = append(out, r)
 	}
 	return out
 }

@@ -15,16 +15,13 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/mail"
+	"skandha.dev/services/listener/capture"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/cron"
 	"skandha.dev/services/listener/email"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/feed"
-	"skandha.dev/services/listener/mqtt"
-	"skandha.dev/services/listener/push"
-	"skandha.dev/services/listener/sensor"
-	"skandha.dev/services/listener/stdio"
 	"skandha.dev/services/listener/web"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/listener/websocket"
@@ -64,17 +61,20 @@ type Service struct {
 	listeners []contract.Listener
 	kinds     map[subject.Writer]string // of the configured listeners
 	mux       *http.ServeMux
-	served    bool // at least one listener is served over HTTP
+	served    bool           // at least one listener is served over HTTP
+	accounts  *mail.Accounts // of the e-mail listeners; nil without any
 
 	stats struct {
-		emitter   emitter.Stats
-		webhook   webhook.Stats
-		websocket websocket.Stats
-		cron      cron.Stats
-		mqtt      feed.Stats
-		sensor    feed.Stats
-		chat      chat.Stats
-		email     email.Stats
+		emitter    emitter.Stats
+		webhook    webhook.Stats
+		websocket  websocket.Stats
+		cron       cron.Stats
+		mqtt       feed.Stats
+		sensor     feed.Stats
+		camera     capture.Stats
+		microphone capture.Stats
+		chat       chat.Stats
+		email      email.Stats
 	}
 }
 
@@ -101,96 +101,24 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 	return s, nil
 }
 
+// make creates the configured listeners.
 func (s *Service) make() error {
-	log := s.deps.Logger
-	for _, n := range sorted(s.cfg.Stdin) {
-		l, err := stdio.New(subject.Writer(n), s.cfg.Stdin[n], stdio.Deps{In: s.deps.Stdin, Out: s.deps.Stdout, Logger: log})
-		if err := s.add("stdin", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Webhook) {
-		l, err := webhook.New(subject.Writer(n), s.cfg.Webhook[n], webhook.Deps{Logger: log, Stats: &s.stats.webhook})
-		if err := s.add("webhook", n, l, err); err != nil {
-			return err
-		}
-		s.serve(l.Path(), l)
-	}
-	for _, n := range sorted(s.cfg.WebSocket) {
-		l, err := websocket.New(subject.Writer(n), s.cfg.WebSocket[n], websocket.Deps{Logger: log, Stats: &s.stats.websocket})
-		if err := s.add("websocket", n, l, err); err != nil {
-			return err
-		}
-		s.serve(l.Path(), l)
-	}
-	for _, n := range sorted(s.cfg.Cron) {
-		l, err := cron.New(subject.Writer(n), s.cfg.Cron[n], cron.Deps{Bus: s.deps.Bus, Logger: log, Stats: &s.stats.cron})
-		if err := s.add("cron", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Push) {
-		l, err := push.New(subject.Writer(n), s.cfg.Push[n], log)
-		if err := s.add("push", n, l, err); err != nil {
-			return err
-		}
-	}
-	return errors.Join(s.makeSensors(), s.makeChat())
-}
-
-func (s *Service) makeSensors() error {
-	for _, n := range sorted(s.cfg.MQTT) {
-		l, err := mqtt.New(subject.Writer(n), s.cfg.MQTT[n],
-			mqtt.Deps{Bus: s.deps.Bus, Brokers: s.cfg.Brokers, Logger: s.deps.Logger, Stats: &s.stats.mqtt})
-		if err := s.add("mqtt", n, l, err); err != nil {
-			return err
-		}
-	}
-	for _, n := range sorted(s.cfg.Sensor) {
-		l, err := sensor.New(subject.Writer(n), s.cfg.Sensor[n],
-			sensor.Deps{Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.sensor})
-		if err := s.add("sensor", n, l, err); err != nil {
-			return err
-		}
-	}
-	return s.makeEmail()
-}
-
-func (s *Service) makeEmail() error {
-	if len(s.cfg.Email) == 0 {
-		return nil
-	}
-	accounts, err := mail.Open(s.cfg.Accounts)
-	if err != nil {
-		return err
-	}
-	for _, n := range sorted(s.cfg.Email) {
-		account, err := accounts.Get(s.cfg.Email[n].Account)
+	for _, c := range s.cfg.all() {
+		l, err := c.open(s)
 		if err != nil {
-			return prefixed("email."+n, err)
+			return prefixed(c.path(), err)
 		}
-		l, err := email.New(subject.Writer(n), s.cfg.Email[n], email.Deps{
-			Account: account, Bus: s.deps.Bus, Logger: s.deps.Logger, Stats: &s.stats.email, StateDir: s.opts.StateDir,
-		})
-		if err := s.add("email", n, l, err); err != nil {
-			return err
+		s.listeners = append(s.listeners, l)
+		s.kinds[l.Name()] = c.kind
+		if h, ok := l.(interface {
+			http.Handler
+			Path() string
+		}); ok {
+			s.mux.Handle(h.Path(), h)
+			s.served = true
 		}
 	}
 	return nil
-}
-
-func (s *Service) add(kind, name string, l contract.Listener, err error) error {
-	if err != nil {
-		return prefixed(kind+"."+name, err)
-	}
-	s.listeners = append(s.listeners, l)
-	s.kinds[l.Name()] = kind
-	return nil
-}
-
-func (s *Service) serve(path string, h http.Handler) {
-	s.mux.Handle(path, h)
-	s.served = true
 }
 
 // Run starts the listeners, and stops them when ctx ends, when HTTP cannot be served
@@ -330,5 +258,7 @@ func (s *Service) Counters() map[string]int64 {
 	maps.Copy(out, s.stats.chat.Counters("listener_chat"))
 	maps.Copy(out, s.stats.mqtt.Counters("listener_mqtt"))
 	maps.Copy(out, s.stats.sensor.Counters("listener_sensor"))
+	maps.Copy(out, s.stats.camera.Counters("listener_camera"))
+	maps.Copy(out, s.stats.microphone.Counters("listener_microphone"))
 	return out
 }

@@ -198,7 +198,11 @@ func printListeners(out io.Writer, all []senses.Report) error {
 		if !r.Since.IsZero() {
 			when = ago(r.Since)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Listener, line(r.Kind, 20), line(r.State, 20), when, line(r.Reason, 120))
+		state := line(r.State, 20)
+		if l := light(r); l != "" {
+			state = l + " " + state
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Listener, line(r.Kind, 20), state, when, line(r.Reason, 120))
 	}
 	_, _ = fmt.Fprintln(w)
 	return w.Flush()

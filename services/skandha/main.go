@@ -32,6 +32,7 @@ type cli struct {
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
 	Outbox    outboxCmd    `cmd:"" help:"List, send again and drop messages to people that are not delivered."`
 	Schedules schedulesCmd `cmd:"" help:"List, show and delete what agents have scheduled."`
+	Listeners listenersCmd `cmd:"" help:"List the listeners; switch cameras and microphones on and off."`
 	Memory    memoryCmd    `cmd:"" help:"List, search, correct and delete what an agent remembers."`
 	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`

@@ -25,6 +25,7 @@ import (
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/agentsmd"
 	"skandha.dev/services/toolrunner/tools/calc"
+	"skandha.dev/services/toolrunner/tools/camera"
 	"skandha.dev/services/toolrunner/tools/clock"
 	"skandha.dev/services/toolrunner/tools/diag"
 	"skandha.dev/services/toolrunner/tools/email"
@@ -74,6 +75,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		return fmt.Errorf("toolrunner: %w", err)
 	}
 	defer r.email.Close()
+	defer r.cameras.Close()
 	r.offers = newOffering(r.specs())
 	stop := r.followWorkspace(ctx, root, deps.Logger)
 	defer stop()
@@ -112,6 +114,7 @@ type runner struct {
 	store   result.Store
 	marks   *effect.Marks
 	email   *email.Group
+	cameras *camera.Looker
 	tools   map[string]offered
 	names   []string // sorted
 	started time.Time
@@ -130,6 +133,9 @@ func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
 		return nil, err
 	}
 	r.email = email.New(accounts, deps.Bus, cfg.StateDir, deps.Logger)
+	if r.cameras, err = camera.New(deps.Bus); err != nil {
+		return nil, err
+	}
 	list, err := r.builtin(deps, root)
 	if err != nil {
 		return nil, err
@@ -153,7 +159,7 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 		}
 	}
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
-		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status),
+		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status), r.cameras.Tool(),
 	})
 	list = append(list, r.email.Tools()...)
 	allow, err := r.cfg.httpAllow()

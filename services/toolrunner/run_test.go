@@ -170,6 +170,7 @@ func (c *core) offered() []string {
 func TestWhatIsOfferedByDefault(t *testing.T) {
 	c := start(t, toolrunner.Config{})
 	want := []string{
+		"camera:look",
 		"file_system:append_file", "file_system:delete_file", "file_system:list", "file_system:read_file",
 		"file_system:write_file",
 		"log:record", "math:evaluate", "memory:retrieve", "notes:add", "notes:search", "status:query", "time:now",

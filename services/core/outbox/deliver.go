@@ -215,8 +215,12 @@ func (o *Outbox) findOut(ctx context.Context, e *entry) error {
 		return o.settle(ctx, e, r)
 	}
 	e.Error = r.Error.Message
-	e.Attempts++
-	if e.Attempts >= probes && o.now().After(e.NotAfter.Add(executor.Skew)) {
+	asked := !unasked(r)
+	if asked {
+		e.Attempts++
+	}
+	enough := asked && e.Attempts >= probes && o.now().After(e.NotAfter.Add(executor.Skew))
+	if enough || !asked && o.hopeless(e) {
 		return o.bury(ctx, e, "unknown whether it was sent: "+e.Error)
 	}
 	e.Next = o.now().Add(pause(e.Attempts)).UTC()

@@ -18,6 +18,7 @@ var consequences = map[string]string{
 	"fs.write":        "changes files",
 	"fs.read":         "reads files",
 	"code.execute":    "runs code that the model wrote",
+	"camera.look":     "takes a picture of what is before a camera",
 	"schedule.create": "wakes the agent later, without a message of a user",
 }
 

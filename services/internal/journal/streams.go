@@ -97,7 +97,7 @@ type limits struct {
 
 func (c StreamsConfig) streams() []wanted {
 	d := c.withDefaults()
-	return []wanted{
+	return append([]wanted{
 		{jetstream.StreamConfig{
 			Name: bus.StreamSessions, Description: "causes and commits of every session: the log of record",
 			Subjects: []string{subject.AllCauses, subject.AllCommits, subject.AllProbes},
@@ -120,130 +120,52 @@ func (c StreamsConfig) streams() []wanted {
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
 			MaxBytes: d.MaxDeadBytes, MaxAge: d.DeadAge, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow,
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxDeadBytes, maxAge: c.DeadAge}},
+	}, c.buckets()...)
+}
+
+// buckets are the key-value buckets. A full one refuses what is new; only those with an age forget.
+func (c StreamsConfig) buckets() []wanted {
+	memories := c.bucket(BucketMemories, "what agents remember, by agent and id", c.withDefaults().MaxMemoryBytes, 0)
+	memories.given.maxBytes = c.MaxMemoryBytes
+	return []wanted{
 		c.plugins(),
-		c.budgets(),
-		c.memories(),
-		c.listeners(),
-		c.effects(),
-		c.email(),
-		c.outbox(),
-		c.gateways(),
-		c.schedules(),
+		// Some thousand periods.
+		c.bucket(BucketBudgets, "what the providers have spent, by period", 1<<20, 0),
+		// When it is full, agents learn nothing more until somebody deletes memories or raises the limit.
+		memories,
+		// The state of some ten thousand topics or files.
+		c.bucket(BucketListeners, "what listeners remember of their sources, and how they are", 128<<20, 0),
+		// A record is of use until the call's turn has ended. When it is full, calls that need a record fail
+		// before they have an effect.
+		c.bucket(BucketEffects, "how far calls with a probe got, by key", 128<<20, 7*day),
+		// The positions of some thousand listeners.
+		c.bucket(BucketEmail, "how far email listeners have read, by listener", 16<<20, 0),
+		// What was delivered, or could not be, is forgotten after a while; a message that was seen before is
+		// recognized until then.
+		c.bucket(BucketOutbox, "messages to people that are not delivered yet, by destination", 128<<20, 30*day),
+		// A gateway that was away for longer does not read up on what people said meanwhile. When it is full,
+		// requests for approval are not shown in chat.
+		c.bucket(BucketGateways, "what chat gateways remember, by listener", 16<<20, 30*day),
+		// Some ten thousand schedules.
+		c.bucket(BucketSchedules, "what agents have scheduled, by agent, session and name", 16<<20, 0),
 	}
 }
 
-// The bounds of the bucket gateways. A gateway that was away for longer does not read up on what
-// people said meanwhile.
-const (
-	maxGatewayBytes = 16 << 20
-	gatewayAge      = 30 * 24 * time.Hour
-)
+const day = 24 * time.Hour
 
-// gateways is a bucket like that of the plugins, but it forgets. When it is full, requests for
-// approval are not shown in chat.
-func (c StreamsConfig) gateways() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketGateways), "what chat gateways remember, by listener"
-	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketGateways, ">")}, maxGatewayBytes, gatewayAge
-	return w
-}
-
-// maxScheduleBytes holds some ten thousand schedules.
-const maxScheduleBytes = 16 << 20
-
-// schedules is a bucket like that of the plugins.
-func (c StreamsConfig) schedules() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketSchedules), "what agents have scheduled, by agent, session and name"
-	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketSchedules, ">")}, maxScheduleBytes
-	return w
-}
-
-// maxListenerBytes holds the state of some ten thousand topics or files.
-const maxListenerBytes = 128 << 20
-
-// listeners is a bucket like that of the plugins.
-func (c StreamsConfig) listeners() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketListeners), "what listeners remember of their sources, and how they are"
-	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketListeners, ">")}, maxListenerBytes
-	return w
-}
-
-// The bounds of the bucket outbox. What was delivered, or could not be, is forgotten after a while;
-// a message that was seen before is recognized until then.
-const (
-	maxOutboxBytes = 128 << 20
-	outboxAge      = 30 * 24 * time.Hour
-)
-
-// outbox is a bucket like that of the plugins, but it forgets.
-func (c StreamsConfig) outbox() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketOutbox), "messages to people that are not delivered yet, by destination"
-	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketOutbox, ">")}, maxOutboxBytes, outboxAge
-	return w
-}
-
-// The bounds of the bucket effects. A record is of use until the call's turn has ended.
-const (
-	maxEffectBytes = 128 << 20
-	effectAge      = 7 * 24 * time.Hour
-)
-
-// effects is a bucket like that of the plugins, but it forgets. When it is full, calls that need a
-// record fail before they have an effect.
-func (c StreamsConfig) effects() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketEffects), "how far calls with a probe got, by key"
-	w.Subjects, w.MaxBytes, w.MaxAge = []string{subject.BucketKey(BucketEffects, ">")}, maxEffectBytes, effectAge
-	return w
-}
-
-// memories is a bucket like that of the plugins. When it is full, agents learn nothing more
-// until somebody deletes memories or raises the limit.
-func (c StreamsConfig) memories() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketMemories), "what agents remember, by agent and id"
-	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketMemories, ">")}, c.withDefaults().MaxMemoryBytes
-	w.given.maxBytes = c.MaxMemoryBytes
-	return w
-}
-
-// maxEmailBytes holds the positions of some thousand listeners.
-const maxEmailBytes = 16 << 20
-
-// email is a bucket like that of the plugins.
-func (c StreamsConfig) email() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketEmail), "how far email listeners have read, by listener"
-	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketEmail, ">")}, maxEmailBytes
-	return w
-}
-
-// maxBudgetBytes holds the accounts of some thousand periods.
-const maxBudgetBytes = 1 << 20
-
-// budgets is a bucket like that of the plugins.
-func (c StreamsConfig) budgets() wanted {
-	w := c.plugins()
-	w.Name, w.Description = bucketStream(BucketBudgets), "what the providers have spent, by period"
-	w.Subjects, w.MaxBytes = []string{subject.BucketKey(BucketBudgets, ">")}, maxBudgetBytes
-	return w
-}
-
-// maxPluginBytes holds a thousand plugins, each with the largest manifest.
-const maxPluginBytes = 256 << 20
-
-// plugins is a bucket as the key-value API of any client makes it, so that people
-// can look into it. It forgets nothing by itself: see schemas/adr/0007.
+// plugins is the bucket of plugins: a thousand, each with the largest manifest. It forgets nothing
+// by itself: see schemas/adr/0007.
 func (c StreamsConfig) plugins() wanted {
+	return c.bucket(BucketPlugins, "the registry: manifests and leases of plugins", 256<<20, 0)
+}
+
+// bucket is a bucket as the key-value API of any client makes it, so that people can look into it.
+func (c StreamsConfig) bucket(name, description string, bytes int64, age time.Duration) wanted {
 	return wanted{jetstream.StreamConfig{
-		Name: bucketStream(BucketPlugins), Description: "the registry: manifests and leases of plugins",
-		Subjects: []string{subject.BucketKey(BucketPlugins, ">")},
-		Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-		MaxMsgsPerSubject: 1, MaxBytes: maxPluginBytes, Replicas: c.withDefaults().Replicas, Duplicates: bus.DuplicateWindow,
-		AllowDirect: true, AllowRollup: true, DenyDelete: true,
+		Name: bucketStream(name), Description: description, Subjects: []string{subject.BucketKey(name, ">")},
+		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
+		MaxMsgsPerSubject: 1, MaxBytes: bytes, MaxAge: age, Replicas: c.withDefaults().Replicas,
+		Duplicates: bus.DuplicateWindow, AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	}, limits{replicas: c.Replicas}}
 }
 

@@ -419,3 +419,21 @@ func FuzzLines(f *testing.F) {
 		}
 	})
 }
+
+func TestNamesThatCannotBeOfTheNetwork(t *testing.T) {
+	digits := func(s string) bool { return strings.Trim(s, "0123456789") == "" }
+	room := chat.Form{Match: digits, Want: "the id of a channel, such as 12"}
+	account := chat.Form{Match: digits, Want: "the id of a user, such as 34"}
+	err := chat.Config{
+		Allow: []string{"7", chat.Anybody, "ann"}, Approve: []string{"bea"},
+		Rooms: map[string]chat.Room{"1": {Allow: []string{"cid"}}, "#ops": {Approve: []string{"8", "dan"}}},
+	}.CheckNames(room, account)
+	want := `allow[2]: "ann" is not the id of a user, such as 34
+approve[0]: "bea" is not the id of a user, such as 34
+rooms: "#ops" is not the id of a channel, such as 12
+rooms.#ops.approve[1]: "dan" is not the id of a user, such as 34
+rooms.1.allow[0]: "cid" is not the id of a user, such as 34`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}

@@ -3,6 +3,8 @@ package contract
 import (
 	"sync"
 	"time"
+
+	"skandha.dev/pkg/subject"
 )
 
 // State says whether a listener works.
@@ -26,6 +28,15 @@ type Health struct {
 type HealthReporter interface {
 	Listener
 	Health() Health
+}
+
+// Sensing is a [HealthReporter] that sees or hears people, and that they can switch (see package
+// senses).
+type Sensing interface {
+	HealthReporter
+	// Media returns what it senses (senses.MediaCamera or senses.MediaMicrophone), the agent that
+	// does so by it, and whether it does now.
+	Media() (media string, agent subject.Agent, on bool)
 }
 
 // Condition keeps a [Health]. The zero value is ok. It is safe for concurrent use.

@@ -2,13 +2,10 @@ package discord
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"skandha.dev/services/internal/bounds"
-	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/chat"
 )
 
@@ -22,6 +19,11 @@ type Config struct {
 
 var snowflake = regexp.MustCompile(`^[1-9][0-9]{4,19}$`)
 
+var (
+	rooms    = chat.Form{Match: snowflake.MatchString, Want: "the id of a channel, such as 1100000000000000000"}
+	accounts = chat.Form{Match: snowflake.MatchString, Want: "the id of a user, such as 1100000000000000000"}
+)
+
 func (c Config) withDefaults() Config {
 	c = bounds.Filled(c)
 	c.Config = c.Config.WithDefaults()
@@ -31,20 +33,7 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Config.Validate(), bounds.Check("", c), chat.CheckBase("api", c.API)}
-	if c.Token == "" {
-		errs = append(errs, errors.New("token is empty; write env:NAME or file:PATH"))
-	}
-	for name := range c.Rooms {
-		if !snowflake.MatchString(name) {
-			errs = append(errs, fmt.Errorf("rooms: %q is not the id of a channel, such as \"1100000000000000000\"", name))
-		}
-	}
-	for _, a := range slices.Concat(c.Allow, c.Approve) {
-		if a != chat.Anybody && !snowflake.MatchString(a) {
-			errs = append(errs, fmt.Errorf("allow and approve: %q is not the id of a user, such as \"1100000000000000000\"", a))
-		}
-	}
+	errs := []error{c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("token", c.Token), chat.CheckBase("api", c.API)}
 	return errors.Join(errs...)
 }
 
@@ -55,12 +44,10 @@ func (c Config) CheckSecrets() error {
 }
 
 func (c Config) token() (string, error) {
-	t, err := secret.Read(c.Token)
-	if err == nil && strings.ContainsAny(t, " \t\r\n\x00") {
-		err = errors.New("it has white space; want the token alone, without \"Bot\"")
-	}
-	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
-	}
-	return t, nil
+	return chat.ReadToken("token", c.Token, func(t string) error {
+		if strings.ContainsAny(t, " \t\r\n\x00") {
+			return errors.New("it has white space; want the token alone, without \"Bot\"")
+		}
+		return nil
+	})
 }

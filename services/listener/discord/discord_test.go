@@ -267,22 +267,13 @@ func TestWhatBecomesOfADelivery(t *testing.T) {
 
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	valid := discord.Config{Config: chat.Config{Direct: true, Allow: []string{ann}}, Token: "env:T"}
-	if err := valid.Validate(); err != nil {
-		t.Error(err)
-	}
-	for want, change := range map[string]func(*discord.Config){
-		"api is":                     func(c *discord.Config) { c.API = "http://e.org" },
-		"token is empty":             func(c *discord.Config) { c.Token = "" },
-		"rooms: \"ops\"":             func(c *discord.Config) { c.Rooms = map[string]chat.Room{"ops": {}} },
-		"allow and approve: \"ann\"": func(c *discord.Config) { c.Allow = []string{"ann"} },
-		"per_minute is":              func(c *discord.Config) { c.PerMinute = -1 },
-	} {
-		c := valid
-		change(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
-		}
-	}
+	chattest.Refused(t, valid, map[string]func(*discord.Config){
+		"api is":            func(c *discord.Config) { c.API = "http://e.org" },
+		"token is empty":    func(c *discord.Config) { c.Token = "" },
+		"rooms: \"ops\"":    func(c *discord.Config) { c.Rooms = map[string]chat.Room{"ops": {}} },
+		"allow[0]: \"ann\"": func(c *discord.Config) { c.Allow = []string{"ann"} },
+		"per_minute is":     func(c *discord.Config) { c.PerMinute = -1 },
+	})
 	c := valid
 	t.Setenv("T", "Bot x")
 	if err := c.CheckSecrets(); err == nil || !strings.Contains(err.Error(), "white space") {

@@ -269,10 +269,7 @@ func TestServerKilled(t *testing.T) {
 
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	valid := irc.Config{Config: chat.Config{Direct: true, Allow: []string{"ann"}}, Server: "irc.example.org:6697"}
-	if err := valid.Validate(); err != nil {
-		t.Error(err)
-	}
-	for want, change := range map[string]func(*irc.Config){
+	chattest.Refused(t, valid, map[string]func(*irc.Config){
 		"server is":            func(c *irc.Config) { c.Server = "irc.example.org" },
 		"rooms: \"ops\"":       func(c *irc.Config) { c.Rooms = map[string]chat.Room{"ops": {}} },
 		"keys.#x":              func(c *irc.Config) { c.Keys = map[string]string{"#x": "env:K"} },
@@ -282,13 +279,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"insecure: a password": func(c *irc.Config) { c.Insecure, c.Password = true, "env:P" },
 		"max_lines is":         func(c *irc.Config) { c.MaxLines = 1000 },
 		"per_minute is":        func(c *irc.Config) { c.PerMinute = -1 },
-	} {
-		c := valid
-		change(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
-		}
-	}
+	})
 	c := valid
 	c.Password = "env:SKANDHA_NO_SUCH"
 	if err := c.CheckSecrets(); err == nil || !strings.Contains(err.Error(), "password: the environment variable") {

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 
 	"skandha.dev/services/internal/bounds"
-	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/chat"
 )
 
@@ -25,6 +23,13 @@ var (
 	roomID = regexp.MustCompile(`^![^\x00-\x20/?#]{1,250}$`)
 )
 
+var (
+	rooms = chat.Form{
+		Match: roomID.MatchString, Want: "a room id, such as !abc:example.org; a client shows it in the room's settings",
+	}
+	accounts = chat.Form{Match: userID.MatchString, Want: "a user id, such as @ann:example.org"}
+)
+
 func (c Config) withDefaults() Config {
 	c = bounds.Filled(c)
 	c.Config = c.Config.WithDefaults()
@@ -34,22 +39,9 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Config.Validate(), bounds.Check("", c), chat.CheckBase("homeserver", c.Homeserver)}
+	errs := []error{c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("token", c.Token), chat.CheckBase("homeserver", c.Homeserver)}
 	if !userID.MatchString(c.User) {
 		errs = append(errs, fmt.Errorf("user is %q, want a user id, such as @agent:example.org", c.User))
-	}
-	if c.Token == "" {
-		errs = append(errs, errors.New("token is empty; write env:NAME or file:PATH"))
-	}
-	for name := range c.Rooms {
-		if !roomID.MatchString(name) {
-			errs = append(errs, fmt.Errorf("rooms: %q is not a room id, such as !abc:example.org; a client shows it in the room's settings", name))
-		}
-	}
-	for _, a := range slices.Concat(c.Allow, c.Approve) {
-		if a != chat.Anybody && !userID.MatchString(a) {
-			errs = append(errs, fmt.Errorf("allow and approve: %q is not a user id, such as @ann:example.org", a))
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -61,9 +53,5 @@ func (c Config) CheckSecrets() error {
 }
 
 func (c Config) token() (string, error) {
-	t, err := secret.Read(c.Token)
-	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
-	}
-	return t, nil
+	return chat.ReadToken("token", c.Token, func(string) error { return nil })
 }

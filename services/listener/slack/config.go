@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"skandha.dev/services/internal/bounds"
-	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/chat"
 )
 
@@ -29,6 +27,14 @@ var (
 	timestamp = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,8}$`)
 )
 
+var (
+	rooms    = chat.Form{Match: channelID.MatchString, Want: "the id of a channel, such as C0123456789"}
+	accounts = chat.Form{
+		Match: func(id string) bool { return userID.MatchString(id) || botID.MatchString(id) },
+		Want:  "the id of a user, such as U0123456789, or of an app's bot, such as B0123456789",
+	}
+)
+
 func (c Config) withDefaults() Config {
 	c = bounds.Filled(c)
 	c.Config = c.Config.WithDefaults()
@@ -38,22 +44,8 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Config.Validate(), bounds.Check("", c), chat.CheckBase("api", c.API)}
-	for field, token := range map[string]string{"app_token": c.AppToken, "bot_token": c.BotToken} {
-		if token == "" {
-			errs = append(errs, fmt.Errorf("%s is empty; write env:NAME or file:PATH", field))
-		}
-	}
-	for name := range c.Rooms {
-		if !channelID.MatchString(name) {
-			errs = append(errs, fmt.Errorf("rooms: %q is not the id of a channel, such as C0123456789", name))
-		}
-	}
-	for _, a := range slices.Concat(c.Allow, c.Approve) {
-		if a != chat.Anybody && !userID.MatchString(a) && !botID.MatchString(a) {
-			errs = append(errs, fmt.Errorf("allow and approve: %q is not the id of a user, such as U0123456789, or of an app's bot, such as B0123456789", a))
-		}
-	}
+	errs := []error{c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("app_token", c.AppToken),
+		chat.Named("bot_token", c.BotToken), chat.CheckBase("api", c.API)}
 	return errors.Join(errs...)
 }
 
@@ -64,15 +56,15 @@ func (c Config) CheckSecrets() error {
 }
 
 func (c Config) tokens() (app, bot string, err error) {
-	read := func(field, name, prefix string) string {
-		t, readErr := secret.Read(name)
-		if readErr == nil && (!strings.HasPrefix(t, prefix) || strings.ContainsAny(t, " \t\r\n\x00")) {
-			readErr = fmt.Errorf("it does not begin with %s, or has white space", prefix)
+	begins := func(prefix string) func(string) error {
+		return func(t string) error {
+			if !strings.HasPrefix(t, prefix) || strings.ContainsAny(t, " \t\r\n\x00") {
+				return fmt.Errorf("it does not begin with %s, or has white space", prefix)
+			}
+			return nil
 		}
-		if readErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", field, readErr))
-		}
-		return t
 	}
-	return read("app_token", c.AppToken, "xapp-"), read("bot_token", c.BotToken, "xoxb-"), err
+	app, appErr := chat.ReadToken("app_token", c.AppToken, begins("xapp-"))
+	bot, botErr := chat.ReadToken("bot_token", c.BotToken, begins("xoxb-"))
+	return app, bot, errors.Join(appErr, botErr)
 }

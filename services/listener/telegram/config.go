@@ -2,12 +2,9 @@ package telegram
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
-	"slices"
 
 	"skandha.dev/services/internal/bounds"
-	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/listener/chat"
 )
 
@@ -25,6 +22,13 @@ var (
 	botToken = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{10,100}$`)
 )
 
+var (
+	rooms    = chat.Form{Match: groupID.MatchString, Want: "the id of a group, such as -1001234567890"}
+	accounts = chat.Form{
+		Match: userID.MatchString, Want: "the id of a user, such as 123456789; a user name can change hands",
+	}
+)
+
 func (c Config) withDefaults() Config {
 	c = bounds.Filled(c)
 	c.Config = c.Config.WithDefaults()
@@ -34,20 +38,7 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Config.Validate(), bounds.Check("", c), chat.CheckBase("api", c.API)}
-	if c.Token == "" {
-		errs = append(errs, errors.New("token is empty; write env:NAME or file:PATH"))
-	}
-	for name := range c.Rooms {
-		if !groupID.MatchString(name) {
-			errs = append(errs, fmt.Errorf("rooms: %q is not the id of a group, such as \"-1001234567890\"", name))
-		}
-	}
-	for _, a := range slices.Concat(c.Allow, c.Approve) {
-		if a != chat.Anybody && !userID.MatchString(a) {
-			errs = append(errs, fmt.Errorf("allow and approve: %q is not the id of a user, such as \"123456789\"; a user name can change hands", a))
-		}
-	}
+	errs := []error{c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("token", c.Token), chat.CheckBase("api", c.API)}
 	return errors.Join(errs...)
 }
 
@@ -58,12 +49,10 @@ func (c Config) CheckSecrets() error {
 }
 
 func (c Config) token() (string, error) {
-	t, err := secret.Read(c.Token)
-	if err == nil && !botToken.MatchString(t) {
-		err = errors.New("it is not the token of a bot, such as 123456:ABC-DEF")
-	}
-	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
-	}
-	return t, nil
+	return chat.ReadToken("token", c.Token, func(t string) error {
+		if !botToken.MatchString(t) {
+			return errors.New("it is not the token of a bot, such as 123456:ABC-DEF")
+		}
+		return nil
+	})
 }

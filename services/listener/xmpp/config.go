@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +34,11 @@ type Config struct {
 // bare matches a JID without a resource.
 var bare = regexp.MustCompile(`^[^\x00-\x20"&'/:<>@\x7f]{1,255}@[^\x00-\x20"&'/<>@\x7f]{1,255}$`)
 
+var (
+	rooms    = chat.Form{Match: bare.MatchString, Want: "the address of a room, such as ops@conference.example.org"}
+	accounts = chat.Form{Match: bare.MatchString, Want: "an account, such as ann@example.org"}
+)
+
 func (c Config) withDefaults() Config {
 	c = bounds.Filled(c)
 	c.Config = c.Config.WithDefaults()
@@ -47,12 +51,9 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Config.Validate(), bounds.Check("", c)}
+	errs := []error{c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("password", c.Password)}
 	if !bare.MatchString(c.JID) {
 		errs = append(errs, fmt.Errorf("jid is %q, want an account, such as agent@example.org", c.JID))
-	}
-	if c.Password == "" {
-		errs = append(errs, errors.New("password is empty; write env:NAME or file:PATH"))
 	}
 	host, _, err := net.SplitHostPort(c.Server)
 	if err != nil || host == "" {
@@ -63,16 +64,6 @@ func (c Config) Validate() error {
 	}
 	if c.Nick == "" || strings.ContainsAny(c.Nick, "/\r\n\x00") || len(c.Nick) > 100 {
 		errs = append(errs, fmt.Errorf("nick is %q, want up to 100 bytes without a slash", c.Nick))
-	}
-	for name := range c.Rooms {
-		if !bare.MatchString(name) {
-			errs = append(errs, fmt.Errorf("rooms: %q is not the address of a room, such as ops@conference.example.org", name))
-		}
-	}
-	for _, a := range slices.Concat(c.Allow, c.Approve) {
-		if a != chat.Anybody && !bare.MatchString(a) {
-			errs = append(errs, fmt.Errorf("allow and approve: %q is not an account, such as ann@example.org", a))
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,80 @@
+package camera
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/senses"
+)
+
+const (
+	// maxLooks is how many requests for pictures are answered at a time.
+	maxLooks = 8
+	// lookWait is how long a request without a deadline waits for the next picture.
+	lookWait = 10 * time.Second
+)
+
+// keep keeps the last picture.
+func (l *Listener) keep(p picture) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frame, l.at = p.jpeg, p.at
+	close(l.fresh)
+	l.fresh = make(chan struct{})
+}
+
+// forget drops the last picture: the camera is not there any more.
+func (l *Listener) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frame = nil
+}
+
+// look answers a request for a picture, if it is for this camera.
+func (l *Listener) look(q *bus.Request) {
+	var req senses.LookRequest
+	if err := json.Unmarshal(q.Data, &req); err != nil || req.Camera != l.name {
+		return // another one's
+	}
+	coreapi.Answer(q, func(q *bus.Request) (any, error) {
+		if ref := l.Ref(); req.Agent != ref.Agent {
+			return nil, bus.Errorf(bus.CodeDenied, "camera %s belongs to agent %s", l.name, ref.Agent)
+		}
+		return l.take(q.Context())
+	})
+}
+
+// take returns the next picture.
+func (l *Listener) take(ctx context.Context) (senses.Picture, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	if why := l.Off(); why != "" {
+		return senses.Picture{}, bus.Errorf(bus.CodeDenied, "camera %s is off: %s", l.name, why)
+	}
+	l.mu.Lock()
+	fresh := l.fresh
+	l.mu.Unlock()
+	select {
+	case <-fresh:
+	case <-ctx.Done():
+		reason := l.Health().Reason
+		if reason == "" {
+			reason = "it has sent no picture in time"
+		}
+		return senses.Picture{}, bus.Errorf(bus.CodeUnavailable, "camera %s has no picture: %s", l.name, reason)
+	}
+	l.mu.Lock()
+	frame, at := l.frame, l.at
+	l.mu.Unlock()
+	if why := l.Off(); why != "" || frame == nil {
+		return senses.Picture{}, bus.Errorf(bus.CodeDenied, "camera %s was switched off meanwhile: %s", l.name, why)
+	}
+	jpeg, err := shown(frame, l.cfg.Masks)
+	if err != nil {
+		return senses.Picture{}, err
+	}
+	return senses.Picture{Camera: l.name, JPEG: jpeg, At: at.UTC()}, nil
+}

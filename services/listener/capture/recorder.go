@@ -1,0 +1,328 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/internal/ffmpeg"
+	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/jsondoc"
+	"skandha.dev/services/internal/senses"
+	"skandha.dev/services/listener/contract"
+)
+
+// MaxWaiting is how many perceptions wait for the bus.
+const MaxWaiting = 8
+
+const retryPause = 500 * time.Millisecond
+
+// Stats counts perceptions.
+type Stats struct {
+	Perceived  atomic.Int64 // became inputs
+	Full       atomic.Int64 // dropped because too many waited
+	Limited    atomic.Int64 // dropped by every
+	Nothing    atomic.Int64 // dropped because there was nothing in them, e.g. no words
+	Invalid    atomic.Int64 // inputs that the log refuses as invalid
+	Unstored   atomic.Int64 // recordings that could not be stored
+	Deleted    atomic.Int64 // recordings that were deleted
+	Restarts   atomic.Int64 // of sources
+	Unreadable atomic.Int64 // frames that were dropped: damaged, too large, or too many
+}
+
+// Counters returns the counts by metric name, after a prefix.
+func (s *Stats) Counters(prefix string) map[string]int64 {
+	return map[string]int64{
+		prefix + "_perceived": s.Perceived.Load(), prefix + "_dropped_full": s.Full.Load(),
+		prefix + "_dropped_rate": s.Limited.Load(), prefix + "_dropped_empty": s.Nothing.Load(),
+		prefix + "_dropped_invalid": s.Invalid.Load(), prefix + "_recordings_failed": s.Unstored.Load(),
+		prefix + "_recordings_deleted": s.Deleted.Load(), prefix + "_restarts": s.Restarts.Load(),
+		prefix + "_frames_dropped": s.Unreadable.Load(),
+	}
+}
+
+// Deps are a recorder's dependencies.
+type Deps struct {
+	Bus    *journal.Journal
+	Logger *slog.Logger     // default slog.Default
+	Now    func() time.Time // default time.Now
+	Stats  *Stats           // may be nil
+}
+
+// Sense is what a recorder records with.
+type Sense struct {
+	Media string // senses.MediaCamera or senses.MediaMicrophone; also the kind of the origin
+	// Read reads the source until it ends, fails, or ctx ends. It calls [Recorder.Receiving] when
+	// something comes, and [Recorder.Perceive].
+	Read func(ctx context.Context) error
+	// Ends: a source that ends without an error is not read again.
+	Ends bool
+	// Idle is the state of a source that is read and from which nothing has come yet.
+	Idle contract.Health
+	// Prepare completes a perception before it is stored, and reports whether there is something in
+	// it. It fails only when ctx ends. May be nil.
+	Prepare func(ctx context.Context, p *Perception) (bool, error)
+	// FirstPause is the pause after the first failure; default 1 s.
+	FirstPause time.Duration
+}
+
+// Recorder belongs to one listener.
+type Recorder struct {
+	name  subject.Writer
+	cfg   Config
+	sense Sense
+	text  *jsondoc.Template // nil: none
+	bus   *journal.Journal
+	log   *slog.Logger
+	now   func() time.Time
+	stats *Stats
+
+	emitter  contract.Emitter
+	inFlight contract.InFlight
+	queue    chan waiting
+	mu       sync.Mutex
+	last     time.Time // of the last perception
+	on       bool      // the source is read
+	why      string    // it is not read
+	source   contract.Condition
+	store    contract.Condition
+	kept     keeper
+	quit     context.CancelFunc // ends recording
+	end      context.CancelFunc // ends storing
+	reading  sync.WaitGroup
+	storing  sync.WaitGroup
+}
+
+// New returns a recorder for a valid configuration.
+func New(name subject.Writer, cfg Config, sense Sense, deps Deps) (*Recorder, error) {
+	if deps.Bus == nil {
+		return nil, errors.New("deps.Bus is required")
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	text, err := jsondoc.ParseTemplate("text_template", cfg.TextTemplate)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{
+		name: name, cfg: bounds.Filled(cfg), sense: sense, text: text, bus: deps.Bus,
+		log: cmp.Or(deps.Logger, slog.Default()).With("listener", string(name)), now: deps.Now,
+		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan waiting, MaxWaiting), why: unknown, quit: func() {}, end: func() {},
+	}
+	r.kept = keeper{r: r}
+	return r, nil
+}
+
+// unknown is why nothing is recorded at first.
+const unknown = "waiting for the bus, which knows whether somebody has switched it off"
+
+// Name returns the listener's name.
+func (r *Recorder) Name() subject.Writer { return r.name }
+
+// Ref is the session that receives the inputs.
+func (r *Recorder) Ref() subject.Ref { return r.cfg.Ref() }
+
+// Stats returns where the recorder counts.
+func (r *Recorder) Stats() *Stats { return r.stats }
+
+// Media reports what the listener senses, for whom, and whether it does now.
+func (r *Recorder) Media() (media string, agent subject.Agent, on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sense.Media, r.Ref().Agent, r.on
+}
+
+// Off returns why nothing is recorded; empty while something is.
+func (r *Recorder) Off() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.on {
+		return ""
+	}
+	return r.why
+}
+
+// Health implements [contract.HealthReporter].
+func (r *Recorder) Health() contract.Health {
+	return contract.Worse(r.source.Health(), r.store.Health())
+}
+
+// Receiving says that the source sends what it should.
+func (r *Recorder) Receiving() { r.source.Set(contract.StateOK, "") }
+
+// OnStart implements [contract.Listener].
+func (r *Recorder) OnStart(ctx context.Context, e contract.Emitter) error {
+	if !r.inFlight.Open() {
+		return fmt.Errorf("listener %s was already started", r.name)
+	}
+	r.emitter = e
+	ctx = context.WithoutCancel(ctx)
+	var record, store context.Context
+	record, r.quit = context.WithCancel(ctx)
+	store, r.end = context.WithCancel(ctx)
+	r.source.Set(contract.StateDegraded, unknown)
+	r.reading.Go(func() { r.follow(record) })
+	r.storing.Go(func() { r.run(store) })
+	r.storing.Go(func() { r.kept.run(store) })
+	return nil
+}
+
+// OnStop implements [contract.Listener]. It ends the source first.
+func (r *Recorder) OnStop(ctx context.Context) error {
+	r.quit()
+	r.reading.Wait()
+	err := r.inFlight.Shut(ctx)
+	r.end()
+	r.storing.Wait()
+	if err != nil {
+		return fmt.Errorf("listener %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// follow reads the source while the switch is on.
+func (r *Recorder) follow(ctx context.Context) {
+	turned := make(chan position, 1)
+	stop := senses.FollowSwitch(r.bus, r.name, func(s senses.Switch, ok bool) {
+		select {
+		case <-turned: // the older position is void
+		default:
+		}
+		turned <- r.position(s, ok)
+	})
+	defer stop()
+	end := func() {}
+	defer func() { end() }()
+	var was *position
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-turned:
+			if was != nil && was.on == p.on {
+				continue // it was switched to where it is
+			}
+			was = &p
+			end()
+			end = r.turn(ctx, p)
+		}
+	}
+}
+
+// position is what a switch decides, and why.
+type position struct {
+	on  bool
+	why string
+}
+
+func (r *Recorder) position(s senses.Switch, ok bool) position {
+	if ok {
+		return position{s.On, s.String()}
+	}
+	if r.cfg.Start == StartOff {
+		return position{false, "off until somebody switches it on (start: off)"}
+	}
+	return position{true, "nobody has switched it off"}
+}
+
+// turn begins to read the source, or reports that it is not read. The function that it returns ends
+// reading, and waits until the source is released.
+func (r *Recorder) turn(ctx context.Context, p position) (end func()) {
+	r.log.Info("recording", "on", p.on, "why", p.why)
+	if !p.on {
+		r.set(false, p.why)
+		r.source.Set(contract.StateOK, p.why)
+		return func() {}
+	}
+	r.set(true, "")
+	r.idle()
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { r.read(ctx) })
+	return func() {
+		cancel()
+		done.Wait()
+		r.set(false, "stopped")
+	}
+}
+
+func (r *Recorder) set(on bool, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.on, r.why = on, why
+}
+
+// idle says that the source is read and nothing has come yet.
+func (r *Recorder) idle() {
+	is := r.sense.Idle
+	if is.State == "" {
+		is = contract.Health{State: contract.StateDegraded, Reason: "nothing has been received yet"}
+	}
+	r.source.Set(is.State, is.Reason)
+}
+
+// read reads the source until ctx ends, again and again.
+func (r *Recorder) read(ctx context.Context) {
+	pauses := ffmpeg.Backoff{First: r.sense.FirstPause}
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.sense.Read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case r.sense.Ends && errors.Is(err, ffmpeg.ErrEnded):
+			r.set(false, "its file has ended; switch it off and on to read it again")
+			r.source.Set(contract.StateOK, "its file has ended; switch it off and on to read it again")
+			return
+		}
+		r.stats.Restarts.Add(1)
+		wait := pauses.Next(time.Since(began))
+		if r.source.Set(contract.StateDown, fmt.Sprintf("%s; trying again every %s", err, wait)) {
+			r.log.Warn("the source cannot be read; retrying", "in", wait, "error", err)
+		}
+		pause(ctx, wait)
+	}
+}
+
+// Perceive takes a perception, and reports whether it will become an input. It does not wait.
+func (r *Recorder) Perceive(p Perception) bool {
+	leave, ok := r.inFlight.Enter()
+	if !ok {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if since := p.At.Sub(r.last); since >= 0 && since < r.cfg.Every {
+		leave()
+		r.stats.Limited.Add(1)
+		return false
+	}
+	p.ID = cmp.Or(p.ID, nuid.Next())
+	select {
+	case r.queue <- waiting{p, leave}:
+		r.last = p.At
+		return true
+	default:
+	}
+	leave()
+	if n := r.stats.Full.Add(1); n == 1 || n%100 == 0 {
+		r.log.Warn("perceptions are dropped: too many wait", "waiting", MaxWaiting, "dropped", n)
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
+}
