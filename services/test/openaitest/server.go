@@ -68,6 +68,9 @@ func NewPiped(t testing.TB) *Server {
 	return s
 }
 
+// Obey replaces the model, before the first request.
+func (s *Server) Obey(m *scripted.Model) { s.model = m }
+
 func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	t.Helper()
 	s := &Server{Embedder: &embedtest.Model{}, model: scripted.Unbounded(), given: map[string]givenItem{}}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"skandha.dev/services/test/ffmpegtest"
 )
 
 // model is where Debian has PocketSphinx's English model.
@@ -18,14 +20,12 @@ const model = "/usr/share/pocketsphinx/model/en-us/en-us"
 // Say returns a WAV file, 16 kHz and mono, in which the sentence is said after half a second.
 func Say(t testing.TB, sentence string) string {
 	t.Helper()
-	for _, program := range []string{"espeak-ng", "ffmpeg"} {
-		need(t, program)
+	need(t, "espeak-ng")
+	said := filepath.Join(t.TempDir(), "said.wav")
+	if out, err := exec.CommandContext(t.Context(), "espeak-ng", "-s", "130", "-w", said, "--", sentence).CombinedOutput(); err != nil {
+		t.Fatalf("espeak-ng: %v\n%s", err, out)
 	}
-	dir := t.TempDir()
-	said, out := filepath.Join(dir, "said.wav"), filepath.Join(dir, "speech.wav")
-	run(t, "espeak-ng", "-s", "130", "-w", said, "--", sentence)
-	run(t, "ffmpeg", "-loglevel", "error", "-i", said, "-af", "adelay=500:all=1,apad=pad_dur=0.5", "-ar", "16000", "-ac", "1", out)
-	return out
+	return ffmpegtest.Make(t, "speech.wav", "-i", said, "-af", "adelay=500:all=1,apad=pad_dur=0.5", "-ar", "16000", "-ac", "1")
 }
 
 // Recogniser returns the command of a recogniser that hears only these sentences, in lower case and
@@ -44,16 +44,6 @@ func Recogniser(t testing.TB, sentences ...string) []string {
 	return []string{"pocketsphinx_continuous", "-infile", "{file}", "-jsgf", grammar, "-logfn", os.DevNull}
 }
 
-// Picture returns a Motion JPEG file of one second in one colour, by a name that FFmpeg knows.
-func Picture(t testing.TB, colour string) string {
-	t.Helper()
-	need(t, "ffmpeg")
-	out := filepath.Join(t.TempDir(), "camera.mjpeg")
-	run(t, "ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "color="+colour+":size=320x240:rate=5:duration=1",
-		"-pix_fmt", "yuvj420p", "-f", "mjpeg", out)
-	return out
-}
-
 func need(t testing.TB, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -68,11 +58,4 @@ func missing(t testing.TB, what string) {
 		t.Fatal(why)
 	}
 	t.Skip(why)
-}
-
-func run(t testing.TB, program string, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", program, err, out)
-	}
 }

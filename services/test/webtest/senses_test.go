@@ -9,7 +9,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/provider/openai"
+	"skandha.dev/services/provider/tail"
+	"skandha.dev/services/test/ffmpegtest"
 	"skandha.dev/services/test/natstest"
+	"skandha.dev/services/test/openaitest"
+	"skandha.dev/services/test/scripted"
 	"skandha.dev/services/test/speechtest"
 	"skandha.dev/services/test/webtest"
 )
@@ -22,6 +28,13 @@ func hears(t *testing.T, sentences ...string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("providers: {transcriber: {command: %s}}\n", command)
+}
+
+// film is what a camera sees in which all is of one colour.
+func film(t *testing.T, colour string) string {
+	t.Helper()
+	return ffmpegtest.Make(t, "camera.mjpeg", "-f", "lavfi", "-i", "color="+colour+":size=320x240:rate=5:duration=1",
+		"-pix_fmt", "yuvj420p", "-f", "mjpeg")
 }
 
 // listened waits until the microphone was open for the length of what is said.
@@ -77,10 +90,63 @@ func TestWithoutATranscriberThePageSaysWhatToSet(t *testing.T) {
 	p.Shot("deaf")
 }
 
+// colour says what is in the middle of a picture, as a model with vision would.
+func colour(picture []byte) string {
+	p, err := jpeg.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return err.Error()
+	}
+	at := p.Bounds()
+	r, g, b, _ := p.At(at.Dx()/2, at.Dy()/2).RGBA()
+	for name, is := range map[string]bool{
+		"red": r > 0xC000 && g < 0x4000 && b < 0x4000, "blue": b > 0xC000 && r < 0x4000 && g < 0x4000,
+	} {
+		if is && at.Dx() <= 640 {
+			return name
+		}
+	}
+	return fmt.Sprintf("%v of %x %x %x", at, r, g, b)
+}
+
+// The page's microphone asks what the page's camera sees: a person says it, a real recogniser hears it,
+// the model looks through the shared camera, gets the picture over its API, and its answer is on the
+// page.
+func TestTheMicrophoneAsksWhatTheCameraSees(t *testing.T) {
+	srv := openaitest.New(t)
+	srv.Obey(scripted.By(func(message string) scripted.Reply {
+		if message != "what do you see" {
+			return scripted.Reply{Text: "I was asked " + message}
+		}
+		return scripted.Reply{Calls: []contract.ToolCall{{Tool: "camera:look", Args: json.RawMessage(`{}`)}}}
+	}, func(r tail.Result) string {
+		if len(r.Files) != 1 {
+			return "I see nothing: " + r.Text
+		}
+		return "Everything is " + colour(r.Files[0].Data) + "."
+	}))
+	model, err := openai.New(openai.Config{BaseURL: srv.URL, APIKey: openaitest.Key, Model: openaitest.Model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := webtest.Start(t, webtest.Options{
+		Config: hears(t, "what do you see", "what is two plus two", "what time is it"), Model: model,
+	})
+	p := r.WithSenses(t, webtest.Senses{Hears: speechtest.Say(t, "what do you see"), Sees: film(t, "blue")}, "look")
+	p.Click("[aria-label='Share camera']")
+	p.Wait(`text(".camera").includes("can see this")`)
+	p.Click(".talk")
+	p.Wait(listened)
+	p.Wait(`all(".light").length === 2`)
+	p.Click(".talk")
+	p.Wait(`text(".said").includes("what do you see")`)
+	p.Wait(finished + ` === 1 && text(".transcript").includes("Everything is blue.")`)
+	p.Shot("looked")
+}
+
 // A shared camera sends pictures to its session, under a red light, until the person stops or leaves.
 func TestACameraIsSharedWithItsSessionAlone(t *testing.T) {
 	r := webtest.Start(t, webtest.Options{})
-	p := r.WithSenses(t, webtest.Senses{Sees: speechtest.Picture(t, "red")}, "seen")
+	p := r.WithSenses(t, webtest.Senses{Sees: film(t, "red")}, "seen")
 	frames := make(chan *nats.Msg, 100)
 	if _, err := r.Bus.Conn().ChanSubscribe("media.frame.*.*", frames); err != nil {
 		t.Fatal(err)
@@ -94,14 +160,8 @@ func TestACameraIsSharedWithItsSessionAlone(t *testing.T) {
 		ctx := natstest.Context(t)
 		select {
 		case m := <-frames:
-			picture, err := jpeg.Decode(bytes.NewReader(m.Data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := picture.Bounds()
-			red, green, _, _ := picture.At(at.Dx()/2, at.Dy()/2).RGBA()
-			if m.Subject != "media.frame.main."+session || at.Dx() > 640 || red < 0xC000 || green > 0x4000 {
-				t.Errorf("%s: %v, red %x, green %x, %d bytes", m.Subject, at, red, green, len(m.Data))
+			if got := colour(m.Data); m.Subject != "media.frame.main."+session || got != "red" {
+				t.Errorf("%s is %s, %d bytes", m.Subject, got, len(m.Data))
 			}
 		case <-ctx.Done():
 			t.Fatal("no picture came")
