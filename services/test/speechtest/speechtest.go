@@ -44,6 +44,13 @@ func Recogniser(t testing.TB, sentences ...string) []string {
 	return []string{"pocketsphinx_continuous", "-infile", "{file}", "-jsgf", grammar, "-logfn", os.DevNull}
 }
 
+// Synthesiser returns the command of a synthesiser, as a list in YAML.
+func Synthesiser(t testing.TB) string {
+	t.Helper()
+	need(t, "espeak-ng")
+	return "[espeak-ng, --stdout]"
+}
+
 func need(t testing.TB, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {

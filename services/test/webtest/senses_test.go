@@ -194,3 +194,21 @@ func TestACameraThatCannotBeOpened(t *testing.T) {
 	p.Wait(`!seen(".lights")`)
 	p.Shot("blind")
 }
+
+// Answers are read aloud by the configured speaker, without code; the person stops it with Escape, which
+// then cancels nothing.
+func TestAnswersAreReadAloud(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{Config: "providers: {speaker: {command: " + speechtest.Synthesiser(t) + "}}\n"})
+	p := r.SignedIn(t, "aloud")
+	webtest.Get[bool](p, `(window.played = 0, AudioBufferSourceNode.prototype.start = ((start) => function (...a) {
+		played = this.buffer.duration; return start.apply(this, a);
+	})(AudioBufferSourceNode.prototype.start), window.stopped = 0,
+	AudioBufferSourceNode.prototype.stop = ((stop) => function (...a) { stopped++; return stop.apply(this, a); })(AudioBufferSourceNode.prototype.stop), true)`)
+	p.Say("nothing of this is read")
+	p.Wait(finished + ` === 1`)
+	p.Click("[aria-label='Read answers aloud']")
+	p.Say("this answer is long enough to be interrupted by somebody who has heard enough of it already")
+	p.Wait(`played > 2 && stopped === 0`)
+	p.Press("Escape")
+	p.Wait(`stopped === 1 && !text(".state-hint")`)
+}

@@ -1,5 +1,5 @@
 // Package camera takes the pictures of a camera that a person shares with a session on the page, and
-// shows the latest one to whoever asks for the session:
+// shows the latest one to any client that asks for the session:
 //
 //	POST   /v1/agents/{agent}/sessions/{session}/camera   one picture, a JPEG as the body
 //	DELETE /v1/agents/{agent}/sessions/{session}/camera   the camera is not shared any more
