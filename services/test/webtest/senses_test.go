@@ -170,7 +170,13 @@ func TestACameraIsSharedWithItsSessionAlone(t *testing.T) {
 	frame("seen")
 	frame("seen")
 	p.Wait(`seen(".light[data-what=camera]") && text(".camera").includes("can see this")`)
-	p.Shot("camera")
+	for _, colours := range []string{"light", "dark"} {
+		p.Prefer(colours, false)
+		for _, f := range p.Audit() {
+			t.Errorf("with %s colours: %+v", colours, f)
+		}
+		p.Shot("camera-" + colours)
+	}
 	p.Size(360, 740)
 	p.Wait(`document.documentElement.scrollWidth <= 360`)
 	p.Shot("camera-narrow")

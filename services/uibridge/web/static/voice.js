@@ -57,8 +57,8 @@ export class Voice {
         return;
       } catch (e) {
         if (run !== this.#run) return;
-        this.#speaker = false;
-        if (e.code !== 'no_speaker') this.#notice(`The speaker failed, so the browser’s voice reads: ${refusal(e)}`);
+        if (e.code === 'no_speaker') this.#speaker = false;
+        else this.#notice(`The speaker failed, so the browser’s voice reads: ${refusal(e)}`);
       }
     }
     await utter(text);
