@@ -40,6 +40,7 @@ look() {
 	have redis-server || missing "redis-server, for the tests of the Redis view" redis-server
 	have mosquitto_pub && { have mosquitto || [ -x /usr/sbin/mosquitto ]; } ||
 		missing "mosquitto, for the tests of the MQTT listener" mosquitto mosquitto-clients
+	have ffmpeg || missing "ffmpeg, for the tests of cameras and microphones" ffmpeg
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
 	have ngircd || [ -x /usr/sbin/ngircd ] || missing "ngircd, for the tests of the IRC gateway" ngircd
 	have prosody || missing "prosody, for the tests of the XMPP gateway" prosody
@@ -59,7 +60,6 @@ look() {
 	have pocketsphinx_continuous && [ -d /usr/share/pocketsphinx/model/en-us/en-us ] ||
 		missing "PocketSphinx with its English model, for the tests of speech" pocketsphinx pocketsphinx-en-us
 	have espeak-ng || missing "eSpeak NG, for the tests of speech" espeak-ng
-	have ffmpeg || missing "FFmpeg, for the tests of cameras" ffmpeg
 	have npm || missing "npm, for the NATS client of the plugins for Node, and for Chroma" npm
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates

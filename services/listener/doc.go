@@ -1,7 +1,7 @@
 // Package listener is the listener service: it receives messages from outside and
 // passes them to agents as inputs. Package contract defines the interface of a
-// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, email, push and the
-// gateways to chat networks (package chat): irc, xmpp, matrix, telegram, discord and
+// listener. The kinds are stdio, webhook, websocket, cron, mqtt, sensor, camera, microphone, email,
+// push and the gateways to chat networks (package chat): irc, xmpp, matrix, telegram, discord and
 // slack. The documentation of each is in its package.
 //
 // # Configuration
@@ -42,6 +42,10 @@
 //	        windows: {topic: "house/+/window", session: house, on_change: true}
 //	  sensor:
 //	    load: {command: {args: [cut, "-d ", -f1, /proc/loadavg]}, above: 8, session: host}
+//	  camera:
+//	    yard: {url: "rtsp://camera.example.org/1", user: agent, password: env:CAMERA_PASSWORD, session: home}
+//	  microphone:
+//	    desk: {pulse: default, session: home}
 //	  irc:
 //	    libera:
 //	      server: irc.example.org:6697

@@ -84,6 +84,7 @@ func (g *globals) findings(ctx context.Context) []finding {
 	return append(out,
 		program("redis-server", "Redis for a deployed system",
 			"apt-get install redis-server, or use the docker-compose file"),
+		program("ffmpeg", "ffmpeg for cameras and microphones", "apt-get install ffmpeg"),
 		docker(), program("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),
 		program("python3", "Python for plugins in Python", "apt-get install python3"))
 }

@@ -140,7 +140,7 @@ func (o oneListener) follows(ctx context.Context, j *journal.Journal, on bool) (
 	for {
 		all, err := senses.List(ctx, j)
 		if ctx.Err() != nil {
-			return false, nil //nolint:nilerr // the caller says that it has not followed
+			return false, nil
 		}
 		if err != nil {
 			return false, err

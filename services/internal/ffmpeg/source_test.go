@@ -9,12 +9,21 @@ import (
 )
 
 func TestSourcesThatAreNotSupportedAreRefused(t *testing.T) {
-	for _, s := range []ffmpeg.Source{
-		{URL: "concat:/etc/passwd|/etc/shadow"}, {URL: "file:///etc/passwd"}, {URL: "lavfi:testsrc"}, {URL: "-i"},
-		{URL: "http://u:p@h/"}, {URL: "ftp://h/a"}, {URL: "rtsp:///a"}, {URL: "http://h", User: "u"}, {File: "a.mp4"},
-		{File: "-i"}, {File: "/a\nb"}, {URL: "http://h/", Loop: true}, {File: "/a", User: "u", Password: "p"},
-		{URL: "http://h/\x00"},
+	sources := []ffmpeg.Source{
+		{File: "a.mp4"},
+		{File: "-i"},
+		{File: "/a\nb"},
+		{File: "/a", User: "u", Password: "p"},
+		{URL: "http://h", User: "u"},
+		{URL: "http://h/", Loop: true},
+	}
+	for _, u := range []string{
+		"concat:/etc/passwd|/etc/shadow", "file:///etc/passwd", "lavfi:testsrc", "-i", "http://u:p@h/", "ftp://h/a", "rtsp:///a",
+		"http://h/\x00",
 	} {
+		sources = append(sources, ffmpeg.Source{URL: u})
+	}
+	for _, s := range sources {
 		err := s.Validate()
 		if err == nil {
 			t.Errorf("%+v is accepted", s)

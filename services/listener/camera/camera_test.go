@@ -35,7 +35,7 @@ func TestItPassesTheSuiteOfListeners(t *testing.T) {
 	})
 }
 
-func look(t *testing.T, b *journal.Journal, agent subject.Agent, cam subject.Writer, wait time.Duration) (senses.Picture, error) {
+func look(t *testing.T, b *journal.Journal, agent subject.Agent, wait time.Duration) (senses.Picture, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(natstest.Context(t), wait)
 	defer cancel()
@@ -44,7 +44,7 @@ func look(t *testing.T, b *journal.Journal, agent subject.Agent, cam subject.Wri
 		t.Fatal(err)
 	}
 	defer caller.Close()
-	body, err := json.Marshal(senses.LookRequest{Agent: agent, Session: listenertest.Ref.Session, Camera: cam})
+	body, err := json.Marshal(senses.LookRequest{Agent: agent, Session: listenertest.Ref.Session, Camera: "yard"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,21 +88,21 @@ func TestWhoLooksGetsAPictureOfNow(t *testing.T) {
 		}
 	}()
 	natstest.Eventually(t, "it is on", func() bool { _, _, on := r.Media(); return on })
-	p, err := look(t, r.bus, "main", "yard", natstest.Patience)
+	p, err := look(t, r.bus, "main", natstest.Patience)
 	if err != nil || p.Camera != "yard" || len(p.JPEG) == 0 || time.Since(p.At) > time.Minute {
 		t.Errorf("%s at %s, %v", p.Camera, p.At, err)
 	}
-	if _, err := look(t, r.bus, "other", "yard", natstest.Patience); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "agent main") {
+	if _, err := look(t, r.bus, "other", natstest.Patience); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "agent main") {
 		t.Errorf("another agent looks: %v", err)
 	}
 	cancel()
 	<-ended
-	if _, err := look(t, r.bus, "main", "yard", 50*time.Millisecond); !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, bus.ErrTimeout) {
+	if _, err := look(t, r.bus, "main", 50*time.Millisecond); !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, bus.ErrTimeout) {
 		t.Errorf("nobody shares a camera: %v", err)
 	}
 	r.turn(false)
 	natstest.Eventually(t, "it is off", func() bool { _, _, on := r.Media(); return !on })
-	if _, err := look(t, r.bus, "main", "yard", natstest.Patience); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "switched off by ann") {
+	if _, err := look(t, r.bus, "main", natstest.Patience); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "switched off by ann") {
 		t.Errorf("it is off: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ type Motion struct {
 	Threshold int           `yaml:"threshold" default:"25" min:"2" max:"255"` // the change of brightness that counts, of 255
 	Frames    int           `yaml:"frames" default:"2" min:"1" max:"100"`     // pictures in a row
 	Quiet     time.Duration `yaml:"quiet" default:"5s" min:"100ms" max:"10m"` // without motion, after which an event is over
-	After     time.Duration `yaml:"after" default:"2s" min:"0" max:"5m"`      // after the beginning of an event, the input
+	After     time.Duration `yaml:"after" default:"2s" min:"1ms" max:"5m"`    // after the beginning of an event, the input
 	Pictures  int           `yaml:"pictures" default:"2" min:"1" max:"8"`     // of an event
 }
 

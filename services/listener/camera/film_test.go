@@ -52,7 +52,7 @@ func TestAFilmWithMotionIsOneInputForEachEvent(t *testing.T) {
 	natstest.Eventually(t, "the end", func() bool { return strings.Contains(r.Off(), "its file has ended") })
 	natstest.Eventually(t, "both inputs", func() bool { return r.stats.Perceived.Load() == 2 })
 	in := r.inputs(2)
-	// The box that comes, and the box that goes.
+	// The square that comes, and the square that goes.
 	if len(in) != 2 || !strings.Contains(in[0].Text, "saw motion: 8") || len(in[0].Files) != 2 {
 		t.Errorf("%+v", in)
 	}

@@ -19,7 +19,7 @@ func all(data []byte, most int) (pictures [][]byte, err error) {
 }
 
 func TestAStreamIsSplitIntoItsPictures(t *testing.T) {
-	one, two := encoded(t, gray(10, box)), encoded(t, gray(200, nothing))
+	one, two := encoded(t, gray(10, square)), encoded(t, gray(200, nothing))
 	thumb := append([]byte{0xff, 0xd8, 0xff, 0xe1, 0, 8, 0xff, 0xd8, 0xff, 0xd9, 1, 2}, one[2:]...) // a segment with an end in it
 	cut := one[:len(one)/2]
 	stream := bytes.Join([][]byte{[]byte("--boundary\r\n"), one, two, []byte("noise\xff"), thumb, cut, two}, nil)
@@ -39,7 +39,7 @@ func TestAStreamIsSplitIntoItsPictures(t *testing.T) {
 }
 
 func TestPicturesThatAreTooLargeAreDropped(t *testing.T) {
-	small, large := encoded(t, gray(10, nothing)), encoded(t, gray(10, box))
+	small, large := encoded(t, gray(10, nothing)), encoded(t, gray(10, square))
 	got, err := all(append(append(bytes.Clone(small), large...), small...), len(small)+10)
 	if !errors.Is(err, io.EOF) || len(got) != 2 || !bytes.Equal(got[1], small) {
 		t.Errorf("%d pictures, %v", len(got), err)
@@ -66,7 +66,7 @@ func TestAStreamWithoutPicturesIsGivenUp(t *testing.T) {
 }
 
 func FuzzPictures(f *testing.F) {
-	one := encoded(f, gray(10, box))
+	one := encoded(f, gray(10, square))
 	f.Add(one)
 	f.Add(append(bytes.Clone(one[:len(one)/2]), one...))
 	f.Add([]byte{0xff, 0xd8, 0xff, 0xd9})

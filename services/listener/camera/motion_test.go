@@ -16,17 +16,17 @@ import (
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-// gray is a picture of one brightness, with a white box.
-func gray(level uint8, box image.Rectangle) *image.Gray {
+// gray is a picture of one brightness, with a white square.
+func gray(level uint8, square image.Rectangle) *image.Gray {
 	img := image.NewGray(image.Rect(0, 0, 320, 240))
 	draw.Draw(img, img.Bounds(), image.NewUniform(color.Gray{Y: level}), image.Point{}, draw.Src)
-	draw.Draw(img, box, image.White, image.Point{}, draw.Src)
+	draw.Draw(img, square, image.White, image.Point{}, draw.Src)
 	return img
 }
 
 var (
 	nothing = image.Rectangle{}
-	box     = image.Rect(100, 80, 160, 140)
+	square  = image.Rect(100, 80, 160, 140)
 )
 
 func encoded(tb testing.TB, img image.Image) []byte {
@@ -59,8 +59,8 @@ func (f *film) show(n int, img image.Image) {
 func TestNothingMoves(t *testing.T) {
 	f := newFilm(Motion{})
 	f.show(100, gray(128, nothing))
-	f.show(1, gray(128, box)) // one picture is none
-	for i := range 200 {      // the evening comes
+	f.show(1, gray(128, square)) // one picture is none
+	for i := range 200 {         // the evening comes
 		f.show(1, gray(uint8(128-i/2), nothing))
 	}
 	if len(f.events) != 0 {
@@ -72,25 +72,25 @@ func TestMotionIsOneEvent(t *testing.T) {
 	f := newFilm(Motion{})
 	f.show(10, gray(128, nothing))
 	began := f.at.Add(250 * time.Millisecond) // the second picture in a row
-	f.show(8, gray(128, box))
+	f.show(8, gray(128, square))
 	if len(f.events) != 0 {
 		t.Fatal("it is perceived before two seconds have passed")
 	}
 	for i := range 40 {
-		f.show(1, gray(128, box.Add(image.Pt(i, 0))))
+		f.show(1, gray(128, square.Add(image.Pt(i, 0))))
 	}
 	if len(f.events) != 1 {
 		t.Fatalf("%d events, want one", len(f.events))
 	}
 	e := f.events[0]
 	if e.kind != motion || !e.began.Equal(began) || len(e.shots) != 2 || e.area < 0.04 || e.area > 0.06 {
-		t.Errorf("%+v, want motion of the box", e)
+		t.Errorf("%+v, want motion of the square", e)
 	}
 	if want := "Camera yard saw motion: 5.1% of the picture changed, at 2026-11-26 12:00:02 UTC."; e.text("yard") != want {
 		t.Error(e.text("yard"))
 	}
 	f.show(30, gray(128, nothing))
-	f.show(20, gray(128, box))
+	f.show(20, gray(128, square))
 	if len(f.events) != 2 {
 		t.Errorf("%d events, want a second one after it was quiet", len(f.events))
 	}
@@ -99,7 +99,7 @@ func TestMotionIsOneEvent(t *testing.T) {
 func TestAShortEventIsPerceivedAtItsEnd(t *testing.T) {
 	f := newFilm(Motion{After: time.Minute})
 	f.show(10, gray(128, nothing))
-	f.show(3, gray(128, box))
+	f.show(3, gray(128, square))
 	f.show(19, gray(128, nothing))
 	if len(f.events) != 0 {
 		t.Fatalf("%+v", f.events)
@@ -122,13 +122,13 @@ func TestAChangeOfTheSceneIsNamed(t *testing.T) {
 			t.Errorf("%s: %+v", name, f.events)
 			continue
 		}
-		if f.show(20, gray(c.to, box)); c.to < 220 && (len(f.events) != 2 || f.events[1].kind != motion) {
+		if f.show(20, gray(c.to, square)); c.to < 220 && (len(f.events) != 2 || f.events[1].kind != motion) {
 			t.Errorf("%s: motion in the new scene: %+v", name, f.events)
 		}
 	}
 	f := newFilm(Motion{After: time.Nanosecond})
 	f.show(10, gray(100, nothing))
-	f.show(4, gray(100, box))
+	f.show(4, gray(100, square))
 	f.show(4, gray(5, nothing))
 	if len(f.events) != 2 || f.events[0].kind != motion || f.events[1].kind != scene {
 		t.Errorf("covered during motion: %+v", f.events)
@@ -138,7 +138,7 @@ func TestAChangeOfTheSceneIsNamed(t *testing.T) {
 func TestWhatStaysBecomesTheBackground(t *testing.T) {
 	f := newFilm(Motion{})
 	f.show(10, gray(128, nothing))
-	f.show(30, gray(128, box)) // a parked car
+	f.show(30, gray(128, square)) // a parked car
 	if f.now != nil || len(f.events) != 1 {
 		t.Errorf("%+v", f.events)
 	}
@@ -147,20 +147,20 @@ func TestWhatStaysBecomesTheBackground(t *testing.T) {
 func TestMotionUnderAMaskIsNone(t *testing.T) {
 	f := newFilm(Motion{}, Mask{X: 0.3, Y: 0.3, Width: 0.3, Height: 0.4})
 	f.show(10, gray(128, nothing))
-	f.show(40, gray(128, box))
+	f.show(40, gray(128, square))
 	if len(f.events) != 0 {
 		t.Errorf("%+v", f.events)
 	}
 	all := newFilm(Motion{}, Mask{Width: 1, Height: 1})
 	all.show(10, gray(128, nothing))
-	all.show(40, gray(128, box))
+	all.show(40, gray(128, square))
 	if len(all.events) != 0 {
 		t.Errorf("everything is masked: %+v", all.events)
 	}
 }
 
 func TestMaskedAreasAreBlack(t *testing.T) {
-	data := encoded(t, gray(200, box))
+	data := encoded(t, gray(200, square))
 	out, err := shown(data, []Mask{{X: 0.25, Y: 0.25, Width: 0.5, Height: 0.5}})
 	if err != nil {
 		t.Fatal(err)

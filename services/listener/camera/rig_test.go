@@ -22,12 +22,12 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-// picture is a gray JPEG, with or without a white box.
-func picture(tb testing.TB, box bool) []byte {
+// picture is a gray JPEG, with or without a white square.
+func picture(tb testing.TB, square bool) []byte {
 	tb.Helper()
 	img := image.NewGray(image.Rect(0, 0, 160, 120))
 	draw.Draw(img, img.Bounds(), image.NewUniform(color.Gray{Y: 128}), image.Point{}, draw.Src)
-	if box {
+	if square {
 		draw.Draw(img, image.Rect(40, 40, 90, 90), image.White, image.Point{}, draw.Src)
 	}
 	var b bytes.Buffer
@@ -48,7 +48,7 @@ func paged() camera.Config {
 	return camera.Config{
 		Page:   true,
 		Config: capture.Config{Session: string(listenertest.Ref.Session), Every: time.Nanosecond},
-		Motion: camera.Motion{After: time.Nanosecond, Quiet: 2 * time.Second},
+		Motion: camera.Motion{After: time.Millisecond, Quiet: 2 * time.Second},
 	}
 }
 

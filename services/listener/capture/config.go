@@ -27,7 +27,7 @@ type Config struct {
 	Session      string          `yaml:"session"`
 	Mode         event.InputMode `yaml:"mode"`                                          // queue or interrupt; default queue
 	TextTemplate string          `yaml:"text_template"`                                 // Go template of the text of inputs; default a sentence, or what was said
-	Every        time.Duration   `yaml:"every" min:"0" max:"168h"`                      // at most one input in this time; others are dropped and counted
+	Every        time.Duration   `yaml:"every" min:"0" max:"168h"`                      // at most one input in this time; others are dropped and counted; default 0, of a camera 30s
 	Keep         time.Duration   `yaml:"keep" default:"24h" min:"1m" max:"8760h"`       // how long recordings are kept
 	KeepFiles    int             `yaml:"keep_files" default:"500" min:"1" max:"100000"` // how many are kept
 	Start        Start           `yaml:"start"`                                         // on (default) or off, until somebody switches it

@@ -209,8 +209,11 @@ func (r *Recorder) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case p := <-turned:
-			if was != nil && was.on == p.on {
-				continue // it was switched to where it is
+			if was != nil && was.on == p.on { // it was switched to where it is
+				if !p.on {
+					r.rest(p.why)
+				}
+				continue
 			}
 			was = &p
 			end()
@@ -240,8 +243,7 @@ func (r *Recorder) position(s senses.Switch, ok bool) position {
 func (r *Recorder) turn(ctx context.Context, p position) (end func()) {
 	r.log.Info("recording", "on", p.on, "why", p.why)
 	if !p.on {
-		r.set(false, p.why)
-		r.source.Set(contract.StateOK, p.why)
+		r.rest(p.why)
 		return func() {}
 	}
 	r.set(true, "")
@@ -254,6 +256,12 @@ func (r *Recorder) turn(ctx context.Context, p position) (end func()) {
 		done.Wait()
 		r.set(false, "stopped")
 	}
+}
+
+// rest says why nothing is recorded, which is as it should be.
+func (r *Recorder) rest(why string) {
+	r.set(false, why)
+	r.source.Set(contract.StateOK, why)
 }
 
 func (r *Recorder) set(on bool, why string) {
@@ -281,8 +289,7 @@ func (r *Recorder) read(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case r.sense.Ends && errors.Is(err, ffmpeg.ErrEnded):
-			r.set(false, "its file has ended; switch it off and on to read it again")
-			r.source.Set(contract.StateOK, "its file has ended; switch it off and on to read it again")
+			r.rest("its file has ended; switch it off and on to read it again")
 			return
 		}
 		r.stats.Restarts.Add(1)

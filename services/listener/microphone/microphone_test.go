@@ -66,6 +66,12 @@ func (s *scribe) says(text string, err error) {
 	s.text, s.err = text, err
 }
 
+func (s *scribe) first() providerapi.TranscribeRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard[0]
+}
+
 func (s *scribe) asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,10 +207,10 @@ func TestSpeechIsAnInputWithItsSound(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	audio, err := r.bus.GetArtifact(natstest.Context(t), in.Files[0].Ref)
-	if err != nil || string(audio[:4]) != "RIFF" || string(s.heard[0].Audio) != string(audio) {
+	if err != nil || string(audio[:4]) != "RIFF" || string(s.first().Audio) != string(audio) {
 		t.Errorf("%d bytes of sound, %v", len(audio), err)
 	}
-	if q := s.heard[0]; q.Language != "en" || q.Prompt != "Skandha" || q.MediaType != "audio/wav" {
+	if q := s.first(); q.Language != "en" || q.Prompt != "Skandha" || q.MediaType != "audio/wav" {
 		t.Errorf("asked with %s, %q, %s", q.Language, q.Prompt, q.MediaType)
 	}
 }

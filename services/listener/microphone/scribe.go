@@ -35,7 +35,7 @@ func newScribe(j *journal.Journal, cfg Config) (*scribe, error) {
 	return &scribe{cfg, caller}, nil
 }
 
-func (s *scribe) close() { s.caller.Close() }
+func (s *scribe) close() { _ = s.caller.Close() }
 
 // transcribe returns what is said; empty: nothing.
 func (s *scribe) transcribe(ctx context.Context, audio []byte) (string, error) {
@@ -63,7 +63,7 @@ func (s *scribe) transcribe(ctx context.Context, audio []byte) (string, error) {
 }
 
 // errNoTranscriber: no provider process offers to transcribe.
-var errNoTranscriber = errors.New("no provider process has a transcriber; configure one")
+var errNoTranscriber = errors.New("no provider process has a transcriber; set providers.transcriber in the configuration")
 
 // permanent reports whether asking again does not help.
 func permanent(err error) bool {

@@ -96,6 +96,7 @@ var (
 			"cmd":      "the main",
 			"contract": "the interface that they implement",
 			"emitter":  "what they are given",
+			"capture":  "records for what sees and hears",
 			"feed":     "takes readings through rules, for any sensor",
 			"mapping":  "the rules of sensors",
 			"web":      "the server of those that are reached by HTTP",

@@ -41,7 +41,7 @@ func Make(tb testing.TB, name string, args ...string) string {
 }
 
 // Motion makes a film of so many seconds in which nothing moves before the second from, and a white
-// box until the second to.
+// square until the second to.
 func Motion(tb testing.TB, name string, seconds, from, to float64) string {
 	tb.Helper()
 	n := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -56,7 +56,7 @@ func New(j *journal.Journal) (*Looker, error) {
 }
 
 // Close ends it.
-func (l *Looker) Close() { l.caller.Close() }
+func (l *Looker) Close() { _ = l.caller.Close() }
 
 // Tool returns camera:look.
 func (l *Looker) Tool() tools.Tool {
