@@ -57,6 +57,9 @@ look() {
 	have node || missing "Node, for the tests of plugins for Node, and of memories in Chroma" nodejs
 	have chromium || have chromium-browser || have google-chrome || have google-chrome-stable || have headless_shell ||
 		missing "Chromium, for the tests of the page" chromium fonts-dejavu-core
+	have pocketsphinx_continuous && [ -d /usr/share/pocketsphinx/model/en-us/en-us ] ||
+		missing "PocketSphinx with its English model, for the tests of speech" pocketsphinx pocketsphinx-en-us
+	have espeak-ng || missing "eSpeak NG, for the tests of speech" espeak-ng
 	have npm || missing "npm, for the NATS client of the plugins for Node, and for Chroma" npm
 	have ip || missing "ip, for the network of a test's own Docker engine" iproute2
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing "root certificates, for the container images" ca-certificates

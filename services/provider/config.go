@@ -55,6 +55,12 @@ type Config struct {
 	// none. Empty: SKANDHA_EMBEDDER, or that of the configuration file; else none.
 	Embedder string
 
+	// Transcriber turns speech into text, and Speaker text into speech: <provider>/<model> of openai
+	// or local; command, whose program is in Settings; or none. Empty: SKANDHA_TRANSCRIBER and
+	// SKANDHA_SPEAKER, or those of the configuration file; else none.
+	Transcriber string
+	Speaker     string
+
 	OfflineRules string // a rule file for the offline provider; default: the built-in rules
 
 	// where to look for a local server; NoLocal: nowhere
@@ -93,6 +99,14 @@ func (c Config) Validate() error {
 	errs = append(errs, err)
 	if _, _, err := parseEmbedder(c.Embedder); err != nil {
 		errs = append(errs, fmt.Errorf("embedder %w", err))
+	}
+	for _, v := range []struct {
+		kind
+		value string
+	}{{transcriber, c.Transcriber}, {speaker, c.Speaker}} {
+		if _, _, err := v.parse(v.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s %w", v.name, err))
+		}
 	}
 	if len(chosen) == 1 && chosen[0] == NameOffline && c.BaseURL != "" {
 		errs = append(errs, errors.New("base_url is set, but provider is offline, which uses no API; remove one of them"))

@@ -13,7 +13,9 @@
 // requests to plugins on llm.<plugin>.generate (services/internal/plugincall).
 //
 // It also computes embeddings, with the model that [SelectEmbedder] chooses, for any service
-// that asks on service.embedder.embed, service.embedder.status or service.embedder.absent (package providerapi).
+// that asks on service.embedder.embed, service.embedder.status or service.embedder.absent (package providerapi);
+// and in the same way it turns speech into text and text into speech, on service.transcriber.<verb> and
+// service.speaker.<verb>, with what [SelectTranscriber] and [SelectSpeaker] choose (package speech).
 //
 // # Guarantee and order
 //

@@ -33,7 +33,7 @@ func withEmbedder(t *testing.T, settings provider.Settings) (*core, *openaitest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWith(t, natstest.Start(t), cfg, e, scripted.New()), srv
+	return startWith(t, natstest.Start(t), cfg, provider.Deps{Embedder: e}, scripted.New()), srv
 }
 
 // ask asks the embedder of any process.

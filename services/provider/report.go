@@ -42,6 +42,12 @@ func (s *service) describe(ctx context.Context) providerapi.Report {
 		out.Embedder = new(s.embedding())
 		all.Go(func() { reached(ctx, s.embedder, out.Embedder) })
 	}
+	if s.transcriber != nil {
+		all.Go(func() { out.Transcriber = voiceChecked(ctx, s.transcriber) })
+	}
+	if s.speaker != nil {
+		all.Go(func() { out.Speaker = voiceChecked(ctx, s.speaker) })
+	}
 	if s.ledger != nil {
 		all.Go(func() { out.Budget = s.account(ctx) })
 	}

@@ -20,6 +20,7 @@ import (
 	"skandha.dev/services/provider/budget"
 	"skandha.dev/services/provider/embedding"
 	"skandha.dev/services/provider/retry"
+	"skandha.dev/services/provider/speech"
 )
 
 // Deps are the service's dependencies.
@@ -30,10 +31,13 @@ type Deps struct {
 	// service follows it itself.
 	Plugins  plugincall.Plugins
 	Embedder *embedding.Embedder // nil: none
+
+	Transcriber *speech.Transcriber // nil: none
+	Speaker     *speech.Speaker     // nil: none
 }
 
-// Run selects adapters and the embedder by configuration and environment, logs the choice, and
-// serves them until ctx ends; see [Select], [SelectEmbedder] and [Serve].
+// Run selects adapters, the embedder, the transcriber and the speaker by configuration and
+// environment, logs the choice, and serves them until ctx ends; see [Select], [Deps.Select] and [Serve].
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	adapters, why, err := Select(ctx, cfg, os.Getenv)
 	if err != nil {
@@ -41,11 +45,30 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	deps.Logger.Info("provider: " + why)
-	if deps.Embedder, why, err = SelectEmbedder(cfg, os.Getenv); err != nil {
+	if err := deps.Select(cfg, os.Getenv); err != nil {
 		return err
 	}
-	deps.Logger.Info("embedder: " + why)
 	return Serve(ctx, cfg, adapters, deps)
+}
+
+// Select chooses the embedder, the transcriber and the speaker by configuration and environment, and
+// logs the choice.
+func (d *Deps) Select(cfg Config, getenv func(string) string) (err error) {
+	d.Logger = cmp.Or(d.Logger, slog.Default())
+	var why string
+	if d.Embedder, why, err = SelectEmbedder(cfg, getenv); err != nil {
+		return err
+	}
+	d.Logger.Info("embedder: " + why)
+	if d.Transcriber, why, err = SelectTranscriber(cfg, getenv); err != nil {
+		return err
+	}
+	d.Logger.Info("transcriber: " + why)
+	if d.Speaker, why, err = SelectSpeaker(cfg, getenv); err != nil {
+		return err
+	}
+	d.Logger.Info("speaker: " + why)
+	return nil
 }
 
 // Serve answers requests with the adapters, the first of which is the default,
@@ -59,7 +82,8 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 	}
 	deps.Logger = cmp.Or(deps.Logger, slog.Default())
 	s := &service{
-		cfg: cfg.withDefaults(), adapters: adapters, embedder: deps.Embedder, bus: deps.Bus, log: deps.Logger,
+		cfg: cfg.withDefaults(), adapters: adapters, embedder: deps.Embedder, transcriber: deps.Transcriber,
+		speaker: deps.Speaker, bus: deps.Bus, log: deps.Logger,
 	}
 	s.ledger = budget.NewLedger(s.cfg.Budget, deps.Bus, deps.Logger)
 	var offer engine.Offer
@@ -89,6 +113,11 @@ func Serve(ctx context.Context, cfg Config, adapters []Adapter, deps Deps) error
 		return fmt.Errorf("starting the provider: %w", err)
 	}
 	defer leave()
+	quiet, err := s.hearsAndSpeaks()
+	if err != nil {
+		return fmt.Errorf("starting the provider: %w", err)
+	}
+	defer quiet()
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 
@@ -99,9 +128,13 @@ type service struct {
 	adapters []Adapter
 	embedder *embedding.Embedder // nil: none
 	embedded tally
-	ledger   *budget.Ledger // nil without a budget
-	bus      *journal.Journal
-	log      *slog.Logger
+
+	transcriber *speech.Transcriber // nil: none
+	speaker     *speech.Speaker     // nil: none
+
+	ledger *budget.Ledger // nil without a budget
+	bus    *journal.Journal
+	log    *slog.Logger
 }
 
 // work is one attempt at one plan.

@@ -20,7 +20,6 @@ import (
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/provider"
-	"skandha.dev/services/provider/embedding"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/scripted"
 )
@@ -54,11 +53,11 @@ func start(t *testing.T, cfg provider.Config, adapters ...provider.Adapter) *cor
 // startOn starts the service as a new process on a bus.
 func startOn(t *testing.T, srv *natsserver.Server, cfg provider.Config, adapters ...provider.Adapter) *core {
 	t.Helper()
-	return startWith(t, srv, cfg, nil, adapters...)
+	return startWith(t, srv, cfg, provider.Deps{}, adapters...)
 }
 
 func startWith(
-	t *testing.T, srv *natsserver.Server, cfg provider.Config, e *embedding.Embedder, adapters ...provider.Adapter,
+	t *testing.T, srv *natsserver.Server, cfg provider.Config, deps provider.Deps, adapters ...provider.Adapter,
 ) *core {
 	t.Helper()
 	b := natstest.Connect(t, srv)
@@ -89,7 +88,8 @@ func startWith(
 	c.stop = cancel
 	done := make(chan struct{})
 	go func() {
-		c.ended <- provider.Serve(ctx, cfg, adapters, provider.Deps{Bus: exec, Logger: natstest.Logger(t), Embedder: e})
+		deps.Bus, deps.Logger = exec, natstest.Logger(t)
+		c.ended <- provider.Serve(ctx, cfg, adapters, deps)
 		close(done)
 	}()
 	t.Cleanup(func() {

@@ -21,6 +21,10 @@ type Settings struct {
 	// Embedder computes embeddings: <provider>/<model>, of openai, gemini, local or ollama.
 	// Default none.
 	Embedder string `yaml:"embedder"`
+	// Transcriber turns speech into text. Default none.
+	Transcriber Voice `yaml:"transcriber"`
+	// Speaker turns text into speech. Default none: the page uses the browser's.
+	Speaker Voice `yaml:"speaker"`
 }
 
 // defaultMaxTokens is the default of Settings.MaxTokens.
@@ -45,7 +49,12 @@ func (s Settings) Check() error {
 	for _, part := range []struct {
 		at  string
 		err error
-	}{{"prices", s.Prices.Check()}, {"budget", s.Budget.Check()}} {
+	}{
+		{"prices", s.Prices.Check()},
+		{"budget", s.Budget.Check()},
+		{"transcriber", s.Transcriber.check(transcriber)},
+		{"speaker", s.Speaker.check(speaker)},
+	} {
 		if part.err != nil {
 			for line := range strings.Lines(part.err.Error()) {
 				errs = append(errs, fmt.Errorf("providers.%s.%s", part.at, strings.TrimSuffix(line, "\n")))

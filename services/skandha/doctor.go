@@ -76,7 +76,8 @@ func (g *globals) findings(ctx context.Context) []finding {
 		out = append(out, g.providerFinding(ctx), g.storeFinding(ctx))
 		out = append(out, g.configuredWeb(ctx)...)
 	}
-	out = append(out, g.embedderFinding(ctx), g.uiFinding(ctx))
+	out = append(out, g.embedderFinding(ctx))
+	out = append(append(out, g.voiceFindings(ctx)...), g.uiFinding(ctx))
 	if g.NATS == "" { // otherwise the sandbox is on the machines of that system's tool runners
 		out = append(out, g.sandboxFindings(ctx)...)
 	}

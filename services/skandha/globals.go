@@ -35,6 +35,8 @@ type globals struct {
 	Model        string    `group:"Embedded system" env:"SKANDHA_MODEL" help:"Model to use." placeholder:"NAME"`
 	BaseURL      string    `group:"Embedded system" env:"SKANDHA_BASE_URL" help:"Base URL of the provider's API." placeholder:"URL"`
 	Embedder     string    `group:"Embedded system" env:"SKANDHA_EMBEDDER" help:"What computes embeddings for an embedded system, such as ollama/nomic-embed-text, openai/text-embedding-3-small or gemini/gemini-embedding-001; or none. Default: providers.embedder of the configuration file, else none: searches are lexical." placeholder:"PROVIDER/MODEL"`
+	Transcriber  string    `group:"Embedded system" env:"SKANDHA_TRANSCRIBER" help:"What turns speech into text for an embedded system, such as openai/whisper-1; command, which is providers.transcriber.command of the configuration file; or none. Default: providers.transcriber of the configuration file, else none." placeholder:"PROVIDER/MODEL"`
+	Speaker      string    `group:"Embedded system" env:"SKANDHA_SPEAKER" help:"What turns text into speech for an embedded system, such as openai/tts-1; command, which is providers.speaker.command of the configuration file; or none. Default: providers.speaker of the configuration file, else none: the page uses the browser's." placeholder:"PROVIDER/MODEL"`
 	OfflineRules string    `group:"Embedded system" env:"SKANDHA_OFFLINE_RULES" type:"existingfile" help:"Rules for the offline provider, instead of the built-in ones." placeholder:"FILE"`
 	Workspace    string    `group:"Embedded system" env:"SKANDHA_WORKSPACE" help:"Directory that the agent's file tools are confined to. Default: DATA/workspace." placeholder:"DIR"`
 	NotesPlugin  string    `group:"Embedded system" env:"SKANDHA_NOTES_PLUGIN" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace." placeholder:"NAME"`
@@ -58,7 +60,8 @@ type globals struct {
 func (g *globals) systemConfig() system.Config {
 	cfg := system.Config{
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
-		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, Embedder: g.Embedder, OfflineRules: g.OfflineRules,
+		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, Embedder: g.Embedder,
+		Transcriber: g.Transcriber, Speaker: g.Speaker, OfflineRules: g.OfflineRules,
 		Workspace: g.Workspace, Files: g.Files, Requests: g.HTTP, Web: g.Web, NotesPlugin: g.NotesPlugin,
 	}
 	if !g.NoSandbox {

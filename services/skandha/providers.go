@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -61,7 +62,7 @@ func printProviders(out io.Writer, reports []providerapi.Report) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, r := range append(remarks, embedderLines(reports)...) {
+	for _, r := range slices.Concat(remarks, embedderLines(reports), voiceLines(reports)) {
 		_, _ = fmt.Fprintln(out, r)
 	}
 	if b := reports[0].Budget; b != nil {
@@ -94,7 +95,36 @@ func embedderLines(reports []providerapi.Report) (out []string) {
 	return out
 }
 
-// reachability says whether a provider or an embedder can be asked now.
+// voiceLines describes what turns speech into text, and text into speech, in each process.
+func voiceLines(reports []providerapi.Report) (out []string) {
+	for _, v := range []struct {
+		what, none string
+		of         func(providerapi.Report) *providerapi.SpeechModel
+	}{
+		{"Transcriber", service.TranscriberHint, func(r providerapi.Report) *providerapi.SpeechModel { return r.Transcriber }},
+		{"Speaker", service.SpeakerHint, func(r providerapi.Report) *providerapi.SpeechModel { return r.Speaker }},
+	} {
+		found := false
+		for _, r := range reports {
+			m := v.of(r)
+			if m == nil {
+				continue
+			}
+			found = true
+			out = append(out, fmt.Sprintf("%s of %s: %s %s, %s.", v.what, r.Instance, line(m.Model, 100), line(m.Note, 60),
+				reachability(m.Reachable, &m.Breaker)))
+			if m.Error != "" {
+				out = append(out, fmt.Sprintf("%s of %s: %s", v.what, r.Instance, line(m.Error, 300)))
+			}
+		}
+		if !found {
+			out = append(out, v.what+": none. "+v.none+".")
+		}
+	}
+	return out
+}
+
+// reachability says whether a provider, an embedder, a transcriber or a speaker can be asked now.
 func reachability(reachable *bool, b *providerapi.Breaker) string {
 	var s []string
 	switch {

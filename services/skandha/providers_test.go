@@ -38,3 +38,34 @@ func TestProvidersShowTheEmbedder(t *testing.T) {
 		}
 	}
 }
+
+func TestProvidersShowWhatHearsAndSpeaks(t *testing.T) {
+	with := providerapi.Report{
+		Instance: "p0",
+		Transcriber: &providerapi.SpeechModel{
+			Model: "openai/hear-1", Note: "at api.example.com", Reachable: new(false), Error: "api.example.com answered 401",
+			Breaker: providerapi.Breaker{State: providerapi.Open},
+		},
+		Speaker: &providerapi.SpeechModel{Model: "command/espeak-ng", Note: "on this machine", Reachable: new(true), Breaker: providerapi.Breaker{State: providerapi.Closed}},
+	}
+	for _, c := range []struct {
+		report providerapi.Report
+		want   []string
+	}{
+		{providerapi.Report{Instance: "p0"}, []string{"Transcriber: none. SKANDHA_TRANSCRIBER", "Speaker: none. SKANDHA_SPEAKER"}},
+		{with, []string{
+			"Transcriber of p0: openai/hear-1 at api.example.com, not reachable", "Transcriber of p0: api.example.com answered 401",
+			"Speaker of p0: command/espeak-ng on this machine, reachable.",
+		}},
+	} {
+		var b strings.Builder
+		if err := printProviders(&b, []providerapi.Report{c.report}); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%q is missing in %s", w, b.String())
+			}
+		}
+	}
+}

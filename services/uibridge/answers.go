@@ -67,6 +67,19 @@ func (s *Service) answer() (stop func(), err error) {
 	return stop, nil
 }
 
+// answerLooks also answers requests for the pictures of cameras that people share, until stop is called.
+func (s *Service) answerLooks(others func()) (stop func(), err error) {
+	looks, err := s.transports.cameras.Answer()
+	if err != nil {
+		others()
+		return nil, err
+	}
+	return func() {
+		looks()
+		others()
+	}, nil
+}
+
 func reply(q *bus.Request, answer func(context.Context) (any, error)) error {
 	v, err := answer(q.Context())
 	if err != nil {

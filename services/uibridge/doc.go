@@ -9,7 +9,8 @@
 //	/v1/rpc/{method}                                     every method of the WebSocket, as POST
 //	/v1/agents/{agent}/sessions/{session}/artifacts/*    package inspect: files that tools handed over
 //	/v1/agui/{agent}                                     package compat/agui: AG-UI
-//	/v1/chat/completions, /v1/models                     package compat/openai
+//	/v1/agents/{agent}/sessions/{session}/camera         package camera: pictures that a person shares
+//	/v1/chat/completions, /v1/models, /v1/audio/*        package compat/openai
 //
 // Package contract defines what these transports share. Package backend implements it, and
 // package access authenticates and limits every request.
@@ -42,7 +43,8 @@
 // Consumed: the subjects that packages hub and backend name. Any replica also answers
 // service.uibridge.link with a one-time link to its page, as [Link] (every client that may
 // send this request on the bus is trusted with the link), and service.uibridge.status with
-// a [Status]. Produced: agent.<agent>.<session>.sense.<cause>.ui-<token>.
+// a [Status], and service.camera.look for the cameras that people share (package camera). Produced:
+// media.frame.<agent>.<session>, and agent.<agent>.<session>.sense.<cause>.ui-<token>.
 //
 // # Guarantee and failure
 //

@@ -26,7 +26,7 @@ func secured(tls bool, next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy",
-			"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), "+
+			"accelerometer=(), camera=(self), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(self), "+
 				"midi=(), payment=(), usb=()")
 		if tls {
 			h.Set("Strict-Transport-Security", "max-age=31536000")

@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/backend"
+	"skandha.dev/services/uibridge/camera"
 	"skandha.dev/services/uibridge/compat/agui"
 	"skandha.dev/services/uibridge/compat/openai"
 	"skandha.dev/services/uibridge/contract"
@@ -27,6 +28,7 @@ type transports struct {
 	agui      *agui.Handler
 	openai    *openai.Handler
 	artifacts http.Handler
+	cameras   *camera.Cameras
 }
 
 func newTransports(a *access.Access, deps Deps) (*transports, error) {
@@ -47,8 +49,9 @@ func newTransports(a *access.Access, deps Deps) (*transports, error) {
 		}}, b, log),
 		sse:       sse.New(sse.Config{}, limited, log),
 		agui:      agui.New(agui.Config{}, limited, log),
-		openai:    openai.New(openai.Config{}, limited, log),
+		openai:    openai.New(openai.Config{}, limited, b, log),
 		artifacts: inspect.Artifacts(look),
+		cameras:   camera.New(deps.Bus, log),
 	}, nil
 }
 
@@ -58,7 +61,7 @@ func (t *transports) run(ctx context.Context) error { return t.backend.Run(ctx) 
 func (t *transports) counters() map[string]int64 {
 	st := t.backend.Stats()
 	out := map[string]int64{"sessions": int64(st.Sessions), "feeds": int64(st.Feeds), "feeds_slow_total": st.Slow}
-	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai} {
+	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai, t.cameras} {
 		maps.Copy(out, c.Counters())
 	}
 	return out
@@ -83,12 +86,24 @@ func (s *Service) handler() http.Handler {
 		}
 	}
 	mux.Handle(inspect.ArtifactsPattern, brief(s.transports.artifacts))
+	mux.Handle(camera.Path, brief(s.transports.cameras))
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &contract.Error{
 			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it; see " + pathsDoc,
 		}, 0)
 	})
 	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
+}
+
+// bodyOf returns the media type of the bodies that the handler of a path reads.
+func bodyOf(path string) string {
+	switch {
+	case path == openai.PathHears:
+		return "multipart/form-data"
+	case camera.Serves(path):
+		return "image/jpeg"
+	}
+	return "application/json"
 }
 
 // pathsDoc names the documentation of all paths.

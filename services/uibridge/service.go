@@ -77,7 +77,7 @@ func New(cfg Config, opts Options, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	if s.access, err = access.New(cfg.Config,
-		access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse}); err != nil {
+		access.Deps{Log: deps.Log, DataDir: deps.DataDir, Refuse: refuse, Body: bodyOf}); err != nil {
 		return nil, prefixed(err)
 	}
 	if s.transports, err = newTransports(s.access, deps); err != nil {
@@ -147,6 +147,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.access.Watch(srv)
 	stopAnswers, err := s.answer()
+	if err == nil {
+		stopAnswers, err = s.answerLooks(stopAnswers)
+	}
 	if err != nil {
 		return errors.Join(err, s.listener.Close())
 	}

@@ -1,6 +1,6 @@
 // Package providerapi defines the request that each provider process answers on
 // service.provider.<instance>: which providers it has, and how they are; and those that any
-// process answers on service.embedder.<verb>. The schemas are in schemas/service/provider.
+// process answers on service.embedder.<verb>, service.transcriber.<verb> and service.speaker.<verb>. The schemas are in schemas/service/provider.
 package providerapi
 
 import "skandha.dev/pkg/subject"
@@ -15,6 +15,9 @@ type Report struct {
 	Providers []Provider       `json:"providers"`          // in order of preference, those of plugins last
 	Embedder  *Embedder        `json:"embedder,omitempty"` // absent: none is configured
 	Budget    *Budget          `json:"budget,omitempty"`
+
+	Transcriber *SpeechModel `json:"transcriber,omitempty"` // absent: none is configured
+	Speaker     *SpeechModel `json:"speaker,omitempty"`     // likewise
 }
 
 // Provider is one provider as it is now.

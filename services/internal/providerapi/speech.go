@@ -17,8 +17,10 @@ const (
 
 // The limits of requests.
 const (
-	MaxAudioBytes  = 16 << 20 // of what is transcribed, and of speech
-	MaxSpeechBytes = 4 << 10  // of the text that is spoken
+	MaxAudioBytes      = 16 << 20 // of what is transcribed, and of speech
+	MaxSpeechBytes     = 4 << 10  // of the text that is spoken
+	MaxTranscriptBytes = 64 << 10
+	MaxPromptBytes     = 4 << 10
 )
 
 // TranscribeRequest asks for the text of one piece of speech. The schema is
@@ -51,4 +53,16 @@ type Speech struct {
 	Audio     []byte `json:"audio"`
 	MediaType string `json:"media_type"` // e.g. "audio/mpeg"
 	Model     string `json:"model"`      // <provider>/<model>
+}
+
+// SpeechModel is the transcriber or the speaker as it is now. The schema is
+// schemas/service/provider/speech_model.json.
+type SpeechModel struct {
+	Model string `json:"model"` // <provider>/<model>
+	Note  string `json:"note,omitempty"`
+	// Reachable says whether its API answered, or its program was found, just now; absent if that was
+	// not tried.
+	Reachable *bool   `json:"reachable,omitempty"`
+	Error     string  `json:"error,omitempty"` // why it is not reachable
+	Breaker   Breaker `json:"breaker"`
 }

@@ -63,6 +63,7 @@ type Config struct {
 
 	Provider, Model, BaseURL, OfflineRules string
 	Embedder                               string             // <provider>/<model>; default that of ConfigFile
+	Transcriber, Speaker                   string             // likewise, or command
 	Models                                 []provider.Adapter // instead of those that the four select
 	Workspace                              string             // default Data/workspace
 	Files                                  filesystem.Limits  // for the file tools
@@ -342,7 +343,7 @@ func (s *System) startRunner(ctx context.Context) error {
 func (s *System) providerConfig() provider.Config {
 	return provider.Config{
 		Provider: s.cfg.Provider, Model: s.cfg.Model, BaseURL: s.cfg.BaseURL, OfflineRules: s.cfg.OfflineRules,
-		Embedder: s.cfg.Embedder, Slots: s.cfg.Slots,
+		Embedder: s.cfg.Embedder, Transcriber: s.cfg.Transcriber, Speaker: s.cfg.Speaker, Slots: s.cfg.Slots,
 		DrainTimeout: time.Second,
 	}
 }
@@ -353,20 +354,20 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 	if cfg.Settings, err = provider.ReadSettings(s.cfg.ConfigFile); err != nil {
 		return err
 	}
-	embedder, why, err := provider.SelectEmbedder(cfg, os.Getenv)
-	if err != nil {
+	log := s.log.With("service", "provider")
+	deps := provider.Deps{Logger: log}
+	if err := deps.Select(cfg, os.Getenv); err != nil {
 		return err
 	}
 	b, err := s.Connect(ctx, "provider")
 	if err != nil {
 		return err
 	}
-	log := s.log.With("service", "provider")
-	log.Info("embedder: " + why)
+	deps.Bus = b
 	s.warnOfProviders(agents, s.adapters)
 	s.executors = append(s.executors, b.Instance())
 	s.background("provider", b, func(ctx context.Context) error {
-		return provider.Serve(ctx, cfg, s.adapters, provider.Deps{Bus: b, Logger: log, Embedder: embedder})
+		return provider.Serve(ctx, cfg, s.adapters, deps)
 	})
 	return nil
 }

@@ -126,6 +126,13 @@ var goTypes = map[string]any{
 	"service/provider/embedder":      providerapi.Embedder{},
 	"service/provider/embed_request": providerapi.EmbedRequest{},
 	"service/provider/embed":         providerapi.EmbedAnswer{},
+
+	"service/provider/transcribe_request": providerapi.TranscribeRequest{},
+	"service/provider/transcript":         providerapi.Transcript{},
+	"service/provider/speak_request":      providerapi.SpeakRequest{},
+	"service/provider/speech":             providerapi.Speech{},
+	"service/provider/speech_model":       providerapi.SpeechModel{},
+
 	"service/core/tools":             []coreapi.ToolInfo{},
 	"service/core/sessions_query":    coreapi.SessionsQuery{},
 	"service/core/sessions":          coreapi.SessionsPage{},

@@ -37,6 +37,8 @@ type Server struct {
 
 	Embedder *embedtest.Model // computes embeddings
 
+	Audio Audio // hears and speaks
+
 	model *scripted.Model
 	mu    sync.Mutex
 	asked []ResponsesRequest
@@ -66,6 +68,9 @@ func NewPiped(t testing.TB) *Server {
 	return s
 }
 
+// Obey replaces the model, before the first request.
+func (s *Server) Obey(m *scripted.Model) { s.model = m }
+
 func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	t.Helper()
 	s := &Server{Embedder: &embedtest.Model{}, model: scripted.Unbounded(), given: map[string]givenItem{}}
@@ -73,6 +78,8 @@ func newServer(t testing.TB) (*Server, *http.ServeMux) {
 	mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	mux.HandleFunc("POST /v1/chat/completions", s.completions)
 	mux.HandleFunc("POST /v1/responses", s.responses)
+	mux.HandleFunc("POST /v1/audio/transcriptions", s.transcriptions)
+	mux.HandleFunc("POST /v1/audio/speech", s.speech)
 	mux.HandleFunc("GET /v1/models", s.models)
 	return s, mux
 }

@@ -69,11 +69,38 @@ func browserPath(t testing.TB) string {
 // Page opens a browser at a desktop's size. It shows nothing yet.
 func (r *Rig) Page(t testing.TB) *Page {
 	t.Helper()
+	return r.page(t)
+}
+
+// Senses are the files that the browser takes for what its microphone hears (WAV), once, and its camera
+// sees (Motion JPEG), again and again. Without any, it has neither.
+type Senses struct{ Hears, Sees string }
+
+// WithSenses opens a browser in a session of the agent main, and allows it its camera and microphone.
+func (r *Rig) WithSenses(t testing.TB, s Senses, session string) *Page {
+	t.Helper()
+	flags := []chromedp.ExecAllocatorOption{
+		chromedp.Flag("use-fake-ui-for-media-stream", true), chromedp.Flag("use-fake-device-for-media-stream", true),
+	}
+	if s.Hears != "" {
+		flags = append(flags, chromedp.Flag("use-file-for-fake-audio-capture", s.Hears+"%noloop"))
+	}
+	if s.Sees != "" {
+		flags = append(flags, chromedp.Flag("use-file-for-fake-video-capture", s.Sees))
+	}
+	p := r.page(t, flags...)
+	p.enter(r.Link(), session)
+	return p
+}
+
+func (r *Rig) page(t testing.TB, flags ...chromedp.ExecAllocatorOption) *Page {
+	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(browserPath(t)), chromedp.WindowSize(1360, 860),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("disable-gpu", true), chromedp.Flag("lang", "en-GB"),
 		chromedp.Flag("host-resolver-rules", "MAP *.example "+r.canary.addr()), chromedp.Env("LANG=en_GB.UTF-8"),
 		chromedp.WSURLReadTimeout(patience))
+	opts = append(opts, flags...)
 	if os.Getuid() == 0 {
 		opts = append(opts, chromedp.NoSandbox) // Chromium refuses to build its own as root
 	}
@@ -108,10 +135,16 @@ func (r *Rig) Page(t testing.TB) *Page {
 func (r *Rig) SignedIn(t testing.TB, session string) *Page {
 	t.Helper()
 	p := r.Page(t)
-	p.Open(r.Link())
+	p.enter(r.Link(), session)
+	return p
+}
+
+// enter opens a link in a session of the agent main.
+func (p *Page) enter(link, session string) {
+	p.t.Helper()
+	p.Open(link)
 	p.Wait(`one("#input")`)
 	p.Session(session)
-	return p
 }
 
 // WithToken opens a browser in a session of the agent main, signed in with the token.

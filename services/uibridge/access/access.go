@@ -32,6 +32,10 @@ type Deps struct {
 	// Refuse answers a refused request in the error format of its path; default
 	// [request.Refuse]. A status of 0 means that of the error.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error, status int)
+	// Body returns the media type that a body on a path must have; nil: application/json on all. An
+	// HTML form of another page can send multipart/form-data, but neither its cookie with the key of
+	// the login nor an allowed origin.
+	Body func(path string) string
 }
 
 // Access authenticates and limits requests. It is safe for concurrent use.
@@ -39,6 +43,7 @@ type Access struct {
 	cfg        Config
 	log        *slog.Logger
 	refuse     func(w http.ResponseWriter, r *http.Request, err error, status int)
+	body       func(path string) string
 	bursts     *logburst.Log // for requests over a limit
 	hosts      hosts.Set
 	pages      http.CrossOriginProtection
@@ -71,6 +76,9 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	if deps.Refuse == nil {
 		deps.Refuse = func(w http.ResponseWriter, _ *http.Request, err error, status int) { request.Refuse(w, err, status) }
 	}
+	if deps.Body == nil {
+		deps.Body = func(string) string { return "application/json" }
+	}
 	tokens, made, err := readTokens(cfg, deps.DataDir)
 	if err != nil {
 		return nil, err
@@ -84,7 +92,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 		return nil, err
 	}
 	a := &Access{
-		cfg: cfg, log: deps.Log, refuse: deps.Refuse, bursts: logburst.New(deps.Log),
+		cfg: cfg, log: deps.Log, refuse: deps.Refuse, body: deps.Body, bursts: logburst.New(deps.Log),
 		hosts: hosts.Of(slices.Concat(cfg.Hosts, hostOfURL(cfg.URL))), proxies: proxies, tokens: tokens, made: made,
 		logouts: ended, allowances: map[string]allowance{}, failures: newFailures(), open: newOpen(cfg.Limits),
 		anonymous: &anonymous{max: cfg.Limits.Anonymous, conns: map[net.Conn]arrival{}, of: map[netip.Addr]int{}},

@@ -33,7 +33,7 @@
 //
 // A request must be for a host name of the bridge (421: DNS rebinding), without a secret in
 // its URL (400); if it is from a page, from the bridge's own page or a configured origin
-// (403); with JSON if it has a body (415); within the limits (429, with Retry-After;
+// (403); with JSON, or what [Deps].Body says, if it has a body (415); within the limits (429, with Retry-After;
 // approvals and cancels have a separate limit); and below /v1/, authenticated (401). What a
 // browser sends by itself, with the cookie, must carry its origin unless it only reads. An
 // accepted request has its [contract.Principal] in its context, and its secrets are

@@ -44,8 +44,8 @@ func (a *Access) shape(r *http.Request) *refusal {
 		return ref
 	}
 	if !safe(r.Method) && (r.ContentLength != 0 || len(r.TransferEncoding) > 0) &&
-		!isJSON(r.Header.Values("Content-Type")) {
-		return refuse(http.StatusUnsupportedMediaType, "content_type", "Content-Type", "want application/json")
+		!isOne(r.Header.Values("Content-Type"), a.body(r.URL.Path)) {
+		return refuse(http.StatusUnsupportedMediaType, "content_type", "Content-Type", "want "+a.body(r.URL.Path))
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (a *Access) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	h.Set("Access-Control-Allow-Headers", allowedHeaders(r.Header.Get("Access-Control-Request-Headers")))
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
@@ -132,12 +132,13 @@ func isAPI(r *http.Request) bool { return r.URL.Path == "/v1" || strings.HasPref
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-func isJSON(types []string) bool {
+// isOne reports whether there is one media type, and it is the wanted one.
+func isOne(types []string, want string) bool {
 	if len(types) != 1 {
 		return false
 	}
 	t, _, _ := strings.Cut(types[0], ";")
-	return strings.EqualFold(strings.TrimSpace(t), "application/json")
+	return strings.EqualFold(strings.TrimSpace(t), want)
 }
 
 // secretNames are query parameters that carry secrets in other systems.

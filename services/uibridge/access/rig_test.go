@@ -36,7 +36,14 @@ func newRig(t *testing.T, cfg access.Config, dataDir string) *rig {
 	t.Helper()
 	r := &rig{t: t}
 	var err error
-	r.Access, err = access.New(cfg, access.Deps{Log: slog.New(slog.NewTextHandler(&r.log, nil)), DataDir: dataDir})
+	r.Access, err = access.New(cfg, access.Deps{
+		Log: slog.New(slog.NewTextHandler(&r.log, nil)), DataDir: dataDir, Body: func(path string) string {
+			if path == "/v1/pictures" {
+				return "image/jpeg"
+			}
+			return "application/json"
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

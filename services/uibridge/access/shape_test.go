@@ -236,6 +236,23 @@ func TestBodiesAreJSONAndOfBoundedSize(t *testing.T) {
 	}
 }
 
+func TestABodyHasTheTypeOfItsPath(t *testing.T) {
+	r := newRig(t, usual(), "")
+	for path, c := range map[string]struct {
+		kind string
+		want int
+	}{
+		"/v1/pictures": {"image/jpeg", 200}, "/v1/x": {"image/jpeg", 415},
+	} {
+		if w := r.ask(http.MethodPost, path, "{}", bearer(ownerToken), with("Content-Type", c.kind)); w.Code != c.want {
+			t.Errorf("%s, %s: %d, want %d", path, c.kind, w.Code, c.want)
+		}
+	}
+	if w := r.ask(http.MethodPost, "/v1/pictures", "{}", bearer(ownerToken), with("Content-Type", "application/json")); w.Code != 415 {
+		t.Errorf("JSON is answered %d", w.Code)
+	}
+}
+
 func TestPathsAreInTheirShortestForm(t *testing.T) {
 	r := newRig(t, usual(), "")
 	for path, want := range map[string]int{

@@ -16,6 +16,8 @@ type service struct {
 	Model        string        `env:"SKANDHA_MODEL" placeholder:"NAME" help:"Model to use. Default: OPENAI_MODEL, ANTHROPIC_MODEL or GEMINI_MODEL, or the server's."`
 	BaseURL      string        `name:"base-url" env:"SKANDHA_BASE_URL" placeholder:"URL" help:"An OpenAI-compatible API, whose key is OPENAI_API_KEY; or Anthropic's or Gemini's, if that is the only provider. Default: OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL, or the vendor's own."`
 	Embedder     string        `env:"SKANDHA_EMBEDDER" placeholder:"PROVIDER/MODEL" help:"What computes embeddings: a model of openai, gemini, ollama or local, e.g. ollama/nomic-embed-text; or none. Default: providers.embedder of the configuration file, else none, and searches are lexical."`
+	Transcriber  string        `env:"SKANDHA_TRANSCRIBER" placeholder:"PROVIDER/MODEL" help:"What turns speech into text: a model of openai or local, e.g. openai/whisper-1; command, which is providers.transcriber.command of the configuration file; or none. Default: providers.transcriber of the configuration file, else none."`
+	Speaker      string        `env:"SKANDHA_SPEAKER" placeholder:"PROVIDER/MODEL" help:"What turns text into speech: a model of openai or local, e.g. openai/tts-1; command, which is providers.speaker.command of the configuration file; or none. Default: providers.speaker of the configuration file, else none."`
 	OfflineRules string        `env:"SKANDHA_OFFLINE_RULES" type:"existingfile" placeholder:"FILE" help:"Rules of the offline provider instead of the built-in ones."`
 	LocalURL     string        `name:"local-url" env:"SKANDHA_LOCAL_URL" placeholder:"URL" help:"Where to look for a local server; none: nowhere."`
 	Config       string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Configuration file (YAML) whose section providers has prices and the budget."`
@@ -28,7 +30,8 @@ func (s *service) config() (provider.Config, error) {
 	settings, err := provider.ReadSettings(s.Config)
 	return provider.Config{
 		Settings: settings,
-		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, Embedder: s.Embedder, OfflineRules: s.OfflineRules,
+		Provider: s.Provider, Model: s.Model, BaseURL: s.BaseURL, Embedder: s.Embedder,
+		Transcriber: s.Transcriber, Speaker: s.Speaker, OfflineRules: s.OfflineRules,
 		LocalURL: s.LocalURL, NoPlugins: !s.Plugins, Slots: s.Slots, DrainTimeout: s.Drain,
 	}, err
 }

@@ -31,12 +31,18 @@ type rig struct {
 func serve(t testing.TB, b contract.Backend, cfg openai.Config) *rig {
 	t.Helper()
 	mux := http.NewServeMux()
-	handler := openai.New(cfg, b, slog.New(slog.DiscardHandler))
+	handler := openai.New(cfg, b, voices(b), slog.New(slog.DiscardHandler))
 	for _, p := range openai.Patterns() {
 		mux.Handle(p, handler)
 	}
 	s := transporttest.Serve(t, mux, 0)
 	return &rig{t, s, sdk.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("token"), option.WithMaxRetries(0))}
+}
+
+// voices returns the backend's, if it has any.
+func voices(b contract.Backend) openai.Voices {
+	v, _ := b.(openai.Voices)
+	return v
 }
 
 func params(text string) sdk.ChatCompletionNewParams {

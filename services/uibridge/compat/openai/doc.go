@@ -4,6 +4,8 @@
 //	POST /v1/chat/completions   ask an agent; {stream: true} for server-sent events
 //	GET  /v1/models             the agents that the token may access
 //	GET  /v1/models/{id}
+//	POST /v1/audio/transcriptions   the text of speech, from the configured transcriber
+//	POST /v1/audio/speech           a text as speech, from the configured speaker
 //
 // Other paths of OpenAI's API, such as /v1/responses and /v1/embeddings, are answered with
 // 404 unknown_url.
@@ -75,6 +77,14 @@
 // decides: temperature, top_p, max_tokens, max_completion_tokens, presence_penalty,
 // frequency_penalty, seed, user, store, service_tier, reasoning_effort, verbosity,
 // parallel_tool_calls, prediction, and unknown parameters.
+//
+// # Speech
+//
+// The configuration decides which model hears and speaks: the field model is accepted and has no
+// effect, and so are fields that say how a transcript is made or how speech should sound. A transcript
+// has response_format json, text or verbose_json, without segments; the format of speech is that of the
+// speaker, as Content-Type says. A voice is the speaker's, too. Without a transcriber or a speaker the
+// answer is 404 with the code no_transcriber or no_speaker.
 //
 // # Errors
 //

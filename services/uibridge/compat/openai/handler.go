@@ -33,6 +33,8 @@ func (c Config) withDefaults() Config { return bounds.Filled(c) }
 type Handler struct {
 	cfg           Config
 	backend       contract.Backend
+	voices        Voices
+	audio         chan struct{} // a place for each request with audio
 	log           *slog.Logger
 	mux           *http.ServeMux
 	conversations *conversations
@@ -43,12 +45,18 @@ type Handler struct {
 
 // Patterns returns the patterns to serve the handler at, for [http.ServeMux.Handle].
 func Patterns() []string {
-	out := []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}"}
+	out := []string{"/v1/chat/completions", "/v1/models", "/v1/models/{id...}", PathHears, pathSpeaks}
 	for _, path := range elsewhere {
 		out = append(out, path, path+"/{rest...}")
 	}
 	return out
 }
+
+// The paths of speech. The body of PathHears is multipart/form-data.
+const (
+	PathHears  = "/v1/audio/transcriptions"
+	pathSpeaks = "/v1/audio/speech"
+)
 
 // elsewhere lists paths of OpenAI's API that the bridge does not support. Its clients only
 // show messages in OpenAI's format.
@@ -76,19 +84,21 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 }
 
 // New creates a handler.
-func New(cfg Config, b contract.Backend, log *slog.Logger) *Handler {
+func New(cfg Config, b contract.Backend, v Voices, log *slog.Logger) *Handler {
 	cfg = cfg.withDefaults()
 	d := &Handler{
-		cfg: cfg, backend: b, log: log.With("transport", "openai"), mux: http.NewServeMux(),
+		cfg: cfg, backend: b, voices: v, audio: make(chan struct{}, audioSlots), log: log.With("transport", "openai"), mux: http.NewServeMux(),
 		conversations: newConversations(cfg.Conversations), began: time.Now(),
 	}
 	d.mux.HandleFunc("/v1/chat/completions", d.only(http.MethodPost, d.complete))
 	d.mux.HandleFunc("/v1/models", d.only(http.MethodGet, d.models))
 	d.mux.HandleFunc("/v1/models/{id...}", d.only(http.MethodGet, d.model))
+	d.mux.HandleFunc(PathHears, d.only(http.MethodPost, d.transcriptions))
+	d.mux.HandleFunc(pathSpeaks, d.only(http.MethodPost, d.speech))
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, errorOf(http.StatusNotFound, "unknown_url",
-			"unsupported path; of OpenAI's API, only POST /v1/chat/completions and GET /v1/models are available; "+
-				"use the chat completions API of your client"))
+			"unsupported path; of OpenAI's API, only POST /v1/chat/completions, /v1/audio/transcriptions and /v1/audio/speech and "+
+				"GET /v1/models are available; use the chat completions API of your client"))
 	})
 	return d
 }

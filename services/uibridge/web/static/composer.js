@@ -31,7 +31,7 @@ export class Composer {
   #back = -1; // index in the history, from its end
   #draft = '';
 
-  // hooks: {send(text, mode), canSend, beside}; beside is a node left of the button
+  // hooks: {send(text, mode), canSend, beside, below}; beside are nodes left of the button
   constructor(hooks) {
     this.#hooks = hooks;
     this.#field = el('textarea', {
@@ -44,7 +44,7 @@ export class Composer {
     this.#list = el('ul', { class: 'commands', id: 'commands', role: 'listbox', 'aria-label': 'Commands', hidden: true });
     this.#notice = el('p', { class: 'composer-notice small', role: 'alert', hidden: true });
     this.node = el('form', { class: 'composer', on: { submit: (e) => { e.preventDefault(); this.submit(); } } }, this.#list, this.#notice,
-      el('div', { class: 'composer-frame' }, this.#field, hooks.beside, this.#send));
+      el('div', { class: 'composer-frame' }, this.#field, hooks.beside, this.#send), hooks.below);
   }
 
   focus() { this.#field.focus(); }
@@ -55,6 +55,9 @@ export class Composer {
     this.#changed();
     this.focus();
   }
+
+  // add puts a text after what is in the input field.
+  add(text) { this.fill(this.isEmpty ? text : `${this.#field.value.trimEnd()} ${text}`); }
 
   // notice shows a message about the input; '' removes it.
   notice(words) {

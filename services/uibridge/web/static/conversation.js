@@ -10,6 +10,7 @@ import { Files } from './call.js';
 import { forgetPictures } from './files.js';
 import { Composer } from './composer.js';
 import { Models } from './models.js';
+import { Senses } from './senses.js';
 import { StateLine } from './state.js';
 import { Transcript } from './transcript.js';
 import { Outbox } from './outbox.js';
@@ -34,6 +35,7 @@ export class Conversation {
   #context;
   #composer;
   #models;
+  #senses;
   #state;
   #outbox;
   #shown = WINDOW;
@@ -58,7 +60,12 @@ export class Conversation {
       decided: (d) => { this.#decisions.delete(d); this.#mark(); },
     };
     this.#models = new Models(app, (text) => this.#send(text));
-    this.#composer = new Composer({ canSend: app.can('talk'), send: (text, mode) => this.#send(text, mode), beside: this.#models.node });
+    this.#senses = new Senses(app, {
+      send: (text) => this.#send(text), fill: (text) => this.#composer.add(text), isEmpty: () => this.#composer.isEmpty, notice: (words) => this.#composer.notice(words),
+    });
+    this.#composer = new Composer({
+      canSend: app.can('talk'), send: (text, mode) => this.#send(text, mode), beside: [this.#models.node, this.#senses.button], below: this.#senses.tools,
+    });
     this.#outbox = new Outbox(app, (m) => this.#composer.notice(m));
     this.#state = new StateLine({ cancel: app.can('talk') ? () => this.cancel() : null, show: () => this.focusDecision() });
     this.#transcript = new Transcript({ earlier: () => this.#earlier() });
@@ -73,7 +80,7 @@ export class Conversation {
       el('header', { class: 'topbar' }, iconButton('menu', 'Sessions', () => app.shell.toggleDrawer(), { class: 'icon-btn only-narrow' }), this.#title,
         app.faults.node, iconButton('plus', 'New session', () => app.newSession(), { class: 'icon-btn only-narrow' }), panel),
       this.#offline, this.#away, this.#problem, this.#transcript.node, this.#locked,
-      el('div', { class: 'bottom' }, this.#state.node, this.#composer.node));
+      el('div', { class: 'bottom' }, this.#senses.above, this.#state.node, this.#composer.node));
     this.#listen();
   }
 
@@ -383,6 +390,7 @@ export class Conversation {
     turn.finish(p);
     this.#queue();
     this.#state.hint('');
+    if (this.#live && p.recorded?.answer) this.#senses.answered(p.recorded.answer);
     if (this.#live && p.failed) this.#app.announce(`The turn ended without an answer: ${p.failed.reason || p.failed.code}`);
     this.#mark();
   }

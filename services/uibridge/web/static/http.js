@@ -38,16 +38,32 @@ let skew = 0; // ms by which the browser's clock is ahead
 // serverNow is the bridge's time, in ms since 1970, to about a second.
 export function serverNow() { return Date.now() - skew; }
 
+// fetchBlob sends an HTTP request as request does, and returns the body of its response as a
+// Blob.
+export async function fetchBlob(method, path, body) { return (await answered(method, path, body)).blob(); }
+
 // request sends an HTTP request to the bridge and returns the JSON of its response, or
-// null. It rejects with an RpcError, whose code is "unavailable" if there was no
+// null. The body is sent as JSON, unless it is a Blob or FormData; options are further ones
+// of fetch. It rejects with an RpcError, whose code is "unavailable" if there was no
 // response.
-export async function request(method, path, body) {
+export async function request(method, path, body, options) { return json(await answered(method, path, body, options)); }
+
+async function json(response) {
+  const text = await response.text();
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    return null; // not from the bridge; the status is enough
+  }
+}
+
+// answered returns a response that is no error.
+async function answered(method, path, body, options = {}) {
+  const raw = body === undefined || body instanceof Blob || body instanceof FormData; // the browser knows their type
   let response;
   try {
     response = await ask(path, {
-      method,
-      headers: body === undefined ? {} : { 'Content-Type': 'application/json' },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      ...options, method, headers: raw ? {} : { 'Content-Type': 'application/json' }, body: raw ? body : JSON.stringify(body),
     });
   } catch {
     throw new RpcError({ code: 'unavailable', message: 'The bridge does not answer.' });
@@ -56,14 +72,8 @@ export async function request(method, path, body) {
   const date = Date.parse(response.headers.get('Date') ?? '');
   if (!Number.isNaN(date) && Math.abs(Date.now() - date) > 1500) skew = Date.now() - date - 500;
   else skew = 0;
-  const text = await response.text();
-  let value = null;
-  try {
-    value = text ? JSON.parse(text) : null;
-  } catch {
-    value = null; // not from the bridge; the status is enough
-  }
-  if (response.ok) return value;
+  if (response.ok) return response;
+  const value = await json(response);
   const e = value?.error ?? value ?? {};
   throw new RpcError({ ...e, code: e.code ?? (response.status === 401 ? 'unauthenticated' : 'internal'), message: e.message ?? `The bridge answered ${response.status}.` });
 }

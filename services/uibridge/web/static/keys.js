@@ -11,6 +11,10 @@ const LIST = [
     [['↑'], 'Your earlier inputs (in an empty field)'],
     [['/'], 'Commands, with completion; Tab accepts one'],
   ]],
+  ['On the microphone button', [
+    [['Space'], 'Hold to talk, or press to start and to stop'],
+    [['Esc'], 'Drop what you have said, or stop reading aloud'],
+  ]],
   ['Everywhere', [
     [['Esc', 'Esc'], 'Cancel the running turn'],
     [['Alt', 'A'], 'Go to the waiting decision'],

@@ -2,6 +2,7 @@
 // to screen readers.
 
 import { el, svg } from './dom.js';
+import { Lights } from './lights.js';
 import { recall, remember } from './store.js';
 
 // brand is the name with its logo: a heap of five, the meaning of skandha.
@@ -22,6 +23,7 @@ export class Shell {
   #opener = null; // the element that gets the focus back
 
   constructor(root, app) {
+    this.lights = new Lights();
     this.rail = el('nav', { class: 'rail', id: 'rail', 'aria-label': 'Sessions' });
     this.main = el('main', { class: 'main', id: 'conversation', tabindex: -1, 'aria-label': 'Conversation' });
     this.panel = el('aside', { class: 'panel', id: 'panel', 'aria-label': 'Events, timeline, tools and plugins', hidden: true });
@@ -33,7 +35,7 @@ export class Shell {
       region.replaceChildren(el('p', null, text)); // a new element is announced even if its text is the same
     };
     const skip = el('a', { class: 'btn skip', href: '#conversation', on: { click: (e) => { e.preventDefault(); app.conversation.focus(); } } }, 'Skip to the conversation');
-    root.replaceChildren(skip, el('div', { class: 'shell' }, this.rail, this.main, this.panel), this.#scrim, this.#polite, this.#urgent);
+    root.replaceChildren(skip, this.lights.node, el('div', { class: 'shell' }, this.rail, this.main, this.panel), this.#scrim, this.#polite, this.#urgent);
     const width = recall('panel.width', 0);
     if (width) this.setPanelWidth(width);
     NARROW.addEventListener('change', () => this.#cover());
