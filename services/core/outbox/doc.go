@@ -9,7 +9,8 @@
 //
 // What a commit has to deliver becomes an entry of the bucket before the commit is acknowledged to
 // the consumer; an entry has the id of its event, so it is made once. Entries for one destination
-// are delivered in the order of the log, one after the other. An entry is marked before its call is
+// are delivered in the order of the log, one after the other: an entry waits until every earlier
+// outgoing commit has been handled, because another core may be slow to handle one. An entry is marked before its call is
 // made. After a crash, or a result that leaves it open, the tool is probed; a message is sent again
 // only if it certainly was not sent.
 //
@@ -20,7 +21,9 @@
 // # Failure
 //
 // A message whose listener is absent, or whose delivery fails, waits and is tried again, with
-// growing pauses; those behind it for the same destination wait as well. An entry is dead after
+// growing pauses; those behind it for the same destination wait as well. Other listeners do not:
+// each has a bound of destinations that are delivered to at once, and of what waits for it, beyond
+// which an entry is dead at once and has no text (the log has it). An entry is dead after
 // [Config.GiveUp], when the tool reports that no repetition helps, or when it cannot be found out
 // whether it was sent. Dead entries stay, are listed by service.core.outbox, and can be sent again
 // or dropped by hand.

@@ -102,7 +102,7 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	if agent == nil {
 		agent = &decide.Agent{} // a failure of an agent that does not exist is delivered, too
 	}
-	if n.delivery { // whoever may ask gets an answer: policy has judged the calls of the turn
+	if n.delivery { // policy has judged the calls of the turn, and its answer belongs to the sender
 		return c.runInternal(ctx, n)
 	}
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
