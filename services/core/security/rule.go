@@ -95,6 +95,7 @@ func (c *checker) rule(at string, r Rule) rule {
 		out.Idempotent = &is
 	}
 	c.effect(at, r)
+	c.after(at+".after", r.After)
 	if r.After != "" && r.Effect == decide.Allow {
 		c.add("%s.after: not supported with effect allow; add a rule without it, and one with after behind it", at)
 	}
