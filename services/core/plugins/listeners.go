@@ -26,7 +26,7 @@ func (p *Host) listens(ctx context.Context, name string) bool {
 	if !subject.Valid(name) {
 		return false
 	}
-	if slices.Contains(p.cfg.Listeners, subject.Writer(name)) {
+	if slices.Contains(p.cfg.Listeners, name) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardWait)

@@ -40,7 +40,7 @@ type Config struct {
 	Points       map[hook.Point]PointConfig
 	GuidesDir    string // with guides as Markdown files; empty: none
 	// Listeners are the configured ones, as far as this core knows; no plugin may take their names.
-	Listeners []subject.Writer
+	Listeners []string
 }
 
 // Directory is what a host needs of the directory of executors: it offers the tools of

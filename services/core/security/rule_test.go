@@ -48,6 +48,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"after the web", security.Rule{After: "web", Effect: decide.Deny}, nil},
 		{"after any text by pattern", security.Rule{After: "*web*", Effect: decide.Deny}, nil},
 		{"after an origin that a plugin has invented", security.Rule{After: "rss:*", Effect: decide.Deny}, nil},
+		{"deliveries", security.Rule{Tool: "Deliver:*", Effect: decide.Deny}, []string{"policy[1].tool", "not subject to policy"}},
 		{"a tool that can't be one", security.Rule{Tool: "a/*", Effect: decide.Deny}, nil},
 		{
 			"an unknown action",
