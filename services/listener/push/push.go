@@ -31,9 +31,13 @@ type Config struct {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
-	u, err := url.Parse(c.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		errs = append(errs, fmt.Errorf("url is %q, want an http or https address", c.URL))
+	switch u, err := url.Parse(c.URL); {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		errs = append(errs, fmt.Errorf("url is %q, want an http or https address", secret.HideText(c.URL)))
+	case u.User != nil:
+		errs = append(errs, errors.New("url has a user; remove it, and set token to env:NAME or file:PATH"))
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		errs = append(errs, errors.New("url has a query or a fragment; remove it, and set token if it is a credential"))
 	}
 	if c.Token != "" && !strings.HasPrefix(c.Token, "env:") && !strings.HasPrefix(c.Token, "file:") {
 		errs = append(errs, errors.New("token: want env:NAME or file:PATH"))

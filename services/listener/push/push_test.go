@@ -124,11 +124,18 @@ func TestNothingLeavesThatMayNotBegin(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for want, c := range map[string]push.Config{
-		"url is":  {URL: "push.example.org"},
-		"token: ": {URL: "https://push.example.org", Token: "plain"},
+	for _, c := range []struct {
+		want string
+		cfg  push.Config
+	}{
+		{"url is", push.Config{URL: "push.example.org"}},
+		{"token: ", push.Config{URL: "https://push.example.org", Token: "plain"}},
+		{"url has a user; remove it, and set token", push.Config{URL: "http://ann:HUSH@push.example.org/"}},
+		{"url has a query or a fragment", push.Config{URL: "http://push.example.org/?auth=HUSH"}},
+		{"url has a query or a fragment", push.Config{URL: "http://push.example.org/#HUSH"}},
+		{"url is", push.Config{URL: "ftp://ann:HUSH@push.example.org/"}},
 	} {
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "HUSH") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
