@@ -39,6 +39,7 @@ func (c Config) Validate() error {
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		errs = append(errs, errors.New("url has a query or a fragment; remove it, and set token if it is a credential"))
 	}
+	errs = append(errs, checkTopic(c.Topic))
 	if c.Token != "" && !strings.HasPrefix(c.Token, "env:") && !strings.HasPrefix(c.Token, "file:") {
 		errs = append(errs, errors.New("token: want env:NAME or file:PATH"))
 	}
@@ -136,10 +137,13 @@ func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, _ tool.Begun) 
 
 func (g *Gateway) request(ctx context.Context, m contract.Outgoing) (*http.Request, error) {
 	topic := m.To
-	if topic == "-" {
+	if topic == "-" || topic == "" {
 		topic = g.cfg.Topic
 	}
-	at, err := url.JoinPath(g.cfg.URL, topic)
+	if err := checkTopic(topic); err != nil {
+		return nil, err
+	}
+	at, err := url.JoinPath(g.cfg.URL, url.PathEscape(topic))
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +168,14 @@ func (g *Gateway) request(ctx context.Context, m contract.Outgoing) (*http.Reque
 		req.Header.Set("Authorization", "Bearer "+g.token)
 	}
 	return req, nil
+}
+
+// checkTopic refuses names that would lead to another path than one below the URL.
+func checkTopic(topic string) error {
+	if topic == "." || topic == ".." {
+		return fmt.Errorf("topic %q is not a name; choose another", topic)
+	}
+	return nil
 }
 
 func title(m contract.Outgoing) string {
