@@ -8,7 +8,7 @@ import (
 	"skandha.dev/services/internal/nearest"
 )
 
-// The labels of texts from outside, as decide.Labels gives them: some stand alone, others have a
+// The labels of texts from outside, as decide.Labels gives them: some have no detail, others have a
 // detail after a colon.
 var (
 	bareLabels = []string{"file", "memory", "web"}

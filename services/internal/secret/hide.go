@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Hidden stands in place of a secret.
+// Hidden is shown in place of a secret.
 const Hidden = "(hidden)"
 
 // maxDepth bounds documents within documents; deeper ones are hidden as a whole.
