@@ -228,7 +228,9 @@ func (c Config) BuildStreams() (journal.StreamsConfig, error) {
 
 // BuildPlugins checks the configuration of hooks and plugins.
 func (c Config) BuildPlugins() (plugins.Config, error) {
-	out := plugins.Config{Lease: c.Plugins.Lease, GuidesDir: c.GuidesDir, Points: map[hook.Point]plugins.PointConfig{}}
+	out := plugins.Config{
+		Lease: c.Plugins.Lease, GuidesDir: c.GuidesDir, Points: map[hook.Point]plugins.PointConfig{}, Listeners: c.listenerNames(),
+	}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if l := c.Plugins.Lease; l != 0 && (l < time.Second || l > time.Hour) {

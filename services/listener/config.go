@@ -102,11 +102,11 @@ func (c Config) Validate() error {
 	errs := []error{prefixed("http", c.HTTP.Validate())}
 	if len(c.Stdin) > 1 {
 		errs = append(errs,
-			fmt.Errorf("stdin: %d listeners read standard input, at most one can; remove the others", len(c.Stdin)))
+			fmt.Errorf("listeners.stdin: %d listeners read standard input, at most one can; remove the others", len(c.Stdin)))
 	}
 	seen := map[string]string{}
 	for _, l := range c.all() {
-		where := l.path()
+		where := "listeners." + l.path()
 		if _, err := subject.Parse[subject.Writer](l.name); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
 		}
@@ -118,10 +118,10 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: this name is reserved for core; choose another", where))
 		}
 		seen[l.name] = where
-		errs = append(errs, prefixed(where, l.check()))
+		errs = append(errs, prefixed(l.path(), l.check()))
 		if l.insecure && !c.HTTP.Loopback() {
 			errs = append(errs,
-				fmt.Errorf("%s.insecure: http.listen %q is reachable from other machines; listen on 127.0.0.1, or remove insecure",
+				fmt.Errorf("%s.insecure: listeners.http.listen %q is reachable from other machines; listen on 127.0.0.1, or remove insecure",
 					where, c.HTTP.Listen))
 		}
 	}

@@ -27,7 +27,7 @@ func (c *configCheckCmd) Run(g *globals) error {
 	}
 	err := system.CheckConfig(file, g.UI != "off")
 	if err == nil {
-		err = core.CheckGuides(file)
+		err = errors.Join(core.CheckGuides(file), core.CheckNotify(file))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

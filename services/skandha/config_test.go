@@ -19,7 +19,15 @@ func TestConfigCheck(t *testing.T) {
 	}{
 		"good.yaml": {"agents: {main: {confirm: 15m}}\n", nil},
 		"bad.yaml":  {"agents: {main: {confirm: 15}}\n", exitFailed},
-		"ui.yaml":   {"ui: {cookie: 1s}\n", exitFailed},
+		"via.yaml": {
+			"notify: {rules: [{on: [failed], via: nosuch, to: x}]}\nlisteners: {push: {phone: {url: 'https://a'}}}\n", exitFailed,
+		},
+		"sent.yaml": {
+			"notify: {rules: [{on: [failed], via: phone, to: x}]}\nlisteners: {push: {phone: {url: 'https://a'}}}\n", nil,
+		},
+		"elsewhere.yaml": {"notify: {rules: [{on: [failed], via: phone, to: x}]}\n", nil},
+		"deliver.yaml":   {"policy: [{tool: 'deliver:*', effect: deny}]\n", exitFailed},
+		"ui.yaml":        {"ui: {cookie: 1s}\n", exitFailed},
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {

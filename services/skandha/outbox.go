@@ -61,7 +61,7 @@ func printOutbox(out io.Writer, p coreapi.OutboxPage) error {
 		if m.State == coreapi.OutboxDead {
 			dead++
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.State, time.Since(m.Stored).Round(time.Second), m.Via,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.State, age(m.Stored), m.Via,
 			line(m.To, 32), m.Kind, m.ID, line(said, 60))
 	}
 	if err := w.Flush(); err != nil {
@@ -74,6 +74,14 @@ func printOutbox(out io.Writer, p coreapi.OutboxPage) error {
 		_, _ = fmt.Fprintf(out, "Dead messages wait for you:  %[1]s outbox resend ID, or  %[1]s outbox drop ID\n", buildinfo.Command())
 	}
 	return nil
+}
+
+// age is how long ago a message was stored; what others have written into the bucket may not say.
+func age(stored time.Time) string {
+	if stored.IsZero() {
+		return "unknown"
+	}
+	return time.Since(stored).Round(time.Second).String()
 }
 
 // oneMessage is the argument of commands about one message.
@@ -95,12 +103,15 @@ func (s *outboxShowCmd) Run(ctx context.Context, g *globals) error {
 	if len(p.Messages) == 0 {
 		return fmt.Errorf("no message %q is in the outbox; it may be delivered", s.ID)
 	}
-	m := p.Messages[0]
+	m, stored := p.Messages[0], "at an unknown time"
+	if !p.Messages[0].Stored.IsZero() {
+		stored = p.Messages[0].Stored.Local().Format(time.DateTime)
+	}
 	if s.JSON {
 		return printJSON(os.Stdout, m, true)
 	}
 	fmt.Printf("%s for %s by %s, of session %s/%s, stored %s\nstate     %s\n", m.Kind, clean(m.To), m.Via, m.Agent, m.Session,
-		m.Stored.Local().Format(time.DateTime), m.State)
+		stored, m.State)
 	if m.Attempts > 0 {
 		fmt.Printf("attempts  %d\n", m.Attempts)
 	}

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/secret"
 )
 
 // Occasion is what people are notified of.
@@ -46,8 +47,12 @@ const maxAfter = 24 * time.Hour
 func (n Notify) Validate() error {
 	var errs []error
 	if n.Page != "" {
-		if u, err := url.Parse(n.Page); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" {
-			errs = append(errs, fmt.Errorf("notify.page is %q, want the address of the page, such as https://agent.example.org", n.Page))
+		switch u, err := url.Parse(n.Page); {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.RawQuery != "":
+			errs = append(errs, fmt.Errorf("notify.page is %q, want the address of the page, such as https://agent.example.org",
+				secret.HideText(n.Page)))
+		case u.User != nil:
+			errs = append(errs, errors.New("notify.page has a user, which every message would show; remove it"))
 		}
 	}
 	for i, r := range n.Rules {

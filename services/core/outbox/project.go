@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 )
 
@@ -138,10 +139,12 @@ func asked(p event.ToolCallRequest) *tool.Approval {
 // maxShownArgs is how much of the arguments of a call a question shows, in bytes.
 const maxShownArgs = 2 << 10
 
+// question is read outside: on push servers, in mailboxes.
 func question(p event.ToolCallRequest) string {
-	q := fmt.Sprintf("May I run `%s` with these arguments?\n\n```\n%s\n```", p.ToolName, text.Cut(string(p.Args), maxShownArgs))
+	args := text.Cut(secret.Hide(p.Args), maxShownArgs)
+	q := fmt.Sprintf("May I run `%s` with these arguments?\n\n```\n%s\n```", p.ToolName, args)
 	if p.SecurityWarning != nil {
-		q += "\n\n" + p.SecurityWarning.Message
+		q += "\n\n" + secret.HideText(p.SecurityWarning.Message)
 	}
 	return q
 }

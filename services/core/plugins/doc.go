@@ -9,6 +9,7 @@
 //
 // Failure: while a plugin that the configuration requires is missing, calls at its point
 // are denied. A plugin that keeps failing is suspended, and agents are notified at on_error.
+// So is one whose listener has the name of a configured one.
 //
 // Testing: with whole cores, in package shell (plug_test.go, hooks_test.go, guides_test.go).
 package plugins

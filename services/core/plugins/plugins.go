@@ -39,6 +39,8 @@ type Config struct {
 	SuspendAfter int           // failures in a row; default 5, negative: never
 	Points       map[hook.Point]PointConfig
 	GuidesDir    string // with guides as Markdown files; empty: none
+	// Listeners are the configured ones, as far as this core knows; no plugin may take their names.
+	Listeners []string
 }
 
 // Directory is what a host needs of the directory of executors: it offers the tools of
@@ -71,6 +73,8 @@ type Host struct {
 	reg    *registrar.Registrar
 	pin    atomic.Pointer[Pinned]
 	guides *guides
+
+	unguard context.CancelFunc // set by Start
 
 	mu      sync.Mutex
 	started map[subject.Plugin]bool // plugins asked at on_agent_start; nil before Begin and after End
@@ -120,11 +124,15 @@ func (p *Host) Start(ctx context.Context, caller *bus.Caller) error {
 		return fmt.Errorf("serving the registry of plugins: %w", err)
 	}
 	p.guides.start(ctx)
+	guarding, cancel := context.WithCancel(p.ctx)
+	p.unguard = cancel
+	p.running.Go(func() { p.guard(guarding) })
 	return nil
 }
 
 // Stop ends what Start began, and waits for hooks that still run.
 func (p *Host) Stop() {
+	p.unguard()
 	p.guides.stop()
 	p.reg.Stop()
 	p.view.Close()
@@ -218,6 +226,8 @@ func (p *Host) owner(kind registrar.Kind, name string) (string, bool) {
 		return "an executor", p.deps.Directory.Has(subject.Instance(name))
 	case registrar.KindTool:
 		return p.deps.Directory.BuiltIn(name)
+	case registrar.KindListener:
+		return listenerOwner, p.listens(p.ctx, name)
 	case registrar.KindProvider:
 		for _, pl := range p.pin.Load().Plugins() {
 			for _, i := range pl.Manifest.Providers {

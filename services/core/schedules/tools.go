@@ -123,7 +123,7 @@ func (w worker) result(ctx context.Context, q executor.Request) tool.Result {
 	}
 	switch {
 	case errors.Is(err, errInvalid):
-		return tool.Failure(tool.CodeInvalidArgs, "nothing was scheduled", strings.TrimPrefix(err.Error(), errInvalid.Error()+": "))
+		return tool.Failure(tool.CodeInvalidArgs, "nothing was scheduled: "+strings.TrimPrefix(err.Error(), errInvalid.Error()+": "))
 	case err != nil:
 		return tool.Failure(tool.CodeFailed, err.Error())
 	}

@@ -95,6 +95,7 @@ func (c *checker) rule(at string, r Rule) rule {
 		out.Idempotent = &is
 	}
 	c.effect(at, r)
+	c.after(at+".after", r.After)
 	if r.After != "" && r.Effect == decide.Allow {
 		c.add("%s.after: not supported with effect allow; add a rule without it, and one with after behind it", at)
 	}
@@ -108,6 +109,10 @@ func (c *checker) rule(at string, r Rule) rule {
 	if r.Tool == planner.ExecuteName && r.Action != event.ActionConfirmation {
 		c.add("%s.tool: rules apply to the steps of %s, not to the tool itself; "+
 			"to disable it, omit it from agents.NAME.tools", at, r.Tool)
+	}
+	if strings.HasPrefix(tool.FoldName(r.Tool), tool.DeliverPrefix) {
+		c.add("%s.tool: deliveries are not subject to policy; an agent cannot make them, "+
+			"and what a listener delivers is set by listeners and notify", at)
 	}
 	if r.Risk != "" && r.Risk != tool.RiskLow && r.Risk != tool.RiskMedium && r.Risk != tool.RiskHigh {
 		c.add("%s.risk is %q, want low, medium or high", at, r.Risk)

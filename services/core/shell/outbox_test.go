@@ -153,7 +153,9 @@ func TestFailuresAndRequestsForApprovalAreDelivered(t *testing.T) {
 		if m.Role == provider.RoleTool {
 			return provider.Response{TextContent: "it was " + m.Text}
 		}
-		return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{"path":"a.txt"}`)})
+		return calls(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(
+			`{"path":"a.txt","url":"https://b/?token=HUSH","headers":{"X-Api-Key":"HUSH"},"body":"{\"password\":\"HUSH\"}"}`,
+		)})
 	}
 	r := &room{}
 	s.gateway(r)
@@ -163,6 +165,9 @@ func TestFailuresAndRequestsForApprovalAreDelivered(t *testing.T) {
 	a := r.arrived[0].Approval
 	if r.arrived[0].Kind != tool.KindApproval || a == nil || a.Tool != "test:risky" || !strings.Contains(r.arrived[0].Text, "a.txt") {
 		t.Fatalf("%+v", r.arrived[0])
+	}
+	if strings.Contains(r.arrived[0].Text, "HUSH") {
+		t.Errorf("the text shows a secret: %s", r.arrived[0].Text)
 	}
 	body, err := json.Marshal(event.Confirmation{ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: true, From: "alice"})
 	if err == nil {

@@ -57,13 +57,17 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err returns nil if there are no problems.
+// err returns nil if there are no problems. What several sections report alike is reported once.
 func (p Problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(p, func(a, b Problem) int { return a.Line - b.Line })
-	return slices.Compact(p)
+	seen := map[Problem]bool{}
+	return slices.DeleteFunc(p, func(one Problem) (again bool) {
+		again, seen[one] = seen[one], true
+		return again
+	})
 }
 
 // Join merges the problems of a file's sections; other errors are kept
@@ -142,7 +146,7 @@ func Section(file []byte, name string, into any) (found bool, err error) {
 		key := root.Content[i]
 		switch {
 		case !slices.Contains(sections, key.Value):
-			wrong = append(wrong, Problem{Line: key.Line, Text: unknown(key.Value, sections, key.Value)})
+			wrong = append(wrong, Problem{Line: key.Line, Text: unknown(key.Value, slices.Sorted(slices.Values(sections)), key.Value)})
 		case key.Value == name && found:
 			wrong = append(wrong, Problem{Line: key.Line, Text: name + ": duplicate key"})
 		case key.Value == name:

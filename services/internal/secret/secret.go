@@ -1,5 +1,5 @@
 // Package secret reads secrets that a configuration refers to, so that the file need not
-// contain them.
+// contain them, and hides those in texts for people outside.
 package secret
 
 import (

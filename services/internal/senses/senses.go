@@ -95,6 +95,16 @@ func Remove(ctx context.Context, j *journal.Journal, listener subject.Writer) er
 	return err
 }
 
+// Known reports whether a listener has reported its state and not been stopped since. Its process may
+// have been killed, up to [Forgotten] ago.
+func Known(ctx context.Context, j *journal.Journal, listener subject.Writer) (bool, error) {
+	e, err := j.Bucket(journal.BucketListeners).Get(ctx, prefix+string(listener))
+	if errors.Is(err, bus.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && time.Since(e.Time) <= Forgotten, err
+}
+
 // List returns the reports, by name. Those of processes that do not report any more are down.
 func List(ctx context.Context, j *journal.Journal) (out []Report, err error) {
 	now := time.Now()

@@ -273,7 +273,8 @@ func approval(r *rig, key string) contract.Outgoing {
 		Agent: "main", Session: "ops", Key: key, Delivery: tool.Delivery{
 			Kind: tool.KindApproval, To: "#ops", Link: "https://page.example/s", Approval: &tool.Approval{
 				ConfirmationID: "call-" + key, Hash: strings.Repeat("a", 64), Tool: "file_system:delete",
-				Args:      json.RawMessage(`{"path":"a\u202e.txt","password":"hunter2","url":"https://u:p@example.org/"}`),
+				Args: json.RawMessage(`{"path":"a\u202e.txt","password":"hunter2","url":"https://u:p@example.org/?token=hunter2",
+					"headers":{"X-Api-Key":"hunter2"},"body":"{\"password\":\"hunter2\"}"}`),
 				ExpiresAt: r.now.Add(15 * time.Minute), Warning: "deletes\nit",
 			},
 		},
@@ -288,7 +289,7 @@ func TestAnApprovalIsAnsweredInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"file_system:delete", "a .txt", "Warning: deletes it", "Expires: 2026-11-26 12:15 UTC", "yes " + shown.Code, "no " + shown.Code, m.Link,
+		"file_system:delete", "a .txt", "(hidden)", "Warning: deletes it", "Expires: 2026-11-26 12:15 UTC", "yes " + shown.Code, "no " + shown.Code, m.Link,
 	} {
 		if !strings.Contains(shown.Text, want) {
 			t.Errorf("the message lacks %q:\n%s", want, shown.Text)

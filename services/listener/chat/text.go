@@ -2,16 +2,15 @@ package chat
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 	"unicode"
 
-	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/runes"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/listener/contract"
 )
@@ -52,51 +51,17 @@ func withLink(s, link string) string {
 
 // approvalText is the same whenever it is made, so that a probe can look for it.
 func approvalText(a tool.Approval, code, link string) string {
-	args, label := redacted(a.Args), "Arguments: "
+	args, label := oneLine(secret.Hide(a.Args)), "Arguments: "
 	if len(args) > maxArgs {
 		label = fmt.Sprintf("Arguments (the first %d of %d bytes; the page shows all): ", maxArgs, len(args))
 	}
 	lines := []string{"Approval needed: " + oneLine(a.Tool), label + text.Cut(args, maxArgs)}
 	if a.Warning != "" {
-		lines = append(lines, "Warning: "+oneLine(telemetry.Redact(a.Warning)))
+		lines = append(lines, "Warning: "+oneLine(secret.HideText(a.Warning)))
 	}
 	lines = append(lines, fmt.Sprintf("Expires: %s; without an answer the call is denied.", clockOf(a.ExpiresAt)),
 		fmt.Sprintf("Answer: yes %s, or: no %s REASON", code, code))
 	return withLink(strings.Join(lines, "\n"), link)
-}
-
-// secretName matches the names of arguments whose values are not shown.
-var secretName = regexp.MustCompile(`(?i)(passw|secret|token|api_?key|authorization|credential|cookie)`)
-
-// redacted returns arguments as one line, without the values of secrets and the credentials of URLs.
-func redacted(args json.RawMessage) string {
-	var v any
-	if err := json.Unmarshal(args, &v); err != nil {
-		return "(not JSON)"
-	}
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(hide(v)) // what was decoded can be encoded
-	return telemetry.Redact(oneLine(b.String()))
-}
-
-func hide(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, value := range v {
-			if secretName.MatchString(k) {
-				v[k] = "xxxxx"
-			} else {
-				v[k] = hide(value)
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = hide(v[i])
-		}
-	}
-	return v
 }
 
 // oneLine replaces line ends and other control characters, and those that change the direction of

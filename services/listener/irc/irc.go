@@ -149,6 +149,9 @@ func (g *Gateway) assess(c *conn) {
 	if !c.has("account-tag") && g.cfg.Identify == ByAccount {
 		troubles = append(troubles, noAccounts)
 	}
+	if name := c.name(); fold(name) != fold(g.cfg.Nick) {
+		troubles = append(troubles, fmt.Sprintf("the nickname %s is in use; connected as %s", g.cfg.Nick, name))
+	}
 	for room := range g.cfg.Rooms {
 		if !c.in(room) {
 			troubles = append(troubles, "not in "+room)
@@ -210,6 +213,7 @@ func (g *Gateway) handle(c *conn, m message) error {
 			c.mu.Lock()
 			c.nick = m.param(0)
 			c.mu.Unlock()
+			g.assess(c)
 		}
 	case "JOIN":
 		if own {
@@ -272,7 +276,9 @@ func (g *Gateway) take(c *conn, m message) {
 	if target := fold(m.param(0)); target != fold(c.name()) {
 		msg.Room, answerTo = target, target
 		msg.ReplyTo = target
-		msg.Text, msg.Addressed = chat.Addressed(msg.Text, c.name())
+		if msg.Text, msg.Addressed = chat.Addressed(msg.Text, c.name()); !msg.Addressed { // people know the other name
+			msg.Text, msg.Addressed = chat.Addressed(msg.Text, g.cfg.Nick)
+		}
 	} else if msg.Account != "" {
 		msg.ReplyTo = m.nick() + "!" + msg.Account
 	}

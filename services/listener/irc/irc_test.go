@@ -218,8 +218,22 @@ func TestANicknameInUse(t *testing.T) {
 	if r := g.Deliver(natstest.Context(t), chattest.To("#ops", "here")); !r.Success {
 		t.Fatalf("delivering: %+v", r.Error)
 	}
+	ann.Join("#hall", "")
+	var nick string
+	natstest.Eventually(t, "it says how it is called", func() (found bool) {
+		h := g.Health()
+		_, nick, found = strings.Cut(h.Reason, "the nickname skandha is in use; connected as ")
+		return found && h.State == contract.StateDegraded && !strings.Contains(h.Reason, "not in")
+	})
+	ann.Join("#hall", nick)
+	ann.Say("#hall", "skandha: by the name that people know")
+	ann.Say("#hall", nick+": by the other")
+	if in := desk.Await(t, 2); in[0].Text != "by the name that people know" || in[1].Text != "by the other" {
+		t.Errorf("%+v", in)
+	}
 	other.Close()
 	natstest.Eventually(t, "the nickname to be taken back", func() bool { return ann.Saw("NICK :skandha") })
+	natstest.Eventually(t, "all is well", func() bool { return g.Health().State == contract.StateOK })
 }
 
 // TestServerKilled counts, from outside, what became of messages while the server is killed.

@@ -31,10 +31,15 @@ type Config struct {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	var errs []error
-	u, err := url.Parse(c.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		errs = append(errs, fmt.Errorf("url is %q, want an http or https address", c.URL))
+	switch u, err := url.Parse(c.URL); {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		errs = append(errs, fmt.Errorf("url is %q, want an http or https address", secret.HideText(c.URL)))
+	case u.User != nil:
+		errs = append(errs, errors.New("url has a user; remove it, and set token to env:NAME or file:PATH"))
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		errs = append(errs, errors.New("url has a query or a fragment; remove it, and set token if it is a credential"))
 	}
+	errs = append(errs, checkTopic(c.Topic))
 	if c.Token != "" && !strings.HasPrefix(c.Token, "env:") && !strings.HasPrefix(c.Token, "file:") {
 		errs = append(errs, errors.New("token: want env:NAME or file:PATH"))
 	}
@@ -132,10 +137,13 @@ func (g *Gateway) Probe(ctx context.Context, m contract.Outgoing, _ tool.Begun) 
 
 func (g *Gateway) request(ctx context.Context, m contract.Outgoing) (*http.Request, error) {
 	topic := m.To
-	if topic == "-" {
+	if topic == "-" || topic == "" {
 		topic = g.cfg.Topic
 	}
-	at, err := url.JoinPath(g.cfg.URL, topic)
+	if err := checkTopic(topic); err != nil {
+		return nil, err
+	}
+	at, err := url.JoinPath(g.cfg.URL, url.PathEscape(topic))
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +168,14 @@ func (g *Gateway) request(ctx context.Context, m contract.Outgoing) (*http.Reque
 		req.Header.Set("Authorization", "Bearer "+g.token)
 	}
 	return req, nil
+}
+
+// checkTopic refuses names that would lead to another path than one below the URL.
+func checkTopic(topic string) error {
+	if topic == "." || topic == ".." {
+		return fmt.Errorf("topic %q is not a name; choose another", topic)
+	}
+	return nil
 }
 
 func title(m contract.Outgoing) string {

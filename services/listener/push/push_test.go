@@ -74,6 +74,28 @@ func TestAMessageIsPushed(t *testing.T) {
 	}
 }
 
+func TestATopicIsOneNameBelowTheURL(t *testing.T) {
+	s := newServer(t)
+	g, err := push.New("phone", push.Config{URL: s.URL + "/base", Topic: "usual"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]string{
+		"ops": "/base/ops", "-": "/base/usual", "": "/base/usual", "../admin": "/base/..%2Fadmin", "a/../../b": "/base/a%2F..%2F..%2Fb",
+		"%2e%2e": "/base/%252e%252e", "a?b#c": "/base/a%3Fb%23c", "..": "", ".": "",
+	} {
+		s.got = nil
+		m := message()
+		m.To = to
+		switch r := g.Deliver(t.Context(), m); {
+		case want == "" && (r.Success || len(s.got) > 0 || r.Metadata[tool.MetadataPermanent] != true):
+			t.Errorf("%q: %+v after %d requests", to, r, len(s.got))
+		case want != "" && (!r.Success || s.got[0].URL.EscapedPath() != want):
+			t.Errorf("%q: %+v, want %s, got %v", to, r, want, s.got)
+		}
+	}
+}
+
 func TestWhatAPushServerAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer    func(w http.ResponseWriter, n int)
@@ -124,11 +146,19 @@ func TestNothingLeavesThatMayNotBegin(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for want, c := range map[string]push.Config{
-		"url is":  {URL: "push.example.org"},
-		"token: ": {URL: "https://push.example.org", Token: "plain"},
+	for _, c := range []struct {
+		want string
+		cfg  push.Config
+	}{
+		{"url is", push.Config{URL: "push.example.org"}},
+		{"topic \"..\" is not a name", push.Config{URL: "https://push.example.org", Topic: ".."}},
+		{"token: ", push.Config{URL: "https://push.example.org", Token: "plain"}},
+		{"url has a user; remove it, and set token", push.Config{URL: "http://ann:HUSH@push.example.org/"}},
+		{"url has a query or a fragment", push.Config{URL: "http://push.example.org/?auth=HUSH"}},
+		{"url has a query or a fragment", push.Config{URL: "http://push.example.org/#HUSH"}},
+		{"url is", push.Config{URL: "ftp://ann:HUSH@push.example.org/"}},
 	} {
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "HUSH") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -21,7 +21,8 @@ import (
 func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t,
-		"agents:\n  main: {confirm: 15}\nagnets: {}\nlisteners:\n  cron:\n    c: {catch_up: some}\nui:\n  url: 5\n")
+		"agents:\n  main: {confirm: 15}\nagnets: {}\nlisteners:\n  cron:\n    c: {catch_up: some}\nui:\n  url: 5\n"+
+			"zzz: 1\n")
 	var log bytes.Buffer
 	_, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), ConfigFile: file, Provider: "nosuch", Log: slog.New(slog.NewTextHandler(&log, nil)),
@@ -32,6 +33,7 @@ func TestNothingStartsOnAWrongConfiguration(t *testing.T) {
 		file + ":3: agnets: unknown key, did you mean agents?",
 		file + `:6: listeners.cron.c.catch_up is "some", want none, last or all`,
 		file + ":8: ui.url is a number, want text: put it in quotes",
+		file + ":9: zzz: unknown key, want one of agents, ", "zzz:",
 		"--files-session-files is -2, want",
 		`provider "nosuch" is unknown, want one of offline, openai, anthropic, gemini, local`,
 	}
@@ -160,5 +162,15 @@ func TestAFullDiskIsNamedAtTheStart(t *testing.T) {
 	if want := "the disk of " + disk.Dir + " is full: free space on it"; err == nil ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestTheNameOfAListenerIsFoundInTheFile(t *testing.T) {
+	file := write(t, "listeners:\n  webhook:\n    \"a b\": {session: s, insecure: true}\n  cron:\n    core: {}\n")
+	err := system.CheckConfig(file, false)
+	for _, want := range []string{file + ":3: listeners.webhook.a b: ", file + ":5: listeners.cron.core: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
 	}
 }
