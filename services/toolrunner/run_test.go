@@ -213,7 +213,7 @@ func TestTheConfigurationChoosesTools(t *testing.T) {
 func TestEverySpecIsFitForAModel(t *testing.T) {
 	c := startWithEffects(t, toolrunner.Config{
 		HTTP: web.Hosts{Allow: []string{"api.example.com"}},
-		Web:       web.Config{Search: "searxng", SearchURL: "http://127.0.0.1:1", Fetch: []string{"*"}},
+		Web:  web.Config{Search: "searxng", SearchURL: "http://127.0.0.1:1", Fetch: []string{"*"}},
 	})
 	for _, s := range c.offer.Tools {
 		var schema struct {

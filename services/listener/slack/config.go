@@ -44,8 +44,10 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong; each error names its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	errs := []error{c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("app_token", c.AppToken),
-		chat.Named("bot_token", c.BotToken), chat.CheckBase("api", c.API)}
+	errs := []error{
+		c.Config.Validate(), c.CheckNames(rooms, accounts), bounds.Check("", c), chat.Named("app_token", c.AppToken),
+		chat.Named("bot_token", c.BotToken), chat.CheckBase("api", c.API),
+	}
 	return errors.Join(errs...)
 }
 

@@ -25,6 +25,30 @@ func (p publisher) probe(ctx context.Context, c tools.Call, _ tools.Begun) tool.
 	if err != nil {
 		return unknown(err.Error())
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	for pause := firstPause; ; pause *= 2 {
+		res, found := p.look(ctx, r)
+		if found {
+			r.forget(context.WithoutCancel(ctx))
+			return res
+		}
+		select {
+		case <-time.After(pause): // the broker may just be starting
+		case <-ctx.Done():
+			return res
+		}
+	}
+}
+
+// A probe connects to the broker again for this long.
+const (
+	probeWait  = 30 * time.Second
+	firstPause = 100 * time.Millisecond // each pause is twice as long as the one before
+)
+
+// look asks the broker once. found is false if it could not be connected to.
+func (p publisher) look(ctx context.Context, r request) (res tool.Result, found bool) {
 	copies := make(chan mqttclient.Message, 2*maxOthers)
 	conn, err := r.broker.Dial(ctx, mqttclient.Options{ClientID: r.clientID, Receive: func(m mqttclient.Message) {
 		select {
@@ -33,15 +57,14 @@ func (p publisher) probe(ctx context.Context, c tools.Call, _ tools.Begun) tool.
 		}
 	}})
 	if err != nil {
-		return unknown(err.Error())
+		return unknown(err.Error()), false
 	}
-	defer r.forget(ctx)
 	defer conn.Close(0)
 	if !conn.Kept() {
 		if r.message.Retain && r.retained(ctx) {
-			return r.done()
+			return r.done(), true
 		}
-		return unknown("the broker keeps no session of the call")
+		return unknown("the broker keeps no session of the call"), true
 	}
 	wait, cancel := context.WithTimeout(ctx, p.settle)
 	defer cancel()
@@ -49,18 +72,18 @@ func (p publisher) probe(ctx context.Context, c tools.Call, _ tools.Begun) tool.
 		select {
 		case m := <-copies:
 			if !m.Retain && bytes.Equal(m.Payload, r.message.Payload) && m.Topic == r.message.Topic {
-				return r.done()
+				return r.done(), true
 			}
 		case <-conn.Done():
-			return unknown("the connection was lost")
+			return unknown("the connection was lost"), true // it may have brought the copy
 		case <-wait.Done():
 			switch {
 			case ctx.Err() != nil:
-				return unknown(ctx.Err().Error())
+				return unknown(ctx.Err().Error()), true
 			case others > maxOthers:
-				return unknown("too many other messages were published on the topic")
+				return unknown("too many other messages were published on the topic"), true
 			}
-			return tool.Failure(tool.CodeNotRun, "the broker did not get the message")
+			return tool.Failure(tool.CodeNotRun, "the broker did not get the message"), true
 		}
 	}
 }
