@@ -216,7 +216,7 @@ func (w *world) settle(acknowledged []map[string]bool) {
 		return true
 	})
 	w.s.Tail.Await(w.t, "every turn ends", func(l *Log) bool { return len(l.Open()) == 0 })
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(settleWait)
 	for last := ""; ; time.Sleep(200 * time.Millisecond) {
 		p, err := w.outbox()
 		waiting := 0
@@ -230,7 +230,7 @@ func (w *world) settle(acknowledged []map[string]bool) {
 			break
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("the outbox is not empty after 5 minutes: %v, %d wait, the last is %s", err, waiting, last)
+			w.t.Fatalf("the outbox is not empty after %v: %v, %d wait, the last is %s", settleWait, err, waiting, last)
 		}
 	}
 	for _, b := range w.cores {
@@ -238,6 +238,9 @@ func (w *world) settle(acknowledged []map[string]bool) {
 	}
 	w.s.Tail.See(func(l *Log) { w.probes += probed(l) })
 }
+
+// settleWait is enough to give up a letter that is not found: eight probes of half a minute each.
+const settleWait = 15 * time.Minute
 
 func (w *world) outbox() (p coreapi.OutboxPage, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
