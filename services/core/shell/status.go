@@ -77,16 +77,18 @@ func (c *Core) outboxFaults() (out []coreapi.Fault) {
 			What: coreapi.FaultOutbox, Since: since, Message: fmt.Sprintf("%d %s %s", n, words, rest),
 		})
 	}
-	look := fmt.Sprintf("look at System on the page, or `%s outbox list`", buildinfo.Command())
+	look := func(more string) string {
+		return fmt.Sprintf("look at System on the page, or `%s outbox list%s`", buildinfo.Command(), more)
+	}
 	if n, since := c.outbox.Dead(); n > 0 {
-		fault(since, n, "message to people was", "messages to people were", "given up; "+look+" --dead")
+		fault(since, n, "message to people was", "messages to people were", "given up; "+look(" --dead"))
 	}
 	for _, w := range c.outbox.Absent() {
 		why := "which is not running; start it, or drop them: "
 		if w.Full {
 			why = "and no more are kept: others are given up at once; see why it does not deliver, or drop some: "
 		}
-		fault(w.Since, w.Messages, "message waits", "messages wait", "for the listener "+string(w.Via)+", "+why+look)
+		fault(w.Since, w.Messages, "message waits", "messages wait", "for the listener "+string(w.Via)+", "+why+look(""))
 	}
 	return out
 }

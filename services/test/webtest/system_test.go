@@ -31,7 +31,8 @@ func stuck(t *testing.T, r *webtest.Rig, n int, state, text, why string) {
 	id := fmt.Sprintf("irc.3b644de377c32c78.%020d-000", n)
 	body, err := json.Marshal(map[string]any{
 		"agent": "main", "session": "kitchen", "via": "irc", "key": "k", "state": state, "error": why, "attempts": n,
-		"stored": time.Now().UTC().Add(-time.Hour), "delivery": map[string]any{"kind": "notice", "to": "#ops", "text": text},
+		"stored": time.Now().UTC().Add(-time.Hour), "delay": time.Now().UTC().Add(time.Hour), // so its wait is no problem
+		"delivery": map[string]any{"kind": "notice", "to": "#ops", "text": text},
 	})
 	if err == nil {
 		_, err = r.Bus.Bucket(journal.BucketOutbox).Put(natstest.Context(t), id, body, journal.Fence{})
