@@ -40,21 +40,6 @@ func film(t *testing.T, colour string) string {
 // listened waits until the microphone was open for the length of what is said.
 const listened = `/ [3-9] s of/.test(text(".talk-status"))`
 
-// What is said into the microphone is heard by a real recogniser, sent as a message, and answered.
-func TestWhatIsSaidIsAnswered(t *testing.T) {
-	r := webtest.Start(t, webtest.Options{Config: hears(t, "what do you see", "what is two plus two", "what time is it")})
-	p := r.WithSenses(t, webtest.Senses{Hears: speechtest.Say(t, "what is two plus two")}, "talk")
-	p.Click(".talk")
-	p.Wait(`one(".talk").dataset.state === "listening" && seen(".light[data-what=microphone]")`)
-	p.Wait(listened)
-	p.Shot("listening")
-	p.Click(".talk")
-	p.Wait(`text(".said").includes("what is two plus two")`)
-	p.Wait(finished + ` === 1 && text(".turn .prose").includes("what is two plus two")`)
-	p.Wait(`one(".talk").dataset.state === "idle" && !seen(".lights") && !seen(".talk-status")`)
-	p.Shot("talked")
-}
-
 // The button works with the keyboard, what is said goes into the input field if the person wants that,
 // and a recording is not lost when the bridge cannot have it transcribed.
 func TestARecordingIsKeptUntilItIsTranscribed(t *testing.T) {
