@@ -115,7 +115,13 @@ func (b Broker) Dial(ctx context.Context, o Options) (*Conn, error) {
 	}
 	if err := wait(ctx, token); err != nil {
 		go c.client.Disconnect(0) // it may wait for the handshake
-		return nil, connectError(b, token.ReturnCode(), err)
+		var code byte
+		select {
+		case <-token.Done():
+			code = token.ReturnCode()
+		default: // it may still be written
+		}
+		return nil, connectError(b, code, err)
 	}
 	c.kept = token.SessionPresent()
 	return c, nil

@@ -134,7 +134,7 @@ func watched(t *testing.T, s *irctest.Server, line func(r *road, line string) bo
 
 // What became of the lines of a lost connection is known if the watcher has seen its end.
 func TestTheWatcherKnowsWhatArrived(t *testing.T) {
-	var release func()
+	release := make(chan func(), 1)
 	for name, c := range map[string]struct {
 		line func(r *road, line string) bool // after the first message
 		text string
@@ -176,7 +176,7 @@ func TestTheWatcherKnowsWhatArrived(t *testing.T) {
 		}, "one", tool.CodeOutcomeUnknown, 0, "-"},
 		"the server does not notice": {func(r *road, line string) bool {
 			if strings.HasPrefix(line, "PRIVMSG") {
-				release = r.hold("skandha")
+				release <- r.hold("skandha")
 			}
 			return false
 		}, "one", tool.CodeOutcomeUnknown, 0, tool.CodeNotRun},
@@ -202,7 +202,7 @@ func TestTheWatcherKnowsWhatArrived(t *testing.T) {
 				t.Errorf("the result is %+v, want %q", r, c.want)
 			}
 			if c.then != "-" {
-				release()
+				(<-release)()
 				if r := probe(m); r.Success || r.Error.Code != c.then {
 					t.Errorf("then the probe says %+v, want %s", r, c.then)
 				}
