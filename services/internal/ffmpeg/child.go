@@ -57,7 +57,7 @@ func Run(ctx context.Context, c Child, read func(io.Reader) error) error {
 	defer cancel(nil)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...) //nolint:gosec // the configuration names it
 	cmd.Dir, cmd.WaitDelay, cmd.Env = c.Dir, killWait, environment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = attributes()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Stdin = bytes.NewReader(c.Input)
 	said := &tail{}

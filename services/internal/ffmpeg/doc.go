@@ -4,7 +4,7 @@
 // # Guarantee
 //
 // [Run] returns when the child is gone. The child does not survive this process, however that
-// dies: the kernel kills it (PR_SET_PDEATHSIG). It gets none of this process's environment but
+// dies: the kernel kills it (PR_SET_PDEATHSIG, on Linux). It gets none of this process's environment but
 // what [Inherited] names. A password of a URL is given to ffmpeg by its standard input, so it is
 // not in the list of processes, and it is cut out of what the child says.
 //
