@@ -107,7 +107,7 @@ func TestSwitchingOffReleasesTheDevice(t *testing.T) {
 	}
 }
 
-// stream serves MJPEG over HTTP to who has the password.
+// stream serves MJPEG over HTTP to clients that have the password.
 func stream(t *testing.T, handler http.HandlerFunc) (url string, asked *atomic.Int64) {
 	t.Helper()
 	asked = &atomic.Int64{}

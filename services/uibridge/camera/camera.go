@@ -76,7 +76,7 @@ func (c *Cameras) Answer() (stop func(), err error) {
 	return r.Stop, nil
 }
 
-// look answers a request for a picture that is here. Who has the camera is known by that alone, so
+// look answers a request for a picture that is here. That alone says which process has the camera, so
 // that a request that cannot be read is not answered, either.
 func (c *Cameras) look(q *bus.Request) {
 	var r senses.LookRequest
