@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -71,6 +72,10 @@ func moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 -07:00") 
 func when(s coreapi.Schedule) string {
 	var out string
 	switch {
+	case s.Webhook:
+		out = "when called"
+	case s.Watch != nil:
+		out = looks(*s.Watch) + ", read every " + s.Every
 	case s.At != "":
 		out = "once"
 	case s.Every != "":
@@ -84,6 +89,18 @@ func when(s coreapi.Schedule) string {
 		out += fmt.Sprintf(", %d of %d left", s.Count-s.Occurred, s.Count)
 	}
 	return clean(out)
+}
+
+// looks says when a watch occurs.
+func looks(w coreapi.Watch) string {
+	var limits []string
+	if w.Above != nil {
+		limits = append(limits, fmt.Sprint("above ", *w.Above))
+	}
+	if w.Below != nil {
+		limits = append(limits, fmt.Sprint("below ", *w.Below))
+	}
+	return cmp.Or(strings.Join(limits, " or "), "when it changes")
 }
 
 // oneSchedule is the arguments of commands about one schedule.
@@ -128,6 +145,14 @@ func showSchedule(out io.Writer, s coreapi.Schedule) {
 	row("when", when(s))
 	for _, t := range s.Next {
 		row("next", moment(t))
+	}
+	if s.Watch != nil {
+		row("page", strings.TrimSpace(s.Watch.URL+" "+s.Watch.Field))
+	}
+	if s.Webhook {
+		row("address", "POST "+s.Path+" at the address of the page, with JSON")
+		row("header", "Authorization: Bearer "+s.Key)
+		row("or", "the key as GitHub's secret (X-Hub-Signature-256)")
 	}
 	row("jitter", s.Jitter)
 	row("until", s.Until)

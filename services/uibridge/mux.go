@@ -11,6 +11,7 @@ import (
 	"skandha.dev/services/uibridge/compat/agui"
 	"skandha.dev/services/uibridge/compat/openai"
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/hooks"
 	"skandha.dev/services/uibridge/hub"
 	"skandha.dev/services/uibridge/inspect"
 	"skandha.dev/services/uibridge/markdown"
@@ -29,6 +30,7 @@ type transports struct {
 	openai    *openai.Handler
 	artifacts http.Handler
 	cameras   *camera.Cameras
+	hooks     *hooks.Handler
 }
 
 func newTransports(a *access.Access, deps Deps) (*transports, error) {
@@ -52,6 +54,7 @@ func newTransports(a *access.Access, deps Deps) (*transports, error) {
 		openai:    openai.New(openai.Config{}, limited, b, log),
 		artifacts: inspect.Artifacts(look),
 		cameras:   camera.New(deps.Bus, log),
+		hooks:     hooks.New(b.Client(), log),
 	}, nil
 }
 
@@ -61,7 +64,7 @@ func (t *transports) run(ctx context.Context) error { return t.backend.Run(ctx) 
 func (t *transports) counters() map[string]int64 {
 	st := t.backend.Stats()
 	out := map[string]int64{"sessions": int64(st.Sessions), "feeds": int64(st.Feeds), "feeds_slow_total": st.Slow}
-	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai, t.cameras} {
+	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai, t.cameras, t.hooks} {
 		maps.Copy(out, c.Counters())
 	}
 	return out
@@ -87,6 +90,7 @@ func (s *Service) handler() http.Handler {
 	}
 	mux.Handle(inspect.ArtifactsPattern, brief(s.transports.artifacts))
 	mux.Handle(camera.Path, brief(s.transports.cameras))
+	mux.Handle(hooks.Pattern, brief(s.transports.hooks))
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &contract.Error{
 			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it; see " + pathsDoc,

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 	"unicode/utf8"
 
@@ -54,8 +55,17 @@ func (s *Schedules) create(ctx context.Context, ref subject.Ref, turn string, q 
 	if err := s.await(ctx); err != nil {
 		return nil, false, err
 	}
+	var first seen
+	if q.Watch != nil {
+		if same, _, err := s.admit(ref, q, p); err != nil || same != nil {
+			return same, false, err
+		}
+		if first, _, err = s.look(ctx, &record{Ref: ref, Name: q.Name, When: p.when, Turn: turn}); err != nil {
+			return nil, false, fmt.Errorf("nothing was scheduled, because the page cannot be watched: %w", err)
+		}
+	}
 	for {
-		r, created, err := s.tryCreate(ctx, ref, turn, q, p)
+		r, created, err := s.tryCreate(ctx, ref, turn, q, p, first)
 		if !errors.Is(err, bus.ErrFenceLost) {
 			return r, created, err
 		}
@@ -68,7 +78,9 @@ func (s *Schedules) create(ctx context.Context, ref subject.Ref, turn string, q 
 }
 
 // tryCreate stores the schedule, unless another one of the agent has changed since it was looked at.
-func (s *Schedules) tryCreate(ctx context.Context, ref subject.Ref, turn string, q request, p plan) (*record, bool, error) {
+func (s *Schedules) tryCreate(
+	ctx context.Context, ref subject.Ref, turn string, q request, p plan, first seen,
+) (*record, bool, error) {
 	same, changed, err := s.admit(ref, q, p)
 	if err != nil || same != nil {
 		return same, false, err
@@ -79,6 +91,10 @@ func (s *Schedules) tryCreate(ctx context.Context, ref subject.Ref, turn string,
 	}
 	r := &record{
 		Ref: ref, Name: q.Name, Text: q.Text, When: p.when, Made: nonce(), Created: now, Turn: turn, Last: now, plan: p,
+		Seen: first,
+	}
+	if p.hook {
+		r.Key = newKey()
 	}
 	if r.ReplyTo, err = s.replyTo(ctx, ref, turn); err != nil {
 		return nil, false, err
@@ -102,7 +118,7 @@ func (s *Schedules) admit(ref subject.Ref, q request, p plan) (same *record, cha
 	changed = s.changed[ref.Agent]
 	if old := s.known[key(ref, q.Name)]; old != nil {
 		switch {
-		case old.Text == q.Text && old.When == p.when:
+		case old.Text == q.Text && reflect.DeepEqual(old.When, p.when):
 			return old, changed, nil
 		case !q.Replace:
 			return nil, 0, invalid("name: there is another schedule %q; set replace to true to replace it, or choose another name", q.Name)

@@ -1,10 +1,12 @@
-// Package schedules lets agents wake themselves: an agent creates schedules of its session, and each
-// occurrence is an input of that session.
+// Package schedules lets agents wake themselves: an agent creates schedules, webhooks and watches of
+// its session, and each occurrence is an input of that session.
 //
-// Consumed: calls of the tools schedule:create, schedule:list and schedule:delete, which each core
-// offers as an executor; the bucket schedules, a key for each schedule; and what is due by package
-// clock, whose owner is [subject.ScheduleWriter]. Produced: inputs on
-// agent.<agent>.<session>.sense.input.schedule, with the origin schedule:NAME.
+// Consumed: calls of the tools schedule:create, schedule:webhook, schedule:watch, schedule:list and
+// schedule:delete, which each core offers as an executor; the bucket schedules, a key for each
+// schedule; what is due by package clock, whose owner is [subject.ScheduleWriter]; and calls of
+// webhooks, as requests to service.core.occur. Produced: inputs on
+// agent.<agent>.<session>.sense.input.schedule, with the source schedule:NAME, and with the origin
+// schedule:NAME, webhook:NAME or web.
 //
 // # Guarantee
 //
@@ -19,7 +21,14 @@
 // Creating is idempotent by name. The limits per session and agent hold with any number of cores:
 // a schedule is stored only if none of the agent's has changed since they were counted.
 //
+// The call of a webhook is one input, by the id that its caller gives it. A change that a watch sees is
+// one input; one that it sees while its previous input waits is seen again later. A look that is lost
+// with its core is not made up for: the next one sees the same.
+//
 // # Failure
+//
+// A page that cannot be read is a problem of its watch, which people see, and is read again next time.
+// A page that hangs delays no other schedule; at most [atOnce] are read at a time.
 //
 // While no core runs, nothing occurs. Each core looks every minute for schedules that the clock has
 // lost. Schedules of an agent that is not configured stay, are listed with the problem, and occur

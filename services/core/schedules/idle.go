@@ -27,7 +27,7 @@ func (s *Schedules) handleIdle(ctx context.Context, r *record, now time.Time) er
 		}
 	}
 	// The input itself ends the idleness: the id is recorded before, so that a repetition is the same.
-	seq, err := s.emit(ctx, r, r.Pending, now)
+	seq, err := s.emit(ctx, r, r.Pending, "", now)
 	if err != nil {
 		return err
 	}

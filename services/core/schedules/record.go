@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 )
@@ -28,6 +29,9 @@ type record struct {
 	Input uint64 `json:"input,omitempty"`
 	// Pending is, with when_idle, the id of an input that is being stored, or was.
 	Pending string `json:"pending,omitempty"`
+	Key     string `json:"key,omitempty"`     // of a webhook: what its callers show
+	Seen    seen   `json:"seen,omitzero"`     // by a watch
+	Trouble string `json:"trouble,omitempty"` // why the page of a watch could not be read the last time
 
 	revision uint64
 	plan     plan
@@ -61,12 +65,30 @@ func decode(e journal.Entry) (*record, error) {
 	return r, nil
 }
 
-// origin is the origin of the schedule's inputs, and their source.
-func (r *record) origin() event.Origin { return event.Origin(event.OriginSchedule + ":" + r.Name) }
+// source is the source of the schedule's inputs, and the origin of those that bring nothing from outside.
+func (r *record) source() string { return event.OriginSchedule + ":" + r.Name }
 
-// input returns the input with the id.
-func (r *record) input(id string) event.Input {
-	return event.Input{Text: r.Text, ID: id, Source: string(r.origin()), Origin: r.origin(), ReplyTo: r.ReplyTo}
+// origin is where the data of the inputs comes from.
+func (r *record) origin() event.Origin {
+	switch {
+	case r.plan.hook:
+		return event.Origin("webhook:" + r.Name)
+	case r.watches():
+		return "web"
+	}
+	return event.Origin(r.source())
+}
+
+// watches reports whether it reads a page.
+func (r *record) watches() bool { return r.When.Watch != nil }
+
+// input returns the input with the id, and with the data from outside, if any.
+func (r *record) input(id, data string) event.Input {
+	in := event.Input{Text: r.Text, ID: id, Source: r.source(), Origin: r.origin(), ReplyTo: r.ReplyTo}
+	if data != "" {
+		in.Text += "\n\n" + decide.AsData(data, in.Origin)
+	}
+	return in
 }
 
 // left returns how often it still occurs; 0: there is no limit.
@@ -82,13 +104,13 @@ func (r *record) over() bool {
 	switch {
 	case r.When.Count > 0 && r.Occurred >= r.When.Count:
 		return true
-	case r.plan.idle > 0:
+	case r.plan.idle > 0, r.plan.hook:
 		return !r.plan.until.IsZero() && !r.Last.Before(r.plan.until)
 	}
 	return r.plan.next(r.Last).IsZero()
 }
 
-// info returns the schedule for people and agents.
+// info returns the schedule for people.
 func (r *record) info(now time.Time) coreapi.Schedule {
 	if now.Before(r.Last) {
 		now = r.Last
@@ -99,6 +121,12 @@ func (r *record) info(now time.Time) coreapi.Schedule {
 	}
 	if r.Occurred > 0 {
 		s.Last = r.Last
+	}
+	if r.Trouble != "" {
+		s.Problem = "the page was not read: " + r.Trouble
+	}
+	if r.plan.hook {
+		s.Path, s.Key = coreapi.WebhookPath+r.Made, r.Key
 	}
 	return s
 }

@@ -111,6 +111,12 @@ func (s *Schedules) lay(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
+	if r.plan.hook {
+		if r.plan.until.IsZero() {
+			return nil
+		}
+		return s.layAt(ctx, r, r.plan.until)
+	}
 	if r.plan.idle > 0 {
 		if laid, err := c.Laid(ctx, r.key()); err != nil || laid {
 			return err
@@ -157,6 +163,10 @@ func (s *Schedules) handle(ctx context.Context, d clock.Due) error {
 		err = s.lay(ctx, r) // it was replaced
 	case r.plan.idle > 0:
 		err = s.handleIdle(ctx, r, s.now(d))
+	case r.plan.hook:
+		err = s.drop(ctx, r.key(), r.revision) // its end has come
+	case r.watches():
+		err = s.handleWatch(ctx, r, s.now(d))
 	default:
 		err = s.handleTime(ctx, r, s.now(d))
 	}
@@ -185,7 +195,7 @@ func (s *Schedules) handleTime(ctx context.Context, r *record, now time.Time) er
 		s.skipped.Add(1)
 		s.cfg.Log.Info("an occurrence is skipped: the input of the previous one still waits", "session", r.Ref, "name", r.Name)
 	} else {
-		if _, err := s.emit(ctx, r, r.Name+"/"+r.Made+"/"+at.Format(time.RFC3339), at); err != nil {
+		if _, err := s.emit(ctx, r, r.Name+"/"+r.Made+"/"+at.Format(time.RFC3339), "", at); err != nil {
 			return err
 		}
 		r.Occurred++
@@ -201,16 +211,16 @@ func (s *Schedules) waits(ctx context.Context, r *record) bool {
 		return false // the input says what is wrong with the session
 	}
 	for _, in := range state.Queue {
-		if in.Writer == subject.ScheduleWriter && in.Origin == r.origin() {
+		if in.Writer == subject.ScheduleWriter && in.Source == r.source() {
 			return true
 		}
 	}
 	return false
 }
 
-// emit stores an input of the schedule and returns its sequence.
-func (s *Schedules) emit(ctx context.Context, r *record, id string, at time.Time) (uint64, error) {
-	seq, err := s.sender.Say(ctx, r.Ref, r.input(id))
+// emit stores an input of the schedule, with the data from outside if any, and returns its sequence.
+func (s *Schedules) emit(ctx context.Context, r *record, id, data string, at time.Time) (uint64, error) {
+	seq, err := s.sender.Say(ctx, r.Ref, r.input(id, data))
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
@@ -28,7 +30,10 @@ type Config struct {
 	Known func(subject.Agent) bool
 	// State returns the state of a session at its last commit.
 	State func(ctx context.Context, ref subject.Ref) (*decide.State, error)
-	Now   func() time.Time // default time.Now
+	// Read returns the text of a page for a watch of the session, as web:fetch reads it. turn has created
+	// the watch, and after is the label of what the agent has scheduled.
+	Read func(ctx context.Context, ref subject.Ref, turn, after, url string) (string, error)
+	Now  func() time.Time // default time.Now
 }
 
 // Schedules is one core's part in keeping them.
@@ -44,6 +49,12 @@ type Schedules struct {
 	deleted map[string]journal.Entry // deletions that the bucket still holds, by key
 	changed map[subject.Agent]uint64 // the last change of an agent's schedules
 	clock   *clock.Clock             // nil until it is needed
+	rates   map[string]*rate.Limiter // of the calls of webhooks
+
+	work    context.Context //nolint:containedctx // pages are read beside what is due
+	looks   chan struct{}   // one for each page that is being read
+	looking sync.WaitGroup
+	calls   sync.Mutex // held while the call of a webhook is stored
 
 	occurred, skipped atomic.Int64
 }
@@ -58,18 +69,21 @@ func New(cfg Config) *Schedules {
 		sender: submit.Sender{Bus: cfg.Bus.Bus, Writer: subject.ScheduleWriter},
 		filled: make(chan struct{}), wake: make(chan struct{}, 1),
 		known: map[string]*record{}, deleted: map[string]journal.Entry{}, changed: map[subject.Agent]uint64{},
+		rates: map[string]*rate.Limiter{}, work: context.Background(), looks: make(chan struct{}, atOnce),
 	}
 }
 
 // Start works until ctx ends; stop waits for what is being emitted.
 func (s *Schedules) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	s.work = ctx
 	watch := s.bucket.Watch(s.take)
 	var gone sync.WaitGroup
 	gone.Go(func() { s.run(ctx) })
 	return func() {
 		cancel()
 		gone.Wait()
+		s.looking.Wait()
 		watch.Stop()
 	}
 }
@@ -103,6 +117,9 @@ func (s *Schedules) adopt(e journal.Entry) {
 	}
 	s.changed[agentOf(e.Key)] = max(s.changed[agentOf(e.Key)], e.Revision)
 	if e.Deleted {
+		if old := s.known[e.Key]; old != nil {
+			delete(s.rates, old.Made)
+		}
 		delete(s.known, e.Key)
 		s.deleted[e.Key] = e
 		return
@@ -209,7 +226,14 @@ func (s *Schedules) Counters() map[string]int64 {
 	}
 }
 
-// info returns a schedule for people and agents.
+// shown returns a schedule for the agent, who does not see keys: they would be in the log and in prompts.
+func (s *Schedules) shown(r *record) coreapi.Schedule {
+	out := s.info(r)
+	out.Key = ""
+	return out
+}
+
+// info returns a schedule for people.
 func (s *Schedules) info(r *record) coreapi.Schedule {
 	out := r.info(s.cfg.Now())
 	if !s.cfg.Known(r.Agent) {

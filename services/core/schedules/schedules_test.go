@@ -154,7 +154,7 @@ func TestOccurrencesAreEmittedOnceWhicheverCoreDies(t *testing.T) {
 		r := w.create(dead, request{Name: "n" + text, Text: text, When: coreapi.When{At: "2024-05-01T08:00", Zone: "UTC"}})
 		if i%3 == 0 { // a core stores the input and dies before it records that
 			id := r.Name + "/" + r.Made + "/2024-05-01T08:00:00Z"
-			if _, err := dead.emit(natstest.Context(t), r, id, *w.now.Load()); err != nil {
+			if _, err := dead.emit(natstest.Context(t), r, id, "", *w.now.Load()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -315,7 +315,7 @@ func TestAnOccurrenceIsSkippedWhileThePreviousInputWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := decide.New(session)
-	state.Queue = []decide.Pending{{Writer: subject.ScheduleWriter, Origin: "schedule:tick"}}
+	state.Queue = []decide.Pending{{Writer: subject.ScheduleWriter, Source: "schedule:tick", Origin: "schedule:tick"}}
 	w.state.Store(state)
 	for i := 1; i < 4; i++ {
 		if err := s.handleTime(natstest.Context(t), r, now.Add(time.Duration(i)*time.Minute)); err != nil {
@@ -392,7 +392,7 @@ func TestWhenIdleIsEmittedOnceWhenTheCoreDies(t *testing.T) {
 	if again, err := s.idleSince(ctx, r, now); err != nil || !again.IsZero() || r.Pending == "" {
 		t.Fatalf("%v, %v, %+v", again, err, r)
 	}
-	if _, err := s.emit(ctx, r, r.Pending, now); err != nil {
+	if _, err := s.emit(ctx, r, r.Pending, "", now); err != nil {
 		t.Fatal(err)
 	}
 	w.started()

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
@@ -19,9 +21,11 @@ import (
 
 // The tools.
 const (
-	toolCreate = "schedule:create"
-	toolList   = "schedule:list"
-	toolDelete = "schedule:delete"
+	toolCreate  = "schedule:create"
+	toolWebhook = "schedule:webhook"
+	toolWatch   = "schedule:watch"
+	toolList    = "schedule:list"
+	toolDelete  = "schedule:delete"
 )
 
 const (
@@ -29,42 +33,69 @@ const (
 	drain       = 2 * time.Second // for calls that run when the core stops
 )
 
+// The arguments that tools share, in JSON Schema.
+const (
+	argName = `"name":{"type":"string","minLength":1,"maxLength":64,"pattern":"^[A-Za-z0-9_-]+$","description":"unique in the session"}`
+	argEnd  = `"until":{"type":"string","description":"the end of a repetition, as 2026-11-27T09:00"},
+		"count":{"type":"integer","minimum":1,"description":"how often it occurs; default no limit"},
+		"zone":{"type":"string","description":"the user's time zone, such as Europe/Berlin; default UTC"},
+		"replace":{"type":"boolean","description":"replace what has the same name"}`
+)
+
+var argText = fmt.Sprintf(`"text":{"type":"string","minLength":1,"maxLength":%d,"description":"what you are to do then"}`, maxText)
+
 // Tools returns the tools. Each is idempotent: a call that may have run is made again.
 func Tools() []tool.Spec {
 	return []tool.Spec{
+		makes(toolCreate, "Wakes you later in this session with a text that you write now, once or repeatedly. Set exactly one of "+
+			"at, every, cron and when_idle. The text must be understandable by itself. Repeating a call changes nothing.", "", `
+			"at":{"type":"string","description":"once: 2026-11-27T09:00 on the clock of zone, or with an offset"},
+			"every":{"type":"string","description":"an interval of 1m or more, such as 90m or 24h; with count 1 it is a delay"},
+			"cron":{"type":"string","description":"minute hour day month weekday, such as 30 8 * * mon-fri"},
+			"when_idle":{"type":"string","description":"a time without a turn, such as 30m; again only after the user has written again"},
+			"jitter":{"type":"string","description":"the largest random delay of an occurrence, such as 5m"},`),
+		makes(toolWebhook, "Makes an address that another system can call. Each call wakes you in this session with the text that you "+
+			"write now, and with the JSON that was sent, which is data. The address works with a key, which only people can see: the "+
+			"result says how.", "", ""),
+		makes(toolWatch, "Reads a page of the web or a JSON document at intervals, and wakes you in this session with the text that you "+
+			"write now when it changes, or when a number in it goes above or below a limit. The result has the value of now.", "url", `
+			"url":{"type":"string","minLength":1,"maxLength":2048,"description":"absolute, http or https"},
+			"every":{"type":"string","default":"`+watchEvery+`","description":"how often it is read, 1m or more"},
+			"field":{"type":"string","description":"of a JSON document: the JSON pointer to the value, such as /price; default: the main text"},
+			"above":{"type":"number","description":"wake when the value goes above this, and again once it was not"},
+			"below":{"type":"number","description":"wake when the value goes below this, and again once it was not"},`),
 		{
-			Name: toolCreate,
-			Description: "Wakes you later in this session with a text that you write now, once or repeatedly. Set exactly one of " +
-				"at, every, cron and when_idle. The text must be understandable by itself. Repeating a call changes nothing.",
-			Args: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{
-				"name":{"type":"string","minLength":1,"maxLength":64,"pattern":"^[A-Za-z0-9_-]+$","description":"unique in the session"},
-				"text":{"type":"string","minLength":1,"maxLength":%d,"description":"what you are to do then"},
-				"at":{"type":"string","description":"once: 2026-11-27T09:00 on the clock of zone, or with an offset"},
-				"every":{"type":"string","description":"an interval of 1m or more, such as 90m or 24h; with count 1 it is a delay"},
-				"cron":{"type":"string","description":"minute hour day month weekday, such as 30 8 * * mon-fri"},
-				"when_idle":{"type":"string","description":"a time without a turn, such as 30m; again only after the user has written again"},
-				"zone":{"type":"string","description":"the user's time zone, such as Europe/Berlin; default UTC"},
-				"jitter":{"type":"string","description":"the largest random delay of an occurrence, such as 5m"},
-				"until":{"type":"string","description":"the end of a repetition, as at"},
-				"count":{"type":"integer","minimum":1,"description":"how often it occurs; default no limit"},
-				"replace":{"type":"boolean","description":"replace the schedule of the same name"}},
-				"required":["name","text"],"additionalProperties":false}`, maxText)),
-			Idempotent: true, Permissions: []string{"schedule.create"}, Scope: []string{"name", "text"},
-			Risk: tool.RiskMedium, TimeoutMS: toolTimeout.Milliseconds(),
-		},
-		{
-			Name: toolList, Description: "Lists what you have scheduled in this session, with the next occurrences.",
+			Name: toolList, Description: "Lists what you have scheduled in this session, webhooks and watches included, with the next occurrences.",
 			Args:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 			Idempotent: true, Permissions: []string{"schedule.list"}, Risk: tool.RiskLow, TimeoutMS: toolTimeout.Milliseconds(),
 		},
 		{
-			Name: toolDelete, Description: "Deletes a schedule of this session.",
+			Name: toolDelete, Description: "Deletes a schedule, a webhook or a watch of this session.",
 			Args: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","minLength":1,"maxLength":64}},
 				"required":["name"],"additionalProperties":false}`),
 			Idempotent: true, Permissions: []string{"schedule.delete"}, Scope: []string{"name"}, Risk: tool.RiskLow,
 			TimeoutMS: toolTimeout.Milliseconds(),
 		},
 	}
+}
+
+// makes returns a tool that creates schedules of one kind. also is an argument that it requires and that a
+// grant is bound to, if any.
+func makes(name, description, also, args string) tool.Spec {
+	spec := tool.Spec{
+		Name: name, Description: description, Idempotent: true, Risk: tool.RiskMedium, TimeoutMS: toolTimeout.Milliseconds(),
+		Permissions: []string{strings.Replace(name, ":", ".", 1)}, Scope: []string{"name", "text"},
+	}
+	required := `"name","text"`
+	if also != "" {
+		required += `,"` + also + `"`
+		spec.Scope = append(spec.Scope, also)
+		spec.Permissions = append(spec.Permissions, "network.fetch")
+		spec.TimeoutMS += lookWait.Milliseconds()
+	}
+	spec.Args = json.RawMessage(`{"type":"object","properties":{` + argName + "," + argText + "," + args + argEnd +
+		`},"required":[` + required + `],"additionalProperties":false}`)
+	return spec
 }
 
 // Offer offers the tools as an executor until ctx ends.
@@ -106,13 +137,21 @@ func (w worker) result(ctx context.Context, q executor.Request) tool.Result {
 	}
 	ref := subject.Ref{Agent: q.Agent, Session: q.Session}
 	var ask request
-	if err := json.Unmarshal(args, &ask); err != nil {
+	err := json.Unmarshal(args, &ask)
+	switch q.Tool.Name {
+	case toolWebhook:
+		ask.Webhook = true
+	case toolWatch:
+		ask.Watch = &coreapi.Watch{}
+		err = errors.Join(err, json.Unmarshal(args, ask.Watch))
+		ask.Every = cmp.Or(ask.Every, watchEvery)
+	}
+	if err != nil {
 		return tool.Failure(tool.CodeInvalidArgs, err.Error())
 	}
 	var out any
-	var err error
 	switch q.Tool.Name {
-	case toolCreate:
+	case toolCreate, toolWebhook, toolWatch:
 		out, err = w.create(ctx, ref, q.Tool.Turn, ask)
 	case toolList:
 		out, err = w.list(ctx, ref)
@@ -130,11 +169,13 @@ func (w worker) result(ctx context.Context, q executor.Request) tool.Result {
 	return tool.OK(out)
 }
 
-// created is the result of schedule:create.
+// created is the result of the tools that create.
 type created struct {
 	Created  bool             `json:"created"` // false: it existed
 	Now      time.Time        `json:"now"`     // in the schedule's zone
 	Schedule coreapi.Schedule `json:"schedule"`
+	Value    string           `json:"value,omitempty"` // of a watch: what the page shows now
+	Note     string           `json:"note,omitempty"`
 }
 
 func (w worker) create(ctx context.Context, ref subject.Ref, turn string, q request) (any, error) {
@@ -145,7 +186,15 @@ func (w worker) create(ctx context.Context, ref subject.Ref, turn string, q requ
 	if err != nil {
 		return nil, err
 	}
-	return created{Created: is, Now: w.s.cfg.Now().In(r.plan.zone).Truncate(time.Second), Schedule: w.s.info(r)}, nil
+	out := created{Created: is, Now: w.s.cfg.Now().In(r.plan.zone).Truncate(time.Second), Schedule: w.s.shown(r), Value: r.Seen.Value}
+	switch {
+	case r.plan.hook:
+		out.Note = fmt.Sprintf("The key and the whole address are shown to people by: %s schedules show %s %s %s",
+			buildinfo.Command(), ref.Agent, ref.Session, r.Name)
+	case r.Seen.Beyond != "":
+		out.Note = "The value is already " + r.Seen.Beyond + ": you are woken once it was not, and is so again."
+	}
+	return out, nil
 }
 
 func (w worker) list(ctx context.Context, ref subject.Ref) (any, error) {
@@ -154,7 +203,7 @@ func (w worker) list(ctx context.Context, ref subject.Ref) (any, error) {
 	}
 	out := []coreapi.Schedule{}
 	for _, r := range w.s.list(func(r *record) bool { return r.Ref == ref }) {
-		out = append(out, w.s.info(r))
+		out = append(out, w.s.shown(r))
 	}
 	return map[string]any{"schedules": out}, nil
 }

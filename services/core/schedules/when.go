@@ -33,6 +33,7 @@ type plan struct {
 	times  *clock.Schedule // nil unless it repeats
 	every  bool            // times has no gaps but the interval
 	idle   time.Duration   // 0 unless it waits for the session
+	hook   bool            // it occurs when it is called
 	jitter time.Duration
 	until  time.Time // zero: no end
 }
@@ -43,8 +44,8 @@ func read(w coreapi.When) (p plan, err error) {
 		return p, err
 	}
 	given := 0
-	for _, s := range []string{w.At, w.Every, w.Cron, w.WhenIdle} {
-		if s != "" {
+	for _, is := range []bool{w.At != "", w.Every != "", w.Cron != "", w.WhenIdle != "", w.Webhook} {
+		if is {
 			given++
 		}
 	}
@@ -52,7 +53,7 @@ func read(w coreapi.When) (p plan, err error) {
 		return p, fmt.Errorf("at, every, cron, when_idle: %d of them are set; set exactly one", given)
 	}
 	w.Zone = cmp.Or(w.Zone, "UTC")
-	if err := errors.Join(p.readKind(&w), p.readLimits(&w)); err != nil {
+	if err := errors.Join(p.readKind(&w), p.readLimits(&w), checkWatch(w)); err != nil {
 		return p, err
 	}
 	p.when = w
@@ -61,6 +62,8 @@ func read(w coreapi.When) (p plan, err error) {
 
 func (p *plan) readKind(w *coreapi.When) (err error) {
 	switch {
+	case w.Webhook:
+		p.hook = true
 	case w.At != "":
 		p.at, err = p.time("at", &w.At)
 	case w.WhenIdle != "":
@@ -92,8 +95,8 @@ func (p *plan) readLimits(w *coreapi.When) (err error) {
 		}
 	}
 	switch {
-	case w.Jitter != "" && w.WhenIdle != "":
-		return errors.New("jitter: a schedule with when_idle has none; remove it")
+	case w.Jitter != "" && (w.WhenIdle != "" || w.Webhook):
+		return errors.New("jitter: only what occurs at times has it; remove it")
 	case w.At != "" && (w.Until != "" || w.Count != 0):
 		return errors.New("until, count: a schedule with at occurs once; remove them")
 	case w.Count < 0 || w.Count > maxCount:
@@ -147,7 +150,7 @@ func (p *plan) check(now time.Time) error {
 		return fmt.Errorf("at is %s, want a time within the next 10 years", p.show(p.at))
 	case !p.until.IsZero() && !p.until.After(now):
 		return fmt.Errorf("until is %s, which is in the past; it is %s now", p.show(p.until), p.show(now))
-	case p.idle > 0 || !p.at.IsZero():
+	case p.idle > 0 || p.hook || !p.at.IsZero():
 		return nil
 	}
 	first := p.next(now)

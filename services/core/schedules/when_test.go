@@ -51,7 +51,7 @@ func TestWhatIsRefusedNamesTheFieldAndTheFix(t *testing.T) {
 		"an unknown zone":      {coreapi.When{Every: "1h", Zone: "Mars/Olympus"}, `zone: "Mars/Olympus" is not a known time zone`},
 		"jitter above a half":  {coreapi.When{Every: "1h", Jitter: "31m"}, "jitter is 31m0s, want at most 30m0s"},
 		"jitter, uneven times": {coreapi.When{Cron: "0,10 8 * * *", Jitter: "6m"}, "jitter is 6m0s, want at most 5m0s"},
-		"jitter when idle":     {coreapi.When{WhenIdle: "1h", Jitter: "1m"}, "jitter: a schedule with when_idle has none"},
+		"jitter when idle":     {coreapi.When{WhenIdle: "1h", Jitter: "1m"}, "jitter: only what occurs at times has it"},
 		"once and a count":     {coreapi.When{At: "2027-01-01T09:00", Count: 2}, "until, count: a schedule with at occurs once"},
 		"a negative count":     {coreapi.When{Every: "1h", Count: -1}, "count is -1"},
 		"an end in the past":   {coreapi.When{Every: "1h", Until: "2026-11-26T11:00"}, "until is 2026-11-26T11:00:00 UTC, which is in the past"},

@@ -15,7 +15,7 @@
 // Rules are evaluated in order and the last match wins, so put a narrow exception after
 // the broad rule. All conditions of a rule must hold; an absent condition always holds.
 // Without a matching rule, the tool's declaration decides: a high risk and the
-// permissions network.*, fs.delete and schedule.create require a confirmation; so does fs.read if
+// permissions network.*, fs.delete and schedule.create, webhook and watch require a confirmation; so does fs.read if
 // the answer goes to the sender of an input from outside, and code that names packages after a text
 // from outside was read. Without a rule about
 // answers, any client that can write an answer may answer.
@@ -57,7 +57,7 @@
 //	http:request                              high    yes   leaves the machine; even a GET sends data in its URL
 //	web:fetch                                 medium  yes   only reads, but its URL can carry data to any host
 //	web:search                                low     yes   sends a query to the search engine of the configuration
-//	schedule:create                           medium  yes   wakes the agent later, without a user
+//	schedule:create, webhook, watch           medium  yes   wakes the agent later, without a user
 //	schedule:list, schedule:delete            low     no    the session's own schedules
 //	file_system:write_file, append_file       medium  no    inside the agent's workspace
 //	notes:add                                 low     no    adds to the agent's notes

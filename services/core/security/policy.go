@@ -107,7 +107,8 @@ func byItself(a *decide.Access) decide.Ruling {
 // asks reports whether the effects that a permission allows leave the machine, cannot be undone,
 // or happen later, when nobody may watch.
 func asks(permission string) bool {
-	return strings.HasPrefix(permission, "network.") || permission == "fs.delete" || permission == "schedule.create"
+	return strings.HasPrefix(permission, "network.") || permission == "fs.delete" ||
+		permission == "schedule.create" || permission == "schedule.webhook" || permission == "schedule.watch"
 }
 
 // installs reports whether a call that runs code names packages to install.

@@ -9,17 +9,19 @@ import (
 
 // consequences describes, in plain words, what a call with a permission could do.
 var consequences = map[string]string{
-	"email.send":      "sends an e-mail to people, which cannot be undone",
-	"network.email":   "connects to the mail server",
-	"network.request": "sends data to another machine, which cannot be undone",
-	"network.search":  "sends its query to a search engine",
-	"network.fetch":   "reads a page of another machine, and its URL can carry data there",
-	"fs.delete":       "deletes files, which cannot be undone",
-	"fs.write":        "changes files",
-	"fs.read":         "reads files",
-	"code.execute":    "runs code that the model wrote",
-	"camera.look":     "takes a picture of what is before a camera",
-	"schedule.create": "wakes the agent later, without a message of a user",
+	"email.send":       "sends an e-mail to people, which cannot be undone",
+	"network.email":    "connects to the mail server",
+	"network.request":  "sends data to another machine, which cannot be undone",
+	"network.search":   "sends its query to a search engine",
+	"network.fetch":    "reads a page of another machine, and its URL can carry data there",
+	"fs.delete":        "deletes files, which cannot be undone",
+	"fs.write":         "changes files",
+	"fs.read":          "reads files",
+	"code.execute":     "runs code that the model wrote",
+	"camera.look":      "takes a picture of what is before a camera",
+	"schedule.create":  "wakes the agent later, without a message of a user",
+	"schedule.watch":   "reads a page at intervals and wakes the agent when it changes, without a message of a user",
+	"schedule.webhook": "lets another system wake the agent, without a message of a user",
 }
 
 // warning describes what could happen, and why a person is asked.

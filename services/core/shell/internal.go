@@ -38,8 +38,11 @@ type internalCall struct {
 	probe *tool.Probe // asks what became of the earlier call with the id
 	// delivery is set for a message of the outbox, which no policy judges
 	delivery bool
-	spec     tool.Spec
-	rule     decide.Ruling
+	// watch is set for the page of a watch, with the label of what the agent has scheduled: policy can
+	// deny it, and a person has approved it when the watch was created
+	watch string
+	spec  tool.Spec
+	rule  decide.Ruling
 }
 
 // serveCall runs an internal tool.
@@ -84,7 +87,7 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	switch {
 	case !known:
 		return tool.Failure(tool.CodeUnknownTool, fmt.Sprintf("no runner offers the tool %q", n.Tool))
-	case !n.spec.Internal:
+	case !n.spec.Internal && n.watch == "":
 		return tool.Failure(tool.CodeDenied,
 			fmt.Sprintf("tool %q is not internal: only a turn of the agent can call it", n.Tool))
 	case n.spec.Sticky:
@@ -107,15 +110,15 @@ func (c *Core) internal(ctx context.Context, n *internalCall) tool.Result {
 	}
 	n.rule = c.cfg.Policy.Evaluate(decide.Access{
 		Principal: principal, Action: event.ActionCall, Resource: n.spec, Granted: agent.Granted, Unguided: agent.Unguided,
-		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args},
+		Context: decide.Context{Ref: n.ref, Turn: n.Turn, Call: n.id, Source: string(n.Caller), Args: n.Args, After: n.after()},
 	})
-	switch n.rule.Effect {
-	case decide.Allow:
+	switch {
+	case n.rule.Effect == decide.Allow, n.rule.Effect == decide.Ask && n.watch != "":
 		if t, own := c.own[n.Tool]; own {
 			return t.run(ctx, n)
 		}
 		return c.runInternal(ctx, n)
-	case decide.Ask:
+	case n.rule.Effect == decide.Ask:
 		return tool.Failure(tool.CodeDenied, fmt.Sprintf(
 			"policy requires a user's approval, which internal calls cannot ask for; "+
 				"to allow it, add a rule for the principal %q", principal))
@@ -152,6 +155,14 @@ func (c *Core) runInternal(ctx context.Context, n *internalCall) tool.Result {
 		why, not = fmt.Sprintf("runner %s did not run it: %s", inst, a.Message), append(not, inst)
 	}
 	return outbox.Unasked(why)
+}
+
+// after returns the labels of texts from outside that the call follows.
+func (n *internalCall) after() []string {
+	if n.watch == "" {
+		return nil
+	}
+	return []string{n.watch}
 }
 
 // lost is the result of a call without an answer. A probe without one has found out nothing.

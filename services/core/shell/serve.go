@@ -33,6 +33,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbMemory:    c.serveMemory,
 		coreapi.VerbOutbox:    c.serveOutbox,
 		coreapi.VerbSchedules: c.serveSchedules,
+		coreapi.VerbOccur:     c.serveOccur,
 		coreapi.VerbHooks:     func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	var out []*bus.Responder

@@ -7,13 +7,17 @@ func oneKindOfSchedule(f *filler, p any) {
 	s := p.(*coreapi.Schedule)
 	s.At, s.Every, s.Cron, s.WhenIdle, s.Zone = "", "", "", "", "Europe/Berlin"
 	s.Occurred, s.Next = max(1, s.Occurred), nil
-	switch f.r.IntN(4) {
+	watch := s.Watch
+	s.Webhook, s.Path, s.Key, s.Watch = false, "", "", nil
+	switch f.r.IntN(5) {
 	case 0:
 		s.At = "2026-11-21T08:30:00Z"
 	case 1:
-		s.Every = "24h0m0s"
+		s.Every, s.Watch = "24h0m0s", watch
 	case 2:
 		s.Cron = "30 8 * * mon-fri"
+	case 3:
+		s.Webhook, s.Path, s.Key = true, "/hooks/0a1b2c3d4e5f", "hook_Zm9vYmFy"
 	default:
 		s.WhenIdle = "30m0s"
 	}

@@ -150,6 +150,8 @@ var goTypes = map[string]any{
 	"service/core/memory_request":    coreapi.MemoryQuery{},
 	"service/core/outbox":            coreapi.OutboxPage{},
 	"service/core/outbox_request":    coreapi.OutboxQuery{},
+	"service/core/occur_request":     coreapi.Occurrence{},
+	"service/core/occurred":          coreapi.Occurred{},
 	"service/core/schedules":         coreapi.SchedulesPage{},
 	"service/core/schedules_request": coreapi.SchedulesQuery{},
 
