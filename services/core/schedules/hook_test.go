@@ -155,3 +155,21 @@ func TestTheKeyIsForPeople(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
+
+// A pattern names no schedule: it would delete another one.
+func TestAPatternDeletesNothing(t *testing.T) {
+	w := embedded(t)
+	s := w.started()
+	w.hook(s, coreapi.When{})
+	for _, q := range []coreapi.SchedulesQuery{
+		{Agent: "main", Session: "s1", Name: "*"}, {Agent: "main", Session: "*", Name: "build"}, {Agent: ">", Session: "s1", Name: "build"},
+	} {
+		q.Action = coreapi.ScheduleDelete
+		if _, err := s.Query(natstest.Context(t), q); !errors.Is(err, bus.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	if n := s.Counters()["schedules"]; n != 1 {
+		t.Errorf("%d schedules are left", n)
+	}
+}

@@ -112,12 +112,9 @@ func (r *record) over() bool {
 
 // info returns the schedule for people.
 func (r *record) info(now time.Time) coreapi.Schedule {
-	if now.Before(r.Last) {
-		now = r.Last
-	}
 	s := coreapi.Schedule{
 		Ref: r.Ref, Name: r.Name, Text: r.Text, When: r.When, Created: r.Created, Turn: r.Turn, Occurred: r.Occurred,
-		Next: r.plan.upcoming(now, r.left()),
+		Next: r.plan.upcoming(r.Last, now, r.left()),
 	}
 	if r.Occurred > 0 {
 		s.Last = r.Last

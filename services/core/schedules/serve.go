@@ -24,6 +24,12 @@ func (s *Schedules) Query(ctx context.Context, q coreapi.SchedulesQuery) (coreap
 	case q.Action != "" && (q.Agent == "" || q.Session == "" || q.Name == ""):
 		return out, bus.Errorf(bus.CodeInvalidArgument, "query: delete requires agent, session and name")
 	}
+	for field, id := range map[string]string{"agent": string(q.Agent), "session": string(q.Session), "name": q.Name} {
+		if id != "" && !subject.Valid(id) {
+			return out, bus.Errorf(bus.CodeInvalidArgument, "query: %s is %q, want 1 to %d characters of A-Z a-z 0-9 _ -",
+				field, id, subject.MaxIDLen)
+		}
+	}
 	if err := s.await(ctx); err != nil {
 		return out, bus.Errorf(bus.CodeUnavailable, "%v", err)
 	}

@@ -157,6 +157,9 @@ func (w worker) result(ctx context.Context, q executor.Request) tool.Result {
 		out, err = w.list(ctx, ref)
 	default:
 		var was bool
+		if !subject.Valid(ask.Name) {
+			return tool.Failure(tool.CodeInvalidArgs, fmt.Sprintf("nothing was deleted: name is %q, which is no name", ask.Name))
+		}
 		was, err = w.s.remove(ctx, ref, ask.Name)
 		out = map[string]any{"name": ask.Name, "deleted": was}
 	}

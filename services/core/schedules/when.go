@@ -27,15 +27,15 @@ const (
 
 // plan is a [coreapi.When] that was read.
 type plan struct {
-	when   coreapi.When // as it is stored
-	zone   *time.Location
-	at     time.Time       // zero unless it occurs once
-	times  *clock.Schedule // nil unless it repeats
-	every  bool            // times has no gaps but the interval
-	idle   time.Duration   // 0 unless it waits for the session
-	hook   bool            // it occurs when it is called
-	jitter time.Duration
-	until  time.Time // zero: no end
+	when     coreapi.When // as it is stored
+	zone     *time.Location
+	at       time.Time       // zero unless it occurs once
+	times    *clock.Schedule // nil unless it repeats
+	interval time.Duration   // with every
+	idle     time.Duration   // 0 unless it waits for the session
+	hook     bool            // it occurs when it is called
+	jitter   time.Duration
+	until    time.Time // zero: no end
 }
 
 // read reads when a schedule occurs. The error begins with the name of the field.
@@ -71,7 +71,7 @@ func (p *plan) readKind(w *coreapi.When) (err error) {
 	case w.Every != "":
 		var d time.Duration
 		if d, err = interval("every", &w.Every, minInterval, maxInterval); err == nil {
-			p.every = true
+			p.interval = d
 			p.times, err = clock.ParseSchedule("@every "+d.String(), w.Zone)
 		}
 	default:
@@ -175,7 +175,7 @@ func (p *plan) smallestGap(first time.Time) time.Duration {
 			break
 		}
 		least, first = min(least, second.Sub(first)), second
-		if p.every {
+		if p.interval > 0 {
 			break
 		}
 	}
@@ -229,8 +229,17 @@ func (p *plan) late(key string, t time.Time) time.Time {
 	return t.Add(time.Duration(h.Sum64() % uint64(p.jitter/time.Second+1) * uint64(time.Second)))
 }
 
-// upcoming returns the next occurrences in the plan's zone, at most left of them if that is not 0.
-func (p *plan) upcoming(after time.Time, left int) (out []time.Time) {
+// upcoming returns the occurrences that follow the last one and are yet to come, in the plan's zone, at
+// most left of them if that is not 0.
+func (p *plan) upcoming(last, now time.Time, left int) (out []time.Time) {
+	after := last
+	switch passed := now.Sub(last); {
+	case passed <= 0:
+	case p.interval > 0: // the beat is that of the last occurrence
+		after = last.Add(passed.Truncate(p.interval))
+	default:
+		after = now
+	}
 	for len(out) < shownNext && (left == 0 || len(out) < left) {
 		if after = p.next(after); after.IsZero() {
 			break

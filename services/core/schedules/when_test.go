@@ -98,11 +98,29 @@ func TestTheNextOccurrencesAreShownInTheZone(t *testing.T) {
 			continue
 		}
 		var got []string
-		for _, n := range p.upcoming(at(t, c.now), c.left) {
+		for _, n := range p.upcoming(at(t, c.now), at(t, c.now), c.left) {
 			got = append(got, n.Format(time.RFC3339))
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The beat of an interval is that of the last occurrence, whenever somebody looks.
+func TestTheNextOccurrencesKeepTheBeat(t *testing.T) {
+	last := at(t, "2026-11-26T12:00:07Z")
+	p, err := planned(coreapi.When{Every: "1m"}, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for now, want := range map[string]string{
+		"2026-11-26T11:59:00Z": "2026-11-26T12:01:07Z", "2026-11-26T12:00:10Z": "2026-11-26T12:01:07Z",
+		"2026-11-26T12:01:06Z": "2026-11-26T12:01:07Z", "2026-11-26T12:01:07Z": "2026-11-26T12:02:07Z",
+		"2026-11-26T12:05:08Z": "2026-11-26T12:06:07Z",
+	} {
+		if got := p.upcoming(last, at(t, now), 1); len(got) != 1 || !got[0].Equal(at(t, want)) {
+			t.Errorf("at %s: %v, want %s", now, got, want)
 		}
 	}
 }

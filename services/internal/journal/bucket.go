@@ -47,9 +47,22 @@ type Fence struct {
 // operation is the header that distinguishes a deletion from an empty value.
 const operation, operationDelete = "KV-Operation", "DEL"
 
+// one reports whether a key is exactly one, and no pattern: a caller may have it from a person.
+func one(key string) error {
+	for token := range strings.SplitSeq(key, ".") {
+		if token == "" || token == "*" || token == ">" || strings.ContainsAny(token, " \t\r\n") {
+			return bus.Errorf(bus.CodeInvalidArgument, "%q is not the name of one key", key)
+		}
+	}
+	return nil
+}
+
 // Get reads a key's value from the stream's leader, so it sees every change that was
 // acknowledged before. The error is [bus.ErrNotFound] if there is no value.
 func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
+	if err := one(key); err != nil {
+		return Entry{}, err
+	}
 	m, err := k.j.ctl.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, key)})
 	if err == nil {
 		e := k.entry(m)
@@ -90,11 +103,17 @@ func (k *Bucket) entry(m bus.StoredMsg) Entry {
 // Put stores a value under a key if the fence holds, and returns the revision. The errors are
 // those of [Journal.AppendCommit].
 func (k *Bucket) Put(ctx context.Context, key string, value []byte, f Fence) (uint64, error) {
+	if err := one(key); err != nil {
+		return 0, err
+	}
 	return k.store(ctx, &nats.Msg{Subject: subject.BucketKey(k.name, key), Data: value, Header: nats.Header{}}, f)
 }
 
 // Delete deletes a key if the fence holds, and returns the revision of the deletion.
 func (k *Bucket) Delete(ctx context.Context, key string, f Fence) (uint64, error) {
+	if err := one(key); err != nil {
+		return 0, err
+	}
 	h := nats.Header{operation: []string{operationDelete}}
 	return k.store(ctx, &nats.Msg{Subject: subject.BucketKey(k.name, key), Header: h}, f)
 }
@@ -112,6 +131,9 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 // notified. The last change that a [Fence] refers to must remain, or that fence would accept
 // an earlier revision.
 func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
+	if err := one(key); err != nil {
+		return err
+	}
 	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject.BucketKey(k.name, key)), jetstream.WithPurgeSequence(upTo+1))

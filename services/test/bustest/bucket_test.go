@@ -82,6 +82,26 @@ func TestADeletedKeyIsNotThereAndItsMarkerMayBeForgotten(t *testing.T) {
 	}
 }
 
+// Keys come from people, too. One that is a pattern would read or change another key.
+func TestAPatternIsNoKey(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
+	seq := put(t, k, "lease.a.i", "1", journal.Fence{})
+	for _, key := range []string{"", "*", ">", "lease.*.i", "lease.>", "lease..i", ".lease", "lease.a.i ", "lease.a\r\n.i"} {
+		_, err := k.Get(ctx, key)
+		_, put := k.Put(ctx, key, nil, journal.Fence{Revision: seq})
+		_, deleted := k.Delete(ctx, key, journal.Fence{Revision: seq})
+		for _, err := range []error{err, put, deleted, k.Forget(ctx, key, seq)} {
+			if !errors.Is(err, bus.ErrInvalidArgument) {
+				t.Errorf("%q: %v", key, err)
+			}
+		}
+	}
+	if e, err := k.Get(ctx, "lease.a.i"); err != nil || e.Revision != seq {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 func TestABucketThatIsNotThere(t *testing.T) {
 	b := natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
 	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
