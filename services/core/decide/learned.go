@@ -70,10 +70,16 @@ func worse(a, b memory.Origin) memory.Origin {
 // worst is assumed.
 func originOf(name string, lookup func(name string) (tool.Spec, bool)) memory.Origin {
 	spec, known := lookup(name)
-	if !known || slices.ContainsFunc(spec.Permissions, func(p string) bool { return strings.HasPrefix(p, "network.") }) {
+	if !known || slices.ContainsFunc(spec.Permissions, outward) {
 		return memory.FromWeb
 	}
 	return memory.FromTool
+}
+
+// outward reports whether what a tool with the permission returns is what other people wrote, or
+// hold before a camera.
+func outward(permission string) bool {
+	return strings.HasPrefix(permission, "network.") || strings.HasPrefix(permission, "camera.")
 }
 
 // messages returns the messages of a turn.

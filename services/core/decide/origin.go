@@ -50,7 +50,7 @@ func fenceOf(text string) string {
 const maxLabels = 16
 
 // Labels returns where the texts from outside come from that the model sees in the open turn, oldest
-// first: the origins of inputs; "web" and "tool:NAME" for results of tools that reach the network;
+// first: the origins of inputs; "web" and "tool:NAME" for results of tools that reach the network or look through a camera;
 // "memory" for memories of such texts; "file" for files of users; "webhook:NAME" and "listener:NAME"
 // for the input of a webhook or a plugin. What the agent has scheduled counts as well, as
 // "schedule:NAME": it may have been scheduled after such a text was read.

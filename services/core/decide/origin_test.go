@@ -183,3 +183,19 @@ func TestTheModelSeesWhoSpeaks(t *testing.T) {
 		t.Errorf("the model sees %q, the title is %q", m.Text, w.state.Title)
 	}
 }
+
+// What people show a camera is text from outside, from the moment that the model has the picture.
+func TestAPictureIsFromOutside(t *testing.T) {
+	for permission, want := range map[string][]string{
+		"camera.look": {"tool:read"}, "network.fetch": {"tool:read"}, "fs.read": nil,
+	} {
+		w := newWorld(t)
+		w.tools["read"].Permissions = []string{permission}
+		w.say("what is before the camera?")
+		w.calls("read", `{}`)
+		w.succeed("c0", `{"picture":"a/s/x.jpg"}`)
+		if got := decide.Labels(w.state, w.Lookup, nil); !slices.Equal(got, want) {
+			t.Errorf("%s: labels are %q, want %q", permission, got, want)
+		}
+	}
+}
