@@ -8,8 +8,12 @@ import (
 
 // Ask attaches the watcher to an attempt, or leaves a tombstone for an unknown one.
 func (t *Attempts) Ask(r executor.Request, w Watcher) {
+	k := key{r.Call, r.Attempt}
 	t.mu.Lock()
-	answer := t.knownOrTombstone(key{r.Call, r.Attempt}, w)
+	if a := t.live[k]; a != nil {
+		a.heard = time.Now()
+	}
+	answer := t.knownOrTombstone(k, w)
 	t.mu.Unlock()
 	answer()
 }
@@ -80,13 +84,17 @@ func (t *Attempts) forget(a *attempt) {
 	t.checkEmpty()
 }
 
+// unheard is how long a drain waits for the release of a result that nobody asks for. Whoever lacks
+// an answer asks every few seconds, so the release was lost, or there is nobody.
+const unheard = 10 * time.Second
+
 // Sweep drops the results that were not released in time.
 func (t *Attempts) Sweep() {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, a := range t.live {
-		if a.kept && now.After(a.expires) {
+		if a.kept && (now.After(a.expires) || t.draining && now.Sub(a.heard) > unheard) {
 			t.forget(a)
 		}
 	}

@@ -50,6 +50,7 @@ type attempt struct {
 	final    []byte             // the final answer
 	kept     bool               // the final answer is a result that waits for its release
 	expires  time.Time          // when a kept result is dropped without a release
+	heard    time.Time          // when a kept result was last sent, or asked for
 	watchers []Watcher
 }
 

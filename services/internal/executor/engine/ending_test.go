@@ -253,6 +253,38 @@ func TestDrainRefusesWhatWaitsAndWaitsForWhatRuns(t *testing.T) {
 	})
 }
 
+// The release of a result can be lost with the bus. A drain waits for it only while somebody asks.
+func TestADrainDoesNotWaitForAReleaseThatIsLost(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
+		b.run("a", "now")
+		b.run("b", "now")
+		time.Sleep(unheard)
+		b.ask("b")
+		empty := b.Drain()
+		over := func() bool {
+			b.Sweep()
+			select {
+			case <-empty:
+				return true
+			default:
+				return false
+			}
+		}
+		time.Sleep(time.Second)
+		if over() || b.ask("a").State != executor.Unknown || b.ask("b").State != executor.Finished {
+			t.Fatal("want only the result that nobody has asked for dropped")
+		}
+		time.Sleep(unheard)
+		if over() {
+			t.Fatal("over although somebody has just asked")
+		}
+		time.Sleep(time.Second)
+		if !over() {
+			t.Fatal("it waits for a release that is lost")
+		}
+	})
+}
+
 func TestStopAllAnswersForAll(t *testing.T) {
 	inBubble(t, func(c *Config) { c.Pools[0].Slots = 2 }, func(t *testing.T, b *bench) {
 		heeds, deaf, waits := b.run("a", "block"), b.run("b", "deaf"), b.run("c", "now")

@@ -32,7 +32,8 @@ const (
 
 // Serve runs an executor instance under the bus's instance id until ctx ends, and
 // then drains: it announces that, refuses waiting and new attempts, and lets running
-// ones finish. It returns when all results are released. After Config.DrainTimeout it
+// ones finish. It returns when all results are released, or nobody has asked for them for a while: a
+// release may be lost with the bus. After Config.DrainTimeout it
 // stops the attempts that are still running and returns. It returns nil if it ended
 // because ctx did.
 //
@@ -137,14 +138,7 @@ func (s *server) drain() {
 	s.cfg.Logger.Info("executor is draining", "at_most", s.cfg.DrainTimeout)
 	empty := s.attempts.Drain()
 	s.announcer.drain()
-	limit := time.NewTimer(s.cfg.DrainTimeout)
-	defer limit.Stop()
-	select {
-	case <-empty:
-	case <-limit.C:
-		s.cfg.Logger.Warn("drain timed out; exiting with unreleased attempts", "pools", s.attempts.Pools())
-		s.attempts.StopAll()
-	case <-s.bus.Closed():
+	if !s.emptied(empty) {
 		s.attempts.StopAll()
 	}
 	s.announcer.leave()
@@ -152,6 +146,26 @@ func (s *server) drain() {
 	defer cancel()
 	if err := s.bus.Conn().FlushWithContext(ctx); err != nil {
 		s.cfg.Logger.Debug("could not flush the last messages", "error", err)
+	}
+}
+
+// emptied waits until the drain is complete. It reports false if that takes too long, or the bus is gone.
+func (s *server) emptied(empty <-chan struct{}) bool {
+	limit, tick := time.NewTimer(s.cfg.DrainTimeout), time.NewTicker(sweepEvery)
+	defer limit.Stop()
+	defer tick.Stop()
+	for {
+		s.attempts.Sweep()
+		select {
+		case <-empty:
+			return true
+		case <-tick.C:
+		case <-limit.C:
+			s.cfg.Logger.Warn("drain timed out; exiting with unreleased attempts", "pools", s.attempts.Pools())
+			return false
+		case <-s.bus.Closed():
+			return false
+		}
 	}
 }
 

@@ -172,7 +172,7 @@ func (t *Attempts) settle(a *attempt, answer executor.Answer, payload []byte) {
 	if latest := a.began.Add(tool.MaxTimeout); latest.Before(notAfter) {
 		notAfter = latest
 	}
-	a.kept, a.expires = true, notAfter.Add(executor.Skew)
+	a.kept, a.expires, a.heard = true, notAfter.Add(executor.Skew), time.Now()
 	t.kept += int64(len(payload))
 }
 
