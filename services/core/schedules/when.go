@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"strings"
 	"time"
 
@@ -107,9 +108,15 @@ func (p *plan) readLimits(w *coreapi.When) (err error) {
 	return err
 }
 
+// durationOfAnyLength is a duration, even one that is too long for its type.
+var durationOfAnyLength = regexp.MustCompile(`^(\d+[hms])+$`)
+
 // interval reads a duration of whole seconds, and writes it in its usual form.
 func interval(field string, s *string, least, most time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(*s)
+	if err != nil && durationOfAnyLength.MatchString(*s) {
+		return 0, fmt.Errorf("%s is %s, want %s to %s", field, *s, least, most)
+	}
 	if err != nil || d%time.Second != 0 {
 		return 0, fmt.Errorf("%s is %q, want a duration of whole seconds, such as 90m or 24h", field, *s)
 	}

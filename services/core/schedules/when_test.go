@@ -41,6 +41,7 @@ func TestWhatIsRefusedNamesTheFieldAndTheFix(t *testing.T) {
 		"no time":              {coreapi.When{At: "tomorrow"}, `at is "tomorrow", want a time such as`},
 		"too often":            {coreapi.When{Every: "59s"}, "every is 59s, want 1m0s to"},
 		"negative":             {coreapi.When{Every: "-1h"}, "every is -1h"},
+		"too long":             {coreapi.When{Every: "99999999h"}, "every is 99999999h, want 1m0s to"},
 		"no interval":          {coreapi.When{Every: "daily"}, `every is "daily", want a duration of whole seconds`},
 		"a fraction":           {coreapi.When{Every: "61500ms"}, "whole seconds"},
 		"idle too short":       {coreapi.When{WhenIdle: "10s"}, "when_idle is 10s, want 1m0s to"},
