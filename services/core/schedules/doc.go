@@ -28,7 +28,8 @@
 // # Failure
 //
 // A page that cannot be read is a problem of its watch, which people see, and is read again next time.
-// A page that hangs delays no other schedule; at most [atOnce] are read at a time.
+// A page that hangs delays no other schedule; a core reads at
+// most [atOnce] at a time, and [ofOneAgent] for one agent.
 //
 // While no core runs, nothing occurs. Each core looks every minute for schedules that the clock has
 // lost. Schedules of an agent that is not configured stay, are listed with the problem, and occur

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/internal/clock"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/internal/submit"
 )
 
@@ -51,8 +52,9 @@ type Schedules struct {
 	clock   *clock.Clock             // nil until it is needed
 	rates   map[string]*rate.Limiter // of the calls of webhooks
 
-	work    context.Context //nolint:containedctx // pages are read beside what is due
-	looks   chan struct{}   // one for each page that is being read
+	work    context.Context          //nolint:containedctx // pages are read beside what is due
+	looks   map[string]subject.Agent // whose page is being read, by key
+	bursts  *logburst.Log
 	looking sync.WaitGroup
 	calls   sync.Mutex // held while the call of a webhook is stored
 
@@ -69,7 +71,8 @@ func New(cfg Config) *Schedules {
 		sender: submit.Sender{Bus: cfg.Bus.Bus, Writer: subject.ScheduleWriter},
 		filled: make(chan struct{}), wake: make(chan struct{}, 1),
 		known: map[string]*record{}, deleted: map[string]journal.Entry{}, changed: map[subject.Agent]uint64{},
-		rates: map[string]*rate.Limiter{}, work: context.Background(), looks: make(chan struct{}, atOnce),
+		rates: map[string]*rate.Limiter{}, work: context.Background(), looks: map[string]subject.Agent{},
+		bursts: logburst.New(cfg.Log),
 	}
 }
 

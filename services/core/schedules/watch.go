@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/url"
 	"strconv"
@@ -21,7 +22,8 @@ import (
 
 const (
 	watchEvery = "15m"            // if the agent says nothing
-	atOnce     = 8                // pages that a core reads at a time
+	atOnce     = 32               // pages that a core reads at a time
+	ofOneAgent = 8                // of these, for one agent
 	lookWait   = 90 * time.Second // for one page
 	keptValue  = 256              // bytes of a value that is kept, to be shown beside the next one
 	shownValue = 16 << 10         // bytes of a value that the agent is shown
@@ -146,20 +148,41 @@ func (s *Schedules) handleWatch(ctx context.Context, r *record, now time.Time) e
 			return err
 		}
 	}
-	select {
-	case s.looks <- struct{}{}:
-	default:
+	if !s.beginLook(r) {
 		s.skipped.Add(1)
-		s.cfg.Log.Warn("a page is not read this time: too many are being read", "session", r.Ref, "name", r.Name)
+		s.bursts.Log(slog.LevelWarn, string(r.Agent), "a page is not read this time: it still is, or too many others are", "session", r.Ref, "name", r.Name)
 		return nil
 	}
 	s.looking.Go(func() {
-		defer func() { <-s.looks }()
+		defer s.endLook(r)
 		if err := s.watch(s.work, r, at); err != nil && s.work.Err() == nil {
 			s.cfg.Log.Info("a watch failed; the page is read again next time", "session", r.Ref, "name", r.Name, "error", err)
 		}
 	})
 	return nil
+}
+
+// beginLook reports whether the page can be read now: not while it is, and not while too many others are.
+func (s *Schedules) beginLook(r *record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := 0
+	for _, a := range s.looks {
+		if a == r.Agent {
+			own++
+		}
+	}
+	if _, reading := s.looks[r.key()]; reading || len(s.looks) >= atOnce || own >= ofOneAgent {
+		return false
+	}
+	s.looks[r.key()] = r.Agent
+	return true
+}
+
+func (s *Schedules) endLook(r *record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.looks, r.key())
 }
 
 // watch reads the page once, and makes an occurrence of what it shows. The input is stored before what

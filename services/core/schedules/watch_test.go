@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -227,7 +228,7 @@ func TestAPageThatHangsDelaysNothing(t *testing.T) {
 	p := &site{}
 	p.shows("10")
 	s, r := w.watching(p, coreapi.When{})
-	begun, hang := make(chan struct{}, 2*atOnce), make(chan struct{})
+	begun, hang := make(chan struct{}, 2*ofOneAgent), make(chan struct{})
 	s.cfg.Read = func(ctx context.Context, _ subject.Ref, _, _, _ string) (string, error) {
 		begun <- struct{}{}
 		select {
@@ -236,17 +237,36 @@ func TestAPageThatHangsDelaysNothing(t *testing.T) {
 		}
 		return "10", nil
 	}
+	named := func(a subject.Agent, n int) *record {
+		other := *r
+		other.Agent, other.Name = a, fmt.Sprint(n)
+		return &other
+	}
 	late := w.now.Load().Add(2 * 3600e9)
-	for range 2 * atOnce {
-		if err := s.handleWatch(natstest.Context(t), r, late); err != nil {
+	for i := range 2 * ofOneAgent {
+		if err := s.handleWatch(natstest.Context(t), named("main", i), late); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range atOnce {
+	for range ofOneAgent {
 		<-begun
 	}
-	if n := s.skipped.Load(); n != atOnce {
-		t.Errorf("%d were skipped, want %d", n, atOnce)
+	if n := s.skipped.Load(); n != ofOneAgent {
+		t.Errorf("%d were skipped, want %d", n, ofOneAgent)
+	}
+	for _, a := range []subject.Agent{"b", "c", "d"} {
+		for i := range ofOneAgent {
+			if !s.beginLook(named(a, i)) {
+				t.Fatalf("agent %s waits for another's pages", a)
+			}
+		}
+	}
+	if s.beginLook(named("e", 0)) {
+		t.Errorf("more than %d pages are read", atOnce)
+	}
+	s.endLook(named("b", 0))
+	if s.beginLook(named("b", 1)) || !s.beginLook(named("b", 0)) {
+		t.Error("want a page that is being read refused, and one that was read taken")
 	}
 	close(hang)
 	s.looking.Wait()

@@ -27,6 +27,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/request"
 )
@@ -53,7 +54,7 @@ type Core interface {
 // Handler serves them. It is safe for concurrent use.
 type Handler struct {
 	core  Core
-	log   *slog.Logger
+	log   *logburst.Log
 	limit chan struct{}
 
 	taken, refused atomic.Int64
@@ -61,7 +62,7 @@ type Handler struct {
 
 // New returns a handler.
 func New(core Core, log *slog.Logger) *Handler {
-	return &Handler{core: core, log: log.With("transport", "hooks"), limit: make(chan struct{}, atOnce)}
+	return &Handler{core: core, log: logburst.New(log.With("transport", "hooks")), limit: make(chan struct{}, atOnce)}
 }
 
 // Counters returns the metrics.
@@ -74,7 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, status, err := h.call(w, r)
 	if err != nil {
 		h.refused.Add(1)
-		h.log.Info("the call of a webhook was refused", "from", r.RemoteAddr, "error", err)
+		h.log.Log(slog.LevelInfo, string(contract.ErrorOf(err).Code), "the call of a webhook was refused", "from", r.RemoteAddr, "error", err)
 		request.Refuse(w, err, status)
 		return
 	}

@@ -84,7 +84,7 @@ func (t *Attempts) forget(a *attempt) {
 	t.checkEmpty()
 }
 
-// unheard is how long a drain waits for the release of a result that nobody asks for. Whoever lacks
+// unheard is how long a drain waits for the release of a result that nobody asks for. A caller that lacks
 // an answer asks every few seconds, so the release was lost, or there is nobody.
 const unheard = 10 * time.Second
 
