@@ -37,11 +37,13 @@ func newRecorder(
 	return r, b, stats
 }
 
-func turn(t *testing.T, b *journal.Journal, on bool, by string) {
+func turn(t *testing.T, b *journal.Journal, on bool, by string) (revision uint64) {
 	t.Helper()
-	if err := senses.Turn(natstest.Context(t), b, "eye", on, by); err != nil {
+	revision, err := senses.Turn(natstest.Context(t), b, "eye", on, by)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return revision
 }
 
 func TestASourceThatEndsIsReadAgainWhenItIsSwitched(t *testing.T) {
@@ -51,12 +53,78 @@ func TestASourceThatEndsIsReadAgainWhenItIsSwitched(t *testing.T) {
 		return ffmpeg.ErrEnded
 	})
 	natstest.Eventually(t, "the end", func() bool { return strings.Contains(r.Off(), "its file has ended") })
+	if is := r.Media(); !is.On || is.Recording {
+		t.Errorf("its file has ended, and nobody has switched it off: %+v", is)
+	}
 	turn(t, b, false, "ann")
 	natstest.Eventually(t, "it is off", func() bool { return strings.Contains(r.Off(), "by ann") })
 	turn(t, b, false, "bob")
 	natstest.Eventually(t, "who was last", func() bool { return strings.Contains(r.Off(), "by bob") })
 	turn(t, b, true, "ann")
 	natstest.Eventually(t, "the end again", func() bool { return len(reads) == 2 && strings.Contains(r.Off(), "has ended") })
+}
+
+// Switched on, recording, and why not are three things: a source that is not there is not switched off.
+func TestWhatIsSwitchedOnAndDoesNotRecordIsNotOff(t *testing.T) {
+	goes := make(chan struct{})
+	var r *capture.Recorder
+	ready := make(chan struct{})
+	first := true
+	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+		<-ready
+		if first {
+			first = false
+			return errors.New("no such camera")
+		}
+		select {
+		case <-goes:
+			r.Receiving()
+		case <-ctx.Done():
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if is := r.Media(); !is.On || is.Recording || is.Follows != 0 {
+		t.Errorf("before anything is known: %+v", is)
+	}
+	close(ready)
+	natstest.Eventually(t, "it fails", func() bool { return strings.Contains(r.Health().Reason, "no such camera") })
+	if is := r.Media(); !is.On || is.Recording {
+		t.Errorf("its source fails: %+v", is)
+	}
+	close(goes)
+	natstest.Eventually(t, "it records", func() bool { return r.Media().Recording })
+	r.Idle()
+	if is := r.Media(); !is.On || is.Recording {
+		t.Errorf("nothing comes any more: %+v", is)
+	}
+	revision := turn(t, b, false, "ann")
+	natstest.Eventually(t, "it confirms", func() bool { return r.Media().Follows == revision })
+	if is := r.Media(); is.On || is.Recording {
+		t.Errorf("switched off: %+v", is)
+	}
+	again := turn(t, b, false, "bob")
+	natstest.Eventually(t, "it confirms each change", func() bool { return r.Media().Follows == again })
+}
+
+// Whoever switches it off is told that it is off once the device is released, not before.
+func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
+	left := make(chan struct{})
+	asked := make(chan struct{})
+	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+		<-ctx.Done()
+		close(asked)
+		<-left
+		return ctx.Err()
+	})
+	natstest.Eventually(t, "it reads", func() bool { return r.Off() == "" })
+	revision := turn(t, b, false, "ann")
+	<-asked
+	if is := r.Media(); !is.On || is.Follows == revision {
+		t.Errorf("its source is still open: %+v", is)
+	}
+	close(left)
+	natstest.Eventually(t, "it confirms", func() bool { is := r.Media(); return !is.On && is.Follows == revision })
 }
 
 func TestASourceThatFailsIsReadAgain(t *testing.T) {

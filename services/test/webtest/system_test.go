@@ -118,7 +118,7 @@ func TestTheSystemOnThePageIsHarmless(t *testing.T) {
 			stuck(t, r, i+1, "dead", v, v)
 		}
 	}
-	if err := senses.Turn(context.WithoutCancel(t.Context()), r.Bus, "l0", true, "<img src=x onerror=alert(1)>"); err != nil {
+	if _, err := senses.Turn(context.WithoutCancel(t.Context()), r.Bus, "l0", true, "<img src=x onerror=alert(1)>"); err != nil {
 		t.Fatal(err)
 	}
 	p := r.WithToken(t, token, "xss")

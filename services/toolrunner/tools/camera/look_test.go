@@ -136,3 +136,35 @@ func TestWhatIsNoPictureIsRefused(t *testing.T) {
 		r.fails(`{"camera":"yard"}`, "has sent no JPEG")
 	}
 }
+
+// The switch counts, whichever process would still answer.
+func TestACameraThatIsSwitchedOffIsNotAsked(t *testing.T) {
+	r := newRig(t)
+	r.camera("yard", "main", picture(t), nil)
+	if _, err := senses.Turn(natstest.Context(t), r.bus, "yard", false, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{`{}`, `{"camera":"yard"}`} {
+		res := r.look(args)
+		if res.Error == nil || res.Error.Code != tool.CodeDenied ||
+			!strings.Contains(res.Error.Message, "camera yard is off: switched off by ann at 2") {
+			t.Errorf("%s: %+v", args, res)
+		}
+	}
+	if _, err := senses.Turn(natstest.Context(t), r.bus, "yard", true, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	r.sees(`{}`, "yard")
+}
+
+func TestACameraOfTwoProcessesIsOneCamera(t *testing.T) {
+	r := newRig(t)
+	r.camera("yard", "main", picture(t), nil)
+	second := senses.Report{
+		Listener: "yard", Kind: "camera", State: "ok", Instance: "second", Media: senses.MediaCamera, On: true, Agent: "main",
+	}
+	if err := senses.Put(natstest.Context(t), r.bus, second); err != nil {
+		t.Fatal(err)
+	}
+	r.sees(`{}`, "yard")
+}
