@@ -233,12 +233,8 @@ func (c *listenersForgetCmd) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(l senses.Listed) bool { return l.Listener == c.Name && l.Instance == c.Instance })
-		switch {
-		case i < 0:
-			return fmt.Errorf("no process %s has a listener %s; \"skandha listeners\" lists them", c.Instance, c.Name)
-		case all[i].State != senses.StateUnknown && !all[i].Process.Dead():
-			return fmt.Errorf("%s reports, last %s; end it first", c.Instance, ago(all[i].Heard))
+		if err := c.check(all); err != nil {
+			return err
 		}
 		if err := senses.Remove(ctx, j, c.Name, c.Instance); err != nil {
 			return err
@@ -246,6 +242,18 @@ func (c *listenersForgetCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Printf("%s of %s is forgotten. If it runs after all, it is listed again when it reports.\n", c.Name, c.Instance)
 		return nil
 	})
+}
+
+// check reports why the process must not be forgotten: its report is all that is known of it.
+func (c *listenersForgetCmd) check(all []senses.Listed) error {
+	i := slices.IndexFunc(all, func(l senses.Listed) bool { return l.Listener == c.Name && l.Instance == c.Instance })
+	switch {
+	case i < 0:
+		return fmt.Errorf("no process %s has a listener %s; \"skandha listeners\" lists them", c.Instance, c.Name)
+	case all[i].State != senses.StateUnknown && !all[i].Process.Dead():
+		return fmt.Errorf("%s reports, last %s; end it first", c.Instance, ago(all[i].Heard))
+	}
+	return nil
 }
 
 // whoami names the person at this terminal.

@@ -91,6 +91,8 @@ type Recorder struct {
 	queue    chan waiting
 	mu       sync.Mutex
 	last     time.Time // of the last perception
+	beat     time.Time // this process did not stand still then
+	held     bool      // it has stood still, and does not know its switch yet
 	reading  bool      // the source is read
 	receives bool      // something comes from it
 	why      string    // it is not read
@@ -207,8 +209,19 @@ func (r *Recorder) OnStop(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the source while the switch is on.
+// follow reads the source while the switch is on. After this process has stood still it reads the switch
+// anew first: somebody may have switched it off meanwhile.
 func (r *Recorder) follow(ctx context.Context) {
+	for r.obey(ctx) {
+		r.log.Warn("this process has stood still; nothing is recorded until the switch is known again")
+		r.set(false, unknown)
+		r.source.Set(contract.StateDegraded, unknown)
+	}
+}
+
+// obey follows the switch until ctx ends, or until this process has stood still, and reports which.
+func (r *Recorder) obey(ctx context.Context) (stoodStill bool) {
+	_ = r.stoodStill() // begins anew
 	turned := make(chan position, 1)
 	stop := senses.FollowSwitch(r.bus, r.name, func(s senses.Switch, ok bool) {
 		select {
@@ -220,11 +233,17 @@ func (r *Recorder) follow(ctx context.Context) {
 	defer stop()
 	end := func() {}
 	defer func() { end() }()
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
 	var was *position
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
+		case <-beat.C:
+			if r.stoodStill() {
+				return true
+			}
 		case p := <-turned:
 			if was != nil && was.on == p.on { // it was switched to where it is
 				if !p.on {
@@ -241,6 +260,20 @@ func (r *Recorder) follow(ctx context.Context) {
 	}
 }
 
+// stillness is for how long a process that is not stopped, asleep or starved does not look.
+const stillness = 10 * time.Second
+
+// stoodStill reports whether this process has stood still since it looked last.
+func (r *Recorder) stoodStill() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.beat
+	r.beat = time.Now().Round(0) // by the wall clock, which goes on while the machine sleeps
+	still := !was.IsZero() && r.beat.Sub(was) > stillness
+	r.held = r.held || still
+	return still
+}
+
 // position is what a switch decides, and why.
 type position struct {
 	on       bool
@@ -252,7 +285,7 @@ type position struct {
 func (r *Recorder) obeys(p position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.obeyed = p
+	r.obeyed, r.held = p, false
 }
 
 func (r *Recorder) position(s senses.Switch, ok bool) position {
@@ -339,6 +372,11 @@ func (r *Recorder) Perceive(p Perception) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.held || time.Now().Round(0).Sub(r.beat) > stillness { // it may have been switched off meanwhile
+		leave()
+		r.stats.Full.Add(1)
+		return false
+	}
 	if since := p.At.Sub(r.last); since >= 0 && since < r.cfg.Every {
 		leave()
 		r.stats.Limited.Add(1)

@@ -107,7 +107,7 @@ func TestWhatIsSwitchedOnAndDoesNotRecordIsNotOff(t *testing.T) {
 	natstest.Eventually(t, "it confirms each change", func() bool { return r.Media().Follows == again })
 }
 
-// Whoever switches it off is told that it is off once the device is released, not before.
+// A person who switches it off is shown that it is off once the device is released, not before.
 func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
 	left := make(chan struct{})
 	asked := make(chan struct{})
@@ -125,6 +125,31 @@ func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
 	}
 	close(left)
 	natstest.Eventually(t, "it confirms", func() bool { is := r.Media(); return !is.On && is.Follows == revision })
+}
+
+// A process was stopped, and runs again: it may have been switched off meanwhile.
+func TestAfterStandingStillItReadsItsSwitchFirst(t *testing.T) {
+	reads, took, ready := make(chan struct{}, 10), make(chan bool, 10), make(chan struct{})
+	var r *capture.Recorder
+	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+		<-ready
+		reads <- struct{}{}
+		<-ctx.Done()
+		took <- r.Perceive(capture.Perception{At: time.Now(), Text: "what had waited to be read"})
+		return ctx.Err()
+	})
+	close(ready)
+	<-reads
+	revision := turn(t, b, true, "ann")
+	natstest.Eventually(t, "it follows", func() bool { return r.Media().Follows == revision })
+	r.StandStill()
+	if <-took {
+		t.Error("what it perceived before it knew its switch is recorded")
+	}
+	<-reads
+	if is := r.Media(); !is.On || is.Follows != revision || r.Off() != "" {
+		t.Errorf("%+v %s", is, r.Off())
+	}
 }
 
 func TestASourceThatFailsIsReadAgain(t *testing.T) {
