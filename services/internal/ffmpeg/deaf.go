@@ -11,8 +11,9 @@ import (
 // process goes on. So it writes to a socket, where it does not wait for more than sendWait at a time, and
 // gives up after five such waits and deafWait more: some eight seconds after the socket was full.
 const (
-	sendWait = 500 * time.Millisecond
-	deafWait = 5 * time.Second
+	sendBuffer = 32 << 10 // bytes, of which the kernel makes twice as many
+	sendWait   = 500 * time.Millisecond
+	deafWait   = 5 * time.Second
 )
 
 // Output are the last arguments of ffmpeg: it writes to this process, and ends if that does not read.
@@ -32,6 +33,9 @@ func deafSockets() (out, in *os.File, err error) {
 	}
 	wait := syscall.NsecToTimeval(sendWait.Nanoseconds())
 	err = syscall.SetsockoptTimeval(ends[1], syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &wait)
+	if err == nil {
+		err = syscall.SetsockoptInt(ends[1], syscall.SOL_SOCKET, syscall.SO_SNDBUF, sendBuffer)
+	}
 	if err == nil {
 		err = syscall.SetNonblock(ends[0], true) // so that a reader ends when it is closed
 	}

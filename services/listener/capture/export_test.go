@@ -2,8 +2,8 @@ package capture
 
 import "time"
 
-// StandStill is as if the process had been stopped for an hour until now.
-func (r *Recorder) StandStill() {
+// Suspend is as if the process had been stopped for an hour until now.
+func (r *Recorder) Suspend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.beat = r.beat.Add(-time.Hour)

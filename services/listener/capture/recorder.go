@@ -91,8 +91,8 @@ type Recorder struct {
 	queue    chan waiting
 	mu       sync.Mutex
 	last     time.Time // of the last perception
-	beat     time.Time // this process did not stand still then
-	held     bool      // it has stood still, and does not know its switch yet
+	beat     time.Time // this process ran then
+	held     bool      // it was suspended, and does not know its switch yet
 	reading  bool      // the source is read
 	receives bool      // something comes from it
 	why      string    // it is not read
@@ -190,6 +190,7 @@ func (r *Recorder) OnStart(ctx context.Context, e contract.Emitter) error {
 	record, r.quit = context.WithCancel(ctx)
 	store, r.end = context.WithCancel(ctx)
 	r.source.Set(contract.StateDegraded, unknown)
+	_ = r.wasSuspended() // from now on
 	r.readers.Go(func() { r.follow(record) })
 	r.storing.Go(func() { r.run(store) })
 	r.storing.Go(func() { r.kept.run(store) })
@@ -209,19 +210,18 @@ func (r *Recorder) OnStop(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the source while the switch is on. After this process has stood still it reads the switch
+// follow reads the source while the switch is on. After this process was suspended it reads the switch
 // anew first: somebody may have switched it off meanwhile.
 func (r *Recorder) follow(ctx context.Context) {
 	for r.obey(ctx) {
-		r.log.Warn("this process has stood still; nothing is recorded until the switch is known again")
+		r.log.Warn("this process was suspended; nothing is recorded until the switch is known again")
 		r.set(false, unknown)
 		r.source.Set(contract.StateDegraded, unknown)
 	}
 }
 
-// obey follows the switch until ctx ends, or until this process has stood still, and reports which.
-func (r *Recorder) obey(ctx context.Context) (stoodStill bool) {
-	_ = r.stoodStill() // begins anew
+// obey follows the switch until ctx ends, or until it notices that this process was suspended, and reports which.
+func (r *Recorder) obey(ctx context.Context) (suspended bool) {
 	turned := make(chan position, 1)
 	stop := senses.FollowSwitch(r.bus, r.name, func(s senses.Switch, ok bool) {
 		select {
@@ -241,7 +241,7 @@ func (r *Recorder) obey(ctx context.Context) (stoodStill bool) {
 		case <-ctx.Done():
 			return false
 		case <-beat.C:
-			if r.stoodStill() {
+			if r.wasSuspended() {
 				return true
 			}
 		case p := <-turned:
@@ -260,16 +260,16 @@ func (r *Recorder) obey(ctx context.Context) (stoodStill bool) {
 	}
 }
 
-// stillness is for how long a process that is not stopped, asleep or starved does not look.
-const stillness = 10 * time.Second
+// maxPause is how long a process that is not stopped, asleep or starved does not look.
+const maxPause = 10 * time.Second
 
-// stoodStill reports whether this process has stood still since it looked last.
-func (r *Recorder) stoodStill() bool {
+// wasSuspended reports whether this process did not run for long since it looked last.
+func (r *Recorder) wasSuspended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.beat
 	r.beat = time.Now().Round(0) // by the wall clock, which goes on while the machine sleeps
-	still := !was.IsZero() && r.beat.Sub(was) > stillness
+	still := !was.IsZero() && r.beat.Sub(was) > maxPause
 	r.held = r.held || still
 	return still
 }
@@ -372,7 +372,7 @@ func (r *Recorder) Perceive(p Perception) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held || time.Now().Round(0).Sub(r.beat) > stillness { // it may have been switched off meanwhile
+	if r.held || time.Now().Round(0).Sub(r.beat) > maxPause { // it may have been switched off meanwhile
 		leave()
 		r.stats.Full.Add(1)
 		return false

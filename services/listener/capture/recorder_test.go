@@ -128,7 +128,7 @@ func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
 }
 
 // A process was stopped, and runs again: it may have been switched off meanwhile.
-func TestAfterStandingStillItReadsItsSwitchFirst(t *testing.T) {
+func TestAfterASuspensionItReadsItsSwitchFirst(t *testing.T) {
 	reads, took, ready := make(chan struct{}, 10), make(chan bool, 10), make(chan struct{})
 	var r *capture.Recorder
 	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
@@ -142,7 +142,7 @@ func TestAfterStandingStillItReadsItsSwitchFirst(t *testing.T) {
 	<-reads
 	revision := turn(t, b, true, "ann")
 	natstest.Eventually(t, "it follows", func() bool { return r.Media().Follows == revision })
-	r.StandStill()
+	r.Suspend()
 	if <-took {
 		t.Error("what it perceived before it knew its switch is recorded")
 	}
