@@ -123,7 +123,7 @@ func (o turnListener) turn(ctx context.Context, g *globals, on bool) error {
 // outcome says what came of a switch, and reports whether it is certain that it is obeyed. Off is only
 // certain if every process that could record follows.
 func (o oneListener) outcome(out io.Writer, all []senses.Listed, on bool, revision uint64) bool {
-	pending := slices.DeleteFunc(slices.Clone(all), func(l senses.Listed) bool { return l.Confirmed(revision) })
+	pending := slices.DeleteFunc(slices.Clone(all), func(l senses.Listed) bool { return l.Off(revision) })
 	records := slices.ContainsFunc(all, func(l senses.Listed) bool { return l.Light == senses.LightRecording })
 	newer := slices.ContainsFunc(all, func(l senses.Listed) bool {
 		return l.Switch != nil && l.Switch.Revision > revision && l.Switch.On != on
@@ -217,7 +217,10 @@ func hoped(l senses.Listed, on bool, revision uint64) bool {
 	if l.State == senses.StateUnknown {
 		return false
 	}
-	return !l.Confirmed(revision) || on && !l.Recording && l.State == string(contract.StateDegraded)
+	if !on {
+		return !l.Off(revision)
+	}
+	return !l.Confirmed(revision) || !l.Recording && l.State == string(contract.StateDegraded)
 }
 
 // listenersForgetCmd removes a report.

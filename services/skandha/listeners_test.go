@@ -82,6 +82,15 @@ func TestASwitchThatSomebodyTurnedAgainIsNotClaimed(t *testing.T) {
 	}
 }
 
+// Revisions begin anew if the bus has lost its data.
+func TestWhatRecordsIsNeverCalledOff(t *testing.T) {
+	var out strings.Builder
+	records := senses.Listed{Report: yard("one", 500, true), Switch: &senses.Switch{Revision: 3}}
+	if (oneListener{Name: "yard"}).outcome(&out, []senses.Listed{records}, false, 3) || !strings.Contains(out.String(), "NOT CONFIRMED") {
+		t.Errorf("%s", &out)
+	}
+}
+
 // What does not record is not said to be switched off.
 func TestTheSwitchTheLightAndTheHealthAreThreeThings(t *testing.T) {
 	failing := senses.Listed{Report: yard("one", 0, true), Light: senses.LightNot, Says: "not recording"}

@@ -55,6 +55,11 @@ func (l Listed) Wanted() bool {
 // one. A dead process records nothing.
 func (l Listed) Confirmed(revision uint64) bool { return l.Follows >= revision || l.Process.Dead() }
 
+// Off reports whether the process has confirmed that it is off since that change.
+func (l Listed) Off(revision uint64) bool {
+	return l.Process.Dead() || l.Follows >= revision && !l.On && !l.Recording
+}
+
 // judge completes what is listed by its age.
 func (l *Listed) judge(age time.Duration) {
 	was, silent := l.State, age > 2*l.Interval()+reportLate

@@ -18,13 +18,13 @@ import (
 )
 
 func newRecorder(
-	t *testing.T, cfg capture.Config, read func(context.Context) error,
+	t *testing.T, read func(context.Context) error,
 ) (r *capture.Recorder, b *journal.Journal, stats *capture.Stats) {
 	t.Helper()
 	b = natstest.Connect(t, natstest.Start(t))
 	natstest.EnsureStreams(t, b)
-	cfg.Session, stats = string(listenertest.Ref.Session), &capture.Stats{}
-	r, err := capture.New("eye", cfg, capture.Sense{
+	stats = &capture.Stats{}
+	r, err := capture.New("eye", capture.Config{Session: string(listenertest.Ref.Session)}, capture.Sense{
 		Media: senses.MediaCamera, Read: read, Ends: true, FirstPause: time.Millisecond,
 	}, capture.Deps{Bus: b, Logger: natstest.Logger(t), Stats: stats})
 	if err != nil {
@@ -48,7 +48,7 @@ func turn(t *testing.T, b *journal.Journal, on bool, by string) (revision uint64
 
 func TestASourceThatEndsIsReadAgainWhenItIsSwitched(t *testing.T) {
 	reads := make(chan struct{}, 10)
-	r, b, _ := newRecorder(t, capture.Config{}, func(context.Context) error {
+	r, b, _ := newRecorder(t, func(context.Context) error {
 		reads <- struct{}{}
 		return ffmpeg.ErrEnded
 	})
@@ -70,7 +70,7 @@ func TestWhatIsSwitchedOnAndDoesNotRecordIsNotOff(t *testing.T) {
 	var r *capture.Recorder
 	ready := make(chan struct{})
 	first := true
-	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, b, _ := newRecorder(t, func(ctx context.Context) error {
 		<-ready
 		if first {
 			first = false
@@ -111,7 +111,7 @@ func TestWhatIsSwitchedOnAndDoesNotRecordIsNotOff(t *testing.T) {
 func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
 	left := make(chan struct{})
 	asked := make(chan struct{})
-	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, b, _ := newRecorder(t, func(ctx context.Context) error {
 		<-ctx.Done()
 		close(asked)
 		<-left
@@ -131,7 +131,7 @@ func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
 func TestAfterASuspensionItReadsItsSwitchFirst(t *testing.T) {
 	reads, took, ready := make(chan struct{}, 10), make(chan bool, 10), make(chan struct{})
 	var r *capture.Recorder
-	r, b, _ := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, b, _ := newRecorder(t, func(ctx context.Context) error {
 		<-ready
 		reads <- struct{}{}
 		<-ctx.Done()
@@ -156,7 +156,7 @@ func TestASourceThatFailsIsReadAgain(t *testing.T) {
 	fails := 0
 	var r *capture.Recorder
 	ready := make(chan struct{})
-	r, _, stats := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, _, stats := newRecorder(t, func(ctx context.Context) error {
 		<-ready
 		if fails++; fails < 4 {
 			return errors.New("no such camera")
@@ -177,7 +177,7 @@ func TestASourceThatFailsIsReadAgain(t *testing.T) {
 
 // The quota of the session is no reason not to say what was seen.
 func TestAPerceptionWhoseRecordingCannotBeStoredSaysSo(t *testing.T) {
-	r, b, stats := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, b, stats := newRecorder(t, func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
