@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/listener/contract"
 )
@@ -21,14 +22,17 @@ const (
 // Reports returns the state of the listeners.
 func (s *Service) Reports() []senses.Report {
 	var out []senses.Report
+	process := senses.Here()
 	for _, l := range s.listeners {
 		h := healthOf(l)
 		r := senses.Report{
 			Listener: l.Name(), Kind: cmp.Or(s.kinds[l.Name()], strings.TrimPrefix(fmt.Sprintf("%T", l), "*")),
 			State: string(h.State), Reason: h.Reason, Since: h.Since, Instance: s.deps.Bus.Instance(),
+			Process: process,
 		}
 		if m, ok := l.(contract.Sensing); ok {
-			r.Media, r.Agent, r.On = m.Media()
+			is := m.Media()
+			r.Media, r.Agent, r.On, r.Recording, r.Follows = is.Kind, is.Agent, is.On, is.Recording, is.Follows
 		}
 		out = append(out, r)
 	}
@@ -64,6 +68,7 @@ func (s *Service) report(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var ended sync.WaitGroup
 	ended.Go(func() {
+		s.sweep(ctx)
 		last := map[string]senses.Report{}
 		tick := time.NewTicker(reportLook)
 		defer tick.Stop()
@@ -82,7 +87,7 @@ func (s *Service) report(ctx context.Context) (stop func()) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportWait)
 		defer cancel()
 		for _, l := range s.listeners {
-			if err := senses.Remove(ctx, s.deps.Bus, l.Name()); err != nil {
+			if err := senses.Remove(ctx, s.deps.Bus, l.Name(), s.deps.Bus.Instance()); err != nil {
 				s.deps.Logger.Debug("removing the report of a listener", "listener", string(l.Name()), "error", err)
 			}
 		}
@@ -94,7 +99,7 @@ func (s *Service) reportChanges(ctx context.Context, last map[string]senses.Repo
 	for _, r := range s.Reports() {
 		was := last[string(r.Listener)]
 		r.At = time.Now().UTC()
-		if r.Same(was) && r.At.Sub(was.At) < senses.Every {
+		if r.Same(was) && r.At.Sub(was.At) < r.Interval() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, reportWait)
@@ -105,5 +110,18 @@ func (s *Service) reportChanges(ctx context.Context, last map[string]senses.Repo
 			return // the bus is away
 		}
 		last[string(r.Listener)] = r
+	}
+}
+
+// sweep removes what processes with these listeners have left that were killed.
+func (s *Service) sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reportWait)
+	defer cancel()
+	var names []subject.Writer
+	for _, l := range s.listeners {
+		names = append(names, l.Name())
+	}
+	if err := senses.Sweep(ctx, s.deps.Bus, names); err != nil {
+		s.deps.Logger.Debug("removing old reports", "error", err) // they are forgotten anyway
 	}
 }

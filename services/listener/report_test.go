@@ -23,7 +23,7 @@ func TestListenersReportHowTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func() []senses.Report {
+	list := func() []senses.Listed {
 		t.Helper()
 		all, err := senses.List(natstest.Context(t), b)
 		if err != nil {
@@ -48,17 +48,5 @@ func TestListenersReportHowTheyAre(t *testing.T) {
 	}
 	if all := list(); len(all) != 0 {
 		t.Errorf("after the end there are %+v", all)
-	}
-	// Another process reports the same listener: its report stays.
-	other := natstest.Connect(t, natstest.Start(t))
-	report := senses.Report{Listener: "file", Kind: "sensor", State: "ok", Instance: "another"}
-	if err := senses.Put(natstest.Context(t), other, report); err != nil {
-		t.Fatal(err)
-	}
-	if err := senses.Remove(natstest.Context(t), other, "file"); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := senses.List(natstest.Context(t), other); err != nil || len(all) != 1 || !all[0].Same(report) {
-		t.Errorf("%+v, %v; want the report of the other process", all, err)
 	}
 }

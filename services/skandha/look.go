@@ -119,7 +119,7 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 		Page     *uibridge.Status `json:"page,omitempty"`                  // from one of the bridges
 		Awaiting []subject.Ref    `json:"awaiting_confirmation,omitempty"` // among the latest sessions
 		// the listeners of all processes
-		Listeners []senses.Report `json:"listeners,omitempty"`
+		Listeners []senses.Listed `json:"listeners,omitempty"`
 	}
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st.Status); err != nil {
 		return err
@@ -186,23 +186,21 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	return w.Flush()
 }
 
-// printListeners shows the listeners and how they are.
-func printListeners(out io.Writer, all []senses.Report) error {
+// printListeners shows the listeners and how they are: whether a camera or microphone is switched on,
+// whether it records, and whether the listener works.
+func printListeners(out io.Writer, all []senses.Listed) error {
 	if len(all) == 0 {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "LISTENER\tKIND\tSTATE\tSINCE\tREASON")
-	for _, r := range all {
+	_, _ = fmt.Fprintln(w, "LISTENER\tKIND\tSWITCH\tLIGHT\tSTATE\tSINCE\tINSTANCE\tREASON")
+	for _, l := range all {
 		when := ""
-		if !r.Since.IsZero() {
-			when = ago(r.Since)
+		if !l.Since.IsZero() {
+			when = ago(l.Since)
 		}
-		state := line(r.State, 20)
-		if l := light(r); l != "" {
-			state = l + " " + state
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Listener, line(r.Kind, 20), state, when, line(r.Reason, 120))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Listener, line(l.Kind, 20), switched(l),
+			signs[l.Light]+l.Says, line(l.State, 20), when, l.Instance, line(l.Reason, 120))
 	}
 	_, _ = fmt.Fprintln(w)
 	return w.Flush()

@@ -62,7 +62,7 @@ func Run(ctx context.Context, c Child, read func(io.Reader) error) error {
 	cmd.Stdin = bytes.NewReader(c.Input)
 	said := &tail{}
 	cmd.Stderr = said
-	out, in, err := os.Pipe()
+	out, in, err := c.output()
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", c.Args[0], err)
 	}
@@ -97,6 +97,14 @@ func Run(ctx context.Context, c Child, read func(io.Reader) error) error {
 	}
 	_ = out.Close() // a child that still writes gets SIGPIPE
 	return c.outcome(ctx, <-ended, cmd, said)
+}
+
+// output is what the child writes to, and its other end.
+func (c Child) output() (out, in *os.File, err error) {
+	if c.Args[0] != Program {
+		return os.Pipe() // a program may open /dev/stdout, which cannot be a socket
+	}
+	return deafSockets()
 }
 
 // outcome says why a child is gone.

@@ -85,6 +85,19 @@ func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
 	return m.Seq, nil
 }
 
+// Now returns the time by the clock of the server that stamps the entries, so that their age does not
+// depend on the clock of this host.
+func (k *Bucket) Now(ctx context.Context) (time.Time, error) {
+	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
+	if err != nil {
+		return time.Time{}, bus.TransportError("asking for the time of bucket "+k.name, k.missing(err))
+	}
+	if now := s.CachedInfo().TimeStamp; !now.IsZero() {
+		return now, nil
+	}
+	return time.Now(), nil // a server before 2.10
+}
+
 // missing marks the error of a bucket that does not exist as temporary.
 func (k *Bucket) missing(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

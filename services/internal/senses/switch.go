@@ -26,6 +26,8 @@ type Switch struct {
 	On bool      `json:"on"`
 	By string    `json:"by"` // the person who switched it, or the program that did it for them
 	At time.Time `json:"at"`
+	// Revision is that of the entry; a later switch has a higher one.
+	Revision uint64 `json:"-"`
 }
 
 // String says it to people.
@@ -34,29 +36,28 @@ func (s Switch) String() string {
 		" at " + s.At.UTC().Format("2006-01-02 15:04:05 MST")
 }
 
-// Turn switches a listener on or off, in every process that runs it. It returns once that is
-// stored; the listener follows at once, and [Report].On says when it has.
-func Turn(ctx context.Context, j *journal.Journal, listener subject.Writer, on bool, by string) error {
+// Turn switches a listener on or off, in every process that runs it. It returns the revision once that
+// is stored; each process follows when it can, and [Listed.Confirmed] says when it has.
+func Turn(ctx context.Context, j *journal.Journal, listener subject.Writer, on bool, by string) (uint64, error) {
 	if _, err := subject.Parse[subject.Writer](string(listener)); err != nil {
-		return err
+		return 0, err
 	}
 	if by == "" || len(by) > MaxByBytes || strings.ContainsFunc(by, unicode.IsControl) {
-		return bus.Errorf(bus.CodeInvalidArgument, "by is %.140q; name who switches, in 1 to %d bytes without control characters",
-			by, MaxByBytes)
+		return 0, bus.Errorf(bus.CodeInvalidArgument,
+			"by is %.140q; name who switches, in 1 to %d bytes without control characters", by, MaxByBytes)
 	}
 	body, err := json.Marshal(Switch{On: on, By: by, At: time.Now().UTC()})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	key := switchPrefix + string(listener)
-	err = change(ctx, j, key, func(k *journal.Bucket, f journal.Fence) error {
-		_, err := k.Put(ctx, key, body, f)
-		return err
+	revision, err := change(ctx, j, key, func(k *journal.Bucket, f journal.Fence) (uint64, error) {
+		return k.Put(ctx, key, body, f)
 	})
 	if err != nil {
-		return fmt.Errorf("switching listener %s: %w", listener, err)
+		return 0, fmt.Errorf("switching listener %s: %w", listener, err)
 	}
-	return nil
+	return revision, nil
 }
 
 // Switches returns the switches of the listeners that were switched, by listener.
@@ -101,26 +102,28 @@ func parseSwitch(e journal.Entry) (s Switch, ok bool) {
 		return s, false
 	}
 	if err := json.Unmarshal(e.Value, &s); err != nil {
-		return Switch{By: "a damaged entry of the bucket " + journal.BucketListeners, At: e.Time}, true
+		s = Switch{By: "a damaged entry of the bucket " + journal.BucketListeners, At: e.Time}
 	}
+	s.Revision = e.Revision
 	return s, true
 }
 
-// change writes an entry, even if another process has written it last.
+// change writes an entry, even if another process has written it last, and returns its revision.
 func change(
-	ctx context.Context, j *journal.Journal, key string, write func(*journal.Bucket, journal.Fence) error,
-) error {
+	ctx context.Context, j *journal.Journal, key string, write func(*journal.Bucket, journal.Fence) (uint64, error),
+) (uint64, error) {
 	k := j.Bucket(journal.BucketListeners)
 	for {
 		var last uint64
 		for e, err := range k.Matching(ctx, key) {
 			if err != nil {
-				return err
+				return 0, err
 			}
 			last = e.Revision
 		}
-		if err := write(k, journal.Fence{Revision: last}); !errors.Is(err, bus.ErrFenceLost) || ctx.Err() != nil {
-			return err
+		revision, err := write(k, journal.Fence{Revision: last})
+		if !errors.Is(err, bus.ErrFenceLost) || ctx.Err() != nil {
+			return revision, err
 		}
 	}
 }

@@ -39,14 +39,14 @@ func TestASwitchIsFollowedAndSurvivesItsWriter(t *testing.T) {
 		t.Fatalf("%+v, want no switch", s)
 	}
 	for _, on := range []bool{false, true, false} {
-		if err := senses.Turn(ctx, one, "porch", on, "ann"); err != nil {
+		if _, err := senses.Turn(ctx, one, "porch", on, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		if s := next(); !s.ok || s.On != on || s.By != "ann" || s.At.IsZero() {
 			t.Fatalf("%+v, want %t by ann", s, on)
 		}
 	}
-	if err := senses.Turn(ctx, two, "ear", true, "bob"); err != nil {
+	if _, err := senses.Turn(ctx, two, "ear", true, "bob"); err != nil {
 		t.Fatal(err)
 	}
 	all, err = senses.Switches(ctx, natstest.Connect(t, s))
@@ -76,7 +76,7 @@ func TestASwitchNamesAListenerAndAPerson(t *testing.T) {
 		listener subject.Writer
 		by       string
 	}{{"a.b", "ann"}, {"", "ann"}, {"porch", ""}, {"porch", "a\nb"}, {"porch", strings.Repeat("a", 129)}} {
-		err := senses.Turn(natstest.Context(t), nil, c.listener, true, c.by)
+		_, err := senses.Turn(natstest.Context(t), nil, c.listener, true, c.by)
 		if err == nil {
 			t.Errorf("%q by %q is accepted", c.listener, c.by)
 		}

@@ -21,6 +21,9 @@ import (
 // maxRaw is the size of the largest picture of a child, in bytes.
 const maxRaw = 4 << 20
 
+// pageIdle is after how long without a picture nobody shares a camera any more; the page sends one a second.
+const pageIdle = 5 * time.Second
+
 // Deps are a listener's dependencies.
 type Deps = capture.Deps
 
@@ -121,11 +124,14 @@ func (l *Listener) readChild(ctx context.Context) error {
 // readPage reads the pictures that a person's browser sends.
 func (l *Listener) readPage(ctx context.Context) error {
 	return l.watch(ctx, func(ctx context.Context, put func(picture)) error {
+		shared := time.AfterFunc(pageIdle, l.Idle)
+		defer shared.Stop()
 		sub, err := l.bus.Conn().Subscribe(l.Ref().Frame(), func(m *nats.Msg) {
 			if len(m.Data) > senses.MaxFrameBytes {
 				l.Stats().Unreadable.Add(1)
 				return
 			}
+			shared.Reset(pageIdle)
 			put(picture{m.Data, l.now()})
 		})
 		if err != nil {

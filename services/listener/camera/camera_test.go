@@ -87,7 +87,7 @@ func TestWhoLooksGetsAPictureOfNow(t *testing.T) {
 			_ = send(ctx, r.bus, r.Listener, picture(t, false))
 		}
 	}()
-	natstest.Eventually(t, "it is on", func() bool { _, _, on := r.Media(); return on })
+	natstest.Eventually(t, "it records", func() bool { return r.Media().Recording })
 	p, err := look(t, r.bus, "main", natstest.Patience)
 	if err != nil || p.Camera != "yard" || len(p.JPEG) == 0 || time.Since(p.At) > time.Minute {
 		t.Errorf("%s at %s, %v", p.Camera, p.At, err)
@@ -102,7 +102,7 @@ func TestWhoLooksGetsAPictureOfNow(t *testing.T) {
 		return errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrTimeout)
 	})
 	r.turn(false)
-	natstest.Eventually(t, "it is off", func() bool { _, _, on := r.Media(); return !on })
+	natstest.Eventually(t, "it is off", func() bool { return !r.Media().On })
 	if _, err := look(t, r.bus, "main", natstest.Patience); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "switched off by ann") {
 		t.Errorf("it is off: %v", err)
 	}

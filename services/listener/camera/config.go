@@ -105,11 +105,11 @@ func (c Config) withDefaults() Config {
 
 // output is how ffmpeg writes pictures.
 func (c Config) output() []string {
-	return []string{
+	return append([]string{
 		"-map", "0:v:0", "-an", "-sn", "-dn",
 		"-vf", fmt.Sprintf("fps=%g,scale=w='min(%d,iw)':h=-2", c.FPS, c.Width),
-		"-c:v", "mjpeg", "-q:v", "5", "-pix_fmt", "yuvj420p", "-f", "image2pipe", "-flush_packets", "1", "pipe:1",
-	}
+		"-c:v", "mjpeg", "-q:v", "5", "-pix_fmt", "yuvj420p", "-f", "image2pipe", "-flush_packets", "1",
+	}, ffmpeg.Output...)
 }
 
 // child is what reads the source.

@@ -93,7 +93,7 @@ func TestSwitchingOffReleasesTheDevice(t *testing.T) {
 	r.healthy()
 	pid := child(t)
 	r.turn(false)
-	natstest.Eventually(t, "the light is off", func() bool { _, _, on := r.Media(); return !on })
+	natstest.Eventually(t, "the light is off", func() bool { return !r.Media().On })
 	if ffmpegtest.Alive(pid) {
 		t.Errorf("child %d lives while the light is off", pid)
 	}

@@ -47,12 +47,24 @@ func (l *Listener) look(q *bus.Request) {
 	})
 }
 
+// refuses says why no picture is taken: the camera is switched off, or its source is not read.
+func (l *Listener) refuses(verb string) error {
+	switch why := l.Off(); {
+	case why == "":
+		return nil
+	case l.Media().On:
+		return bus.Errorf(bus.CodeUnavailable, "camera %s has no picture: %s", l.name, why)
+	default:
+		return bus.Errorf(bus.CodeDenied, "camera %s %s off: %s", l.name, verb, why)
+	}
+}
+
 // take returns the next picture.
 func (l *Listener) take(ctx context.Context) (senses.Picture, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	if why := l.Off(); why != "" {
-		return senses.Picture{}, bus.Errorf(bus.CodeDenied, "camera %s is off: %s", l.name, why)
+	if err := l.refuses("is"); err != nil {
+		return senses.Picture{}, err
 	}
 	l.mu.Lock()
 	fresh := l.fresh
@@ -69,8 +81,11 @@ func (l *Listener) take(ctx context.Context) (senses.Picture, error) {
 	l.mu.Lock()
 	frame, at := l.frame, l.at
 	l.mu.Unlock()
-	if why := l.Off(); why != "" || frame == nil {
-		return senses.Picture{}, bus.Errorf(bus.CodeDenied, "camera %s was switched off meanwhile: %s", l.name, why)
+	if err := l.refuses("was switched"); err != nil {
+		return senses.Picture{}, err
+	}
+	if frame == nil {
+		return senses.Picture{}, bus.Errorf(bus.CodeUnavailable, "camera %s has no picture any more: its source has ended", l.name)
 	}
 	jpeg, err := shown(frame, l.cfg.Masks)
 	if err != nil {

@@ -109,7 +109,7 @@ func (r *rig) inputs(n int) []listenertest.Stored {
 
 func (r *rig) turn(on bool) {
 	r.t.Helper()
-	if err := senses.Turn(natstest.Context(r.t), r.bus, "yard", on, "ann"); err != nil {
+	if _, err := senses.Turn(natstest.Context(r.t), r.bus, "yard", on, "ann"); err != nil {
 		r.t.Fatal(err)
 	}
 }

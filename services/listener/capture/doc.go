@@ -13,8 +13,10 @@
 // A [Recorder] reads its source only while its switch is on. It waits for the bus to know whether
 // somebody has switched it; without a switch, start in the configuration decides. Switching off
 // ends the child that reads the device, waits until it is gone, and discards the event or speech
-// that had not ended. What was perceived before stays: it is in the queue, or in the log. While the
-// bus is away, the last known position holds.
+// that had not ended; only then does [Recorder.Media] say that the switch is followed. What was
+// perceived before stays: it is in the queue, or in the log. While the bus is away, the last known
+// position holds. After this process was suspended (more than ten seconds without running), what was
+// received is discarded, and the source is read again only once the switch was read again.
 //
 // # Guarantee
 //

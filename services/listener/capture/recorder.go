@@ -91,14 +91,18 @@ type Recorder struct {
 	queue    chan waiting
 	mu       sync.Mutex
 	last     time.Time // of the last perception
-	on       bool      // the source is read
+	beat     time.Time // this process ran then
+	held     bool      // it was suspended, and does not know its switch yet
+	reading  bool      // the source is read
+	receives bool      // something comes from it
 	why      string    // it is not read
+	obeyed   position  // what its switch decides, once that is done
 	source   contract.Condition
 	store    contract.Condition
 	kept     keeper
 	quit     context.CancelFunc // ends recording
 	end      context.CancelFunc // ends storing
-	reading  sync.WaitGroup
+	readers  sync.WaitGroup
 	storing  sync.WaitGroup
 }
 
@@ -117,7 +121,10 @@ func New(name subject.Writer, cfg Config, sense Sense, deps Deps) (*Recorder, er
 	r := &Recorder{
 		name: name, cfg: bounds.Filled(cfg), sense: sense, text: text, bus: deps.Bus,
 		log: cmp.Or(deps.Logger, slog.Default()).With("listener", string(name)), now: deps.Now,
-		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan waiting, MaxWaiting), why: unknown, quit: func() {}, end: func() {},
+		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan waiting, MaxWaiting), why: unknown,
+		// Until the switch was read it could be switched on.
+		obeyed: position{on: cfg.Start != StartOff},
+		quit:   func() {}, end: func() {},
 	}
 	r.kept = keeper{r: r}
 	return r, nil
@@ -135,18 +142,21 @@ func (r *Recorder) Ref() subject.Ref { return r.cfg.Ref() }
 // Stats returns where the recorder counts.
 func (r *Recorder) Stats() *Stats { return r.stats }
 
-// Media reports what the listener senses, for whom, and whether it does now.
-func (r *Recorder) Media() (media string, agent subject.Agent, on bool) {
+// Media implements [contract.Sensing].
+func (r *Recorder) Media() contract.Media {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sense.Media, r.Ref().Agent, r.on
+	return contract.Media{
+		Kind: r.sense.Media, Agent: r.Ref().Agent,
+		On: r.obeyed.on || r.reading, Recording: r.reading && r.receives, Follows: r.obeyed.revision,
+	}
 }
 
-// Off returns why nothing is recorded; empty while something is.
+// Off returns why nothing is recorded; empty while the source is read.
 func (r *Recorder) Off() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.on {
+	if r.reading {
 		return ""
 	}
 	return r.why
@@ -158,7 +168,16 @@ func (r *Recorder) Health() contract.Health {
 }
 
 // Receiving says that the source sends what it should.
-func (r *Recorder) Receiving() { r.source.Set(contract.StateOK, "") }
+func (r *Recorder) Receiving() {
+	r.receive(true)
+	r.source.Set(contract.StateOK, "")
+}
+
+func (r *Recorder) receive(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.receives = is
+}
 
 // OnStart implements [contract.Listener].
 func (r *Recorder) OnStart(ctx context.Context, e contract.Emitter) error {
@@ -171,7 +190,8 @@ func (r *Recorder) OnStart(ctx context.Context, e contract.Emitter) error {
 	record, r.quit = context.WithCancel(ctx)
 	store, r.end = context.WithCancel(ctx)
 	r.source.Set(contract.StateDegraded, unknown)
-	r.reading.Go(func() { r.follow(record) })
+	_ = r.wasSuspended() // from now on
+	r.readers.Go(func() { r.follow(record) })
 	r.storing.Go(func() { r.run(store) })
 	r.storing.Go(func() { r.kept.run(store) })
 	return nil
@@ -180,7 +200,7 @@ func (r *Recorder) OnStart(ctx context.Context, e contract.Emitter) error {
 // OnStop implements [contract.Listener]. It ends the source first.
 func (r *Recorder) OnStop(ctx context.Context) error {
 	r.quit()
-	r.reading.Wait()
+	r.readers.Wait()
 	err := r.inFlight.Shut(ctx)
 	r.end()
 	r.storing.Wait()
@@ -190,8 +210,18 @@ func (r *Recorder) OnStop(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the source while the switch is on.
+// follow reads the source while the switch is on. After this process was suspended it reads the switch
+// anew first: somebody may have switched it off meanwhile.
 func (r *Recorder) follow(ctx context.Context) {
+	for r.obey(ctx) {
+		r.log.Warn("this process was suspended; nothing is recorded until the switch is known again")
+		r.set(false, unknown)
+		r.source.Set(contract.StateDegraded, unknown)
+	}
+}
+
+// obey follows the switch until ctx ends, or until it notices that this process was suspended, and reports which.
+func (r *Recorder) obey(ctx context.Context) (suspended bool) {
 	turned := make(chan position, 1)
 	stop := senses.FollowSwitch(r.bus, r.name, func(s senses.Switch, ok bool) {
 		select {
@@ -203,39 +233,69 @@ func (r *Recorder) follow(ctx context.Context) {
 	defer stop()
 	end := func() {}
 	defer func() { end() }()
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
 	var was *position
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
+		case <-beat.C:
+			if r.wasSuspended() {
+				return true
+			}
 		case p := <-turned:
 			if was != nil && was.on == p.on { // it was switched to where it is
 				if !p.on {
 					r.rest(p.why)
 				}
+				r.obeys(p)
 				continue
 			}
 			was = &p
-			end()
+			end() // only then it obeys
+			r.obeys(p)
 			end = r.turn(ctx, p)
 		}
 	}
 }
 
+// maxPause is how long a process that is not stopped, asleep or starved does not look.
+const maxPause = 10 * time.Second
+
+// wasSuspended reports whether this process did not run for long since it looked last.
+func (r *Recorder) wasSuspended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.beat
+	r.beat = time.Now().Round(0) // by the wall clock, which goes on while the machine sleeps
+	still := !was.IsZero() && r.beat.Sub(was) > maxPause
+	r.held = r.held || still
+	return still
+}
+
 // position is what a switch decides, and why.
 type position struct {
-	on  bool
-	why string
+	on       bool
+	why      string
+	revision uint64 // of the switch; 0: there is none
+}
+
+// obeys says which position holds now.
+func (r *Recorder) obeys(p position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.obeyed, r.held = p, false
 }
 
 func (r *Recorder) position(s senses.Switch, ok bool) position {
 	if ok {
-		return position{s.On, s.String()}
+		return position{s.On, s.String(), s.Revision}
 	}
 	if r.cfg.Start == StartOff {
-		return position{false, "off until somebody switches it on (start: off)"}
+		return position{on: false, why: "off until somebody switches it on (start: off)"}
 	}
-	return position{true, "nobody has switched it off"}
+	return position{on: true, why: "nobody has switched it off"}
 }
 
 // turn begins to read the source, or reports that it is not read. The function that it returns ends
@@ -247,7 +307,7 @@ func (r *Recorder) turn(ctx context.Context, p position) (end func()) {
 		return func() {}
 	}
 	r.set(true, "")
-	r.idle()
+	r.Idle()
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { r.read(ctx) })
@@ -264,14 +324,16 @@ func (r *Recorder) rest(why string) {
 	r.source.Set(contract.StateOK, why)
 }
 
-func (r *Recorder) set(on bool, why string) {
+func (r *Recorder) set(reading bool, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.on, r.why = on, why
+	r.reading, r.why = reading, why
+	r.receives = r.receives && reading
 }
 
-// idle says that the source is read and nothing has come yet.
-func (r *Recorder) idle() {
+// Idle says that the source is read and nothing comes.
+func (r *Recorder) Idle() {
+	r.receive(false)
 	is := r.sense.Idle
 	if is.State == "" {
 		is = contract.Health{State: contract.StateDegraded, Reason: "nothing has been received yet"}
@@ -294,6 +356,7 @@ func (r *Recorder) read(ctx context.Context) {
 		}
 		r.stats.Restarts.Add(1)
 		wait := pauses.Next(time.Since(began))
+		r.receive(false)
 		if r.source.Set(contract.StateDown, fmt.Sprintf("%s; trying again every %s", err, wait)) {
 			r.log.Warn("the source cannot be read; retrying", "in", wait, "error", err)
 		}
@@ -309,6 +372,11 @@ func (r *Recorder) Perceive(p Perception) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.held || time.Now().Round(0).Sub(r.beat) > maxPause { // it may have been switched off meanwhile
+		leave()
+		r.stats.Full.Add(1)
+		return false
+	}
 	if since := p.At.Sub(r.last); since >= 0 && since < r.cfg.Every {
 		leave()
 		r.stats.Limited.Add(1)

@@ -18,13 +18,13 @@ import (
 )
 
 func newRecorder(
-	t *testing.T, cfg capture.Config, read func(context.Context) error,
+	t *testing.T, read func(context.Context) error,
 ) (r *capture.Recorder, b *journal.Journal, stats *capture.Stats) {
 	t.Helper()
 	b = natstest.Connect(t, natstest.Start(t))
 	natstest.EnsureStreams(t, b)
-	cfg.Session, stats = string(listenertest.Ref.Session), &capture.Stats{}
-	r, err := capture.New("eye", cfg, capture.Sense{
+	stats = &capture.Stats{}
+	r, err := capture.New("eye", capture.Config{Session: string(listenertest.Ref.Session)}, capture.Sense{
 		Media: senses.MediaCamera, Read: read, Ends: true, FirstPause: time.Millisecond,
 	}, capture.Deps{Bus: b, Logger: natstest.Logger(t), Stats: stats})
 	if err != nil {
@@ -37,20 +37,25 @@ func newRecorder(
 	return r, b, stats
 }
 
-func turn(t *testing.T, b *journal.Journal, on bool, by string) {
+func turn(t *testing.T, b *journal.Journal, on bool, by string) (revision uint64) {
 	t.Helper()
-	if err := senses.Turn(natstest.Context(t), b, "eye", on, by); err != nil {
+	revision, err := senses.Turn(natstest.Context(t), b, "eye", on, by)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return revision
 }
 
 func TestASourceThatEndsIsReadAgainWhenItIsSwitched(t *testing.T) {
 	reads := make(chan struct{}, 10)
-	r, b, _ := newRecorder(t, capture.Config{}, func(context.Context) error {
+	r, b, _ := newRecorder(t, func(context.Context) error {
 		reads <- struct{}{}
 		return ffmpeg.ErrEnded
 	})
 	natstest.Eventually(t, "the end", func() bool { return strings.Contains(r.Off(), "its file has ended") })
+	if is := r.Media(); !is.On || is.Recording {
+		t.Errorf("its file has ended, and nobody has switched it off: %+v", is)
+	}
 	turn(t, b, false, "ann")
 	natstest.Eventually(t, "it is off", func() bool { return strings.Contains(r.Off(), "by ann") })
 	turn(t, b, false, "bob")
@@ -59,11 +64,99 @@ func TestASourceThatEndsIsReadAgainWhenItIsSwitched(t *testing.T) {
 	natstest.Eventually(t, "the end again", func() bool { return len(reads) == 2 && strings.Contains(r.Off(), "has ended") })
 }
 
+// Switched on, recording, and why not are three things: a source that is not there is not switched off.
+func TestWhatIsSwitchedOnAndDoesNotRecordIsNotOff(t *testing.T) {
+	goes := make(chan struct{})
+	var r *capture.Recorder
+	ready := make(chan struct{})
+	first := true
+	r, b, _ := newRecorder(t, func(ctx context.Context) error {
+		<-ready
+		if first {
+			first = false
+			return errors.New("no such camera")
+		}
+		select {
+		case <-goes:
+			r.Receiving()
+		case <-ctx.Done():
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if is := r.Media(); !is.On || is.Recording || is.Follows != 0 {
+		t.Errorf("before anything is known: %+v", is)
+	}
+	close(ready)
+	natstest.Eventually(t, "it fails", func() bool { return strings.Contains(r.Health().Reason, "no such camera") })
+	if is := r.Media(); !is.On || is.Recording {
+		t.Errorf("its source fails: %+v", is)
+	}
+	close(goes)
+	natstest.Eventually(t, "it records", func() bool { return r.Media().Recording })
+	r.Idle()
+	if is := r.Media(); !is.On || is.Recording {
+		t.Errorf("nothing comes any more: %+v", is)
+	}
+	revision := turn(t, b, false, "ann")
+	natstest.Eventually(t, "it confirms", func() bool { return r.Media().Follows == revision })
+	if is := r.Media(); is.On || is.Recording {
+		t.Errorf("switched off: %+v", is)
+	}
+	again := turn(t, b, false, "bob")
+	natstest.Eventually(t, "it confirms each change", func() bool { return r.Media().Follows == again })
+}
+
+// A person who switches it off is shown that it is off once the device is released, not before.
+func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
+	left := make(chan struct{})
+	asked := make(chan struct{})
+	r, b, _ := newRecorder(t, func(ctx context.Context) error {
+		<-ctx.Done()
+		close(asked)
+		<-left
+		return ctx.Err()
+	})
+	natstest.Eventually(t, "it reads", func() bool { return r.Off() == "" })
+	revision := turn(t, b, false, "ann")
+	<-asked
+	if is := r.Media(); !is.On || is.Follows == revision {
+		t.Errorf("its source is still open: %+v", is)
+	}
+	close(left)
+	natstest.Eventually(t, "it confirms", func() bool { is := r.Media(); return !is.On && is.Follows == revision })
+}
+
+// A process was stopped, and runs again: it may have been switched off meanwhile.
+func TestAfterASuspensionItReadsItsSwitchFirst(t *testing.T) {
+	reads, took, ready := make(chan struct{}, 10), make(chan bool, 10), make(chan struct{})
+	var r *capture.Recorder
+	r, b, _ := newRecorder(t, func(ctx context.Context) error {
+		<-ready
+		reads <- struct{}{}
+		<-ctx.Done()
+		took <- r.Perceive(capture.Perception{At: time.Now(), Text: "what had waited to be read"})
+		return ctx.Err()
+	})
+	close(ready)
+	<-reads
+	revision := turn(t, b, true, "ann")
+	natstest.Eventually(t, "it follows", func() bool { return r.Media().Follows == revision })
+	r.Suspend()
+	if <-took {
+		t.Error("what it perceived before it knew its switch is recorded")
+	}
+	<-reads
+	if is := r.Media(); !is.On || is.Follows != revision || r.Off() != "" {
+		t.Errorf("%+v %s", is, r.Off())
+	}
+}
+
 func TestASourceThatFailsIsReadAgain(t *testing.T) {
 	fails := 0
 	var r *capture.Recorder
 	ready := make(chan struct{})
-	r, _, stats := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, _, stats := newRecorder(t, func(ctx context.Context) error {
 		<-ready
 		if fails++; fails < 4 {
 			return errors.New("no such camera")
@@ -84,7 +177,7 @@ func TestASourceThatFailsIsReadAgain(t *testing.T) {
 
 // The quota of the session is no reason not to say what was seen.
 func TestAPerceptionWhoseRecordingCannotBeStoredSaysSo(t *testing.T) {
-	r, b, stats := newRecorder(t, capture.Config{}, func(ctx context.Context) error {
+	r, b, stats := newRecorder(t, func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})

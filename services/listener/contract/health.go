@@ -34,9 +34,16 @@ type HealthReporter interface {
 // senses).
 type Sensing interface {
 	HealthReporter
-	// Media returns what it senses (senses.MediaCamera or senses.MediaMicrophone), the agent that
-	// does so by it, and whether it does now.
-	Media() (media string, agent subject.Agent, on bool)
+	Media() Media
+}
+
+// Media is what a [Sensing] listener does with people.
+type Media struct {
+	Kind      string        // senses.MediaCamera or senses.MediaMicrophone
+	Agent     subject.Agent // that sees or hears by it
+	On        bool          // it is switched on: it reads its source, or tries to
+	Recording bool          // something comes from its source now
+	Follows   uint64        // the revision of the switch that it follows
 }
 
 // Condition keeps a [Health]. The zero value is ok. It is safe for concurrent use.

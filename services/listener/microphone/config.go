@@ -83,10 +83,9 @@ func (c Config) withDefaults() Config {
 }
 
 // output is how ffmpeg writes sound.
-var output = []string{
+var output = append([]string{
 	"-map", "0:a:0", "-vn", "-sn", "-dn", "-ac", "1", "-ar", "16000", "-c:a", "pcm_s16le", "-f", "s16le", "-flush_packets", "1",
-	"pipe:1",
-}
+}, ffmpeg.Output...)
 
 // child is what reads the source.
 func (c Config) child() (child ffmpeg.Child, err error) {

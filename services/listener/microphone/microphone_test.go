@@ -276,10 +276,10 @@ func TestWhatIsOffDoesNotHear(t *testing.T) {
 	var pids []int
 	natstest.Eventually(t, "a child", func() bool { pids = ffmpegtest.Children(t, os.Getpid()); return len(pids) == 1 })
 	turn := func(on bool) {
-		if err := senses.Turn(natstest.Context(t), r.bus, "ear", on, "ann"); err != nil {
+		if _, err := senses.Turn(natstest.Context(t), r.bus, "ear", on, "ann"); err != nil {
 			t.Fatal(err)
 		}
-		natstest.Eventually(t, "it follows", func() bool { _, _, is := r.Media(); return is == on })
+		natstest.Eventually(t, "it follows", func() bool { return r.Media().On == on })
 	}
 	turn(false)
 	if ffmpegtest.Alive(pids[0]) || !strings.Contains(r.Off(), "switched off by ann") {

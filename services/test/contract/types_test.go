@@ -198,8 +198,8 @@ var goTypes = map[string]any{
 	"ui/results/correctMemory":  memory.Memory{},
 	"ui/results/forgetMemory":   inspect.Forgotten{},
 
-	"ui/results/listListeners":  []inspect.ListenerInfo{},
-	"ui/results/switchListener": inspect.ListenerInfo{},
+	"ui/results/listListeners":  []senses.Listed{},
+	"ui/results/switchListener": []senses.Listed{},
 	"ui/results/listOutbox":     coreapi.OutboxPage{},
 	"ui/results/outboxAction":   coreapi.OutboxPage{},
 }

@@ -1,6 +1,7 @@
 package webtest_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,10 +19,40 @@ import (
 // reports reports a listener, as its process does.
 func reports(t *testing.T, r *webtest.Rig, l senses.Report) {
 	t.Helper()
-	l.Since, l.At, l.Instance = time.Now().UTC().Add(-time.Hour), time.Now().UTC(), "listener-1"
+	l.Since, l.At, l.Instance = time.Now().UTC().Add(-time.Hour), time.Now().UTC(), cmp.Or(l.Instance, "listener-1")
 	if err := senses.Put(natstest.Context(t), r.Bus, l); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// keepsReporting reports a listener again and again, as a process does: what is sent, until it is closed.
+func keepsReporting(t *testing.T, r *webtest.Rig, l senses.Report) chan<- senses.Report {
+	t.Helper()
+	reports(t, r, l)
+	next := make(chan senses.Report)
+	ended := make(chan struct{})
+	t.Cleanup(func() { <-ended })
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(l.Interval())
+		defer tick.Stop()
+		for ok := true; ok; {
+			select {
+			case <-t.Context().Done():
+				return
+			case <-tick.C:
+			case l, ok = <-next:
+			}
+			if !ok {
+				return
+			}
+			l.At, l.Instance = time.Now().UTC(), cmp.Or(l.Instance, "listener-1")
+			if err := senses.Put(t.Context(), r.Bus, l); err != nil && t.Context().Err() == nil {
+				t.Error(err)
+			}
+		}
+	}()
+	return next
 }
 
 // stuck puts a message into the outbox that was given up, or that waits for a listener which is not
@@ -56,7 +87,9 @@ func TestAnOperatorDecidesAboutMessagesAndCameras(t *testing.T) {
 	p.Wait(`one(".welcome")`)
 	p.Press("Alt+6")
 	p.Wait(`text("#panel-system").includes("No listener is running") && text("#panel-system").includes("Everything is delivered") && !seen(".faults")`)
-	reports(t, r, senses.Report{Listener: "hall", Kind: "camera", State: "ok", Media: senses.MediaCamera, On: true})
+	hall := keepsReporting(t, r, senses.Report{
+		Listener: "hall", Kind: "camera", State: "ok", Media: senses.MediaCamera, On: true, Recording: true,
+	})
 	reports(t, r, senses.Report{Listener: "irc", Kind: "irc", State: "degraded", Reason: "not in #ops"})
 	stuck(t, r, 2, "waiting", "The second.", "")
 	stuck(t, r, 3, "dead", "The third.", "no such channel")
@@ -69,9 +102,25 @@ func TestAnOperatorDecidesAboutMessagesAndCameras(t *testing.T) {
 	p.Shot("system-dark")
 
 	p.Click(".switch")
-	p.Wait(`one(".switch").getAttribute("aria-checked") === "false" && text(".listener-media").includes("Switched off by you") && text(".listener-media").includes("not followed yet")`)
-	reports(t, r, senses.Report{Listener: "hall", Kind: "camera", State: "ok", Media: senses.MediaCamera})
-	p.Wait(`text(".light") === "off" && !text(".listener-media").includes("not followed")`)
+	p.Wait(`one(".switch").getAttribute("aria-checked") === "false" && text(".listener-media").includes("Switched off by you") && text(".light") === "switched off, not confirmed by listener-1"`)
+	switches, err := senses.Switches(natstest.Context(t), r.Bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hall <- senses.Report{
+		Listener: "hall", Kind: "camera", State: "ok", Media: senses.MediaCamera, Follows: switches["hall"].Revision,
+	}
+	p.Wait(`text(".light") === "not recording" && text(".listener-media").includes("It is switched off.")`)
+	other := keepsReporting(t, r, senses.Report{
+		Listener: "hall", Kind: "camera", State: "ok", Media: senses.MediaCamera, On: true, Recording: true, Instance: "listener-2",
+	})
+	p.Wait(listeners + `.length === 3 && all(".light").map((l) => l.innerText).join() === "not recording,switched off, not confirmed by listener-2"`)
+	close(other) // it is not heard of any more
+	p.Wait(`all(".light")[1].innerText.startsWith("switched off, not confirmed by listener-2, last heard ")`)
+	if err := senses.Remove(natstest.Context(t), r.Bus, "hall", "listener-2"); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait(listeners + `.length === 2`)
 
 	p.Click(`.undelivered-card[data-state="dead"] [data-op="resend"]`)
 	p.Wait(`document.activeElement.innerText === "Send it again" && text(".undelivered-card .plugin-ask").includes("twice")`)
@@ -118,7 +167,7 @@ func TestTheSystemOnThePageIsHarmless(t *testing.T) {
 			stuck(t, r, i+1, "dead", v, v)
 		}
 	}
-	if err := senses.Turn(context.WithoutCancel(t.Context()), r.Bus, "l0", true, "<img src=x onerror=alert(1)>"); err != nil {
+	if _, err := senses.Turn(context.WithoutCancel(t.Context()), r.Bus, "l0", true, "<img src=x onerror=alert(1)>"); err != nil {
 		t.Fatal(err)
 	}
 	p := r.WithToken(t, token, "xss")

@@ -13,7 +13,6 @@ import (
 	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/inspect"
 )
 
 // listens reports a listener, as its process does.
@@ -55,15 +54,16 @@ func TestListenersAreShownAndSwitched(t *testing.T) {
 	w := newWorld(t)
 	w.listens("hall", "camera", senses.MediaCamera)
 	w.listens("irc", "irc", "")
-	list := call[[]inspect.ListenerInfo](w, "listListeners", nil)
+	list := call[[]senses.Listed](w, "listListeners", nil)
 	if len(list) != 2 || list[0].Listener != "hall" || !list[0].On || list[0].Switch != nil || list[1].Kind != "irc" {
 		t.Fatalf("listed: %+v", list)
 	}
-	off := call[inspect.ListenerInfo](w, "switchListener", map[string]any{"listener": "hall", "on": false})
-	if off.Switch == nil || off.Switch.On || off.Switch.By != "ui-ada" {
+	off := call[[]senses.Listed](w, "switchListener", map[string]any{"listener": "hall", "on": false})
+	if len(off) != 1 || off[0].Switch == nil || off[0].Switch.On || off[0].Switch.By != "ui-ada" ||
+		off[0].Light != senses.LightUnconfirmed {
 		t.Errorf("switched off: %+v", off)
 	}
-	list = call[[]inspect.ListenerInfo](w, "listListeners", nil)
+	list = call[[]senses.Listed](w, "listListeners", nil)
 	if s := list[0].Switch; s == nil || s.On || list[1].Switch != nil {
 		t.Errorf("then: %+v", list)
 	}

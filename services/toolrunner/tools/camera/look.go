@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +94,9 @@ func (l *Looker) look(ctx context.Context, c tools.Call, a arguments) tool.Resul
 
 // picture takes a picture with the camera, or with the one that is meant without a name.
 func (l *Looker) picture(ctx context.Context, c tools.Call, name subject.Writer) (senses.Picture, error) {
-	cameras, err := l.cameras(ctx, c.Agent)
+	listed, err := l.cameras(ctx, c.Agent)
+	cameras := slices.Collect(maps.Keys(listed))
+	slices.Sort(cameras)
 	if err != nil {
 		return senses.Picture{}, fmt.Errorf("listing the cameras: %w; try again", err)
 	}
@@ -105,15 +108,26 @@ func (l *Looker) picture(ctx context.Context, c tools.Call, name subject.Writer)
 		}
 		return p, err
 	case name == "":
-		return l.meant(ctx, c, cameras)
+		return l.meant(ctx, c, cameras, listed)
 	case !slices.Contains(cameras, name):
 		return senses.Picture{}, fmt.Errorf("no camera %q%s; page is the one that the user shares on the page", name, others(cameras))
+	}
+	return l.own(ctx, c, name, listed[name])
+}
+
+// own takes a picture with a camera of the agent, unless people have switched it off: a process that does
+// not know it yet could answer.
+func (l *Looker) own(ctx context.Context, c tools.Call, name subject.Writer, s *senses.Switch) (senses.Picture, error) {
+	if s != nil && !s.On {
+		return senses.Picture{}, bus.Errorf(bus.CodeDenied, "camera %s is off: %s", name, s)
 	}
 	return l.ask(ctx, c, name, lookWait)
 }
 
 // meant takes a picture with the camera of the page, or with the only other one.
-func (l *Looker) meant(ctx context.Context, c tools.Call, cameras []subject.Writer) (senses.Picture, error) {
+func (l *Looker) meant(
+	ctx context.Context, c tools.Call, cameras []subject.Writer, listed map[subject.Writer]*senses.Switch,
+) (senses.Picture, error) {
 	type answer struct {
 		p   senses.Picture
 		err error
@@ -123,7 +137,7 @@ func (l *Looker) meant(ctx context.Context, c tools.Call, cameras []subject.Writ
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // the picture of the page was there first
 		go func() {
-			p, err := l.ask(ctx, c, cameras[0], lookWait)
+			p, err := l.own(ctx, c, cameras[0], listed[cameras[0]])
 			only <- answer{p, err}
 		}()
 	}
@@ -157,12 +171,13 @@ func others(cameras []subject.Writer) string {
 	return "; the cameras are " + strings.Join(names, ", ")
 }
 
-// cameras lists the camera listeners of the agent.
-func (l *Looker) cameras(ctx context.Context, agent subject.Agent) (out []subject.Writer, err error) {
+// cameras lists the camera listeners of the agent, with their switches. Several processes may have one.
+func (l *Looker) cameras(ctx context.Context, agent subject.Agent) (map[subject.Writer]*senses.Switch, error) {
+	out := map[subject.Writer]*senses.Switch{}
 	all, err := senses.List(ctx, l.bus)
 	for _, r := range all {
 		if r.Media == senses.MediaCamera && r.Agent == agent {
-			out = append(out, r.Listener)
+			out[r.Listener] = r.Switch
 		}
 	}
 	return out, err

@@ -136,3 +136,31 @@ func TestWhatIsNoPictureIsRefused(t *testing.T) {
 		r.fails(`{"camera":"yard"}`, "has sent no JPEG")
 	}
 }
+
+// The switch counts, whichever process would still answer.
+func TestACameraThatIsSwitchedOffIsNotAsked(t *testing.T) {
+	r := newRig(t)
+	r.camera("yard", "main", picture(t), nil)
+	if _, err := senses.Turn(natstest.Context(t), r.bus, "yard", false, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	const why = "camera yard is off: switched off by ann at 2"
+	r.fails(`{}`, why)
+	r.fails(`{"camera":"yard"}`, why)
+	if _, err := senses.Turn(natstest.Context(t), r.bus, "yard", true, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	r.sees(`{"camera":"yard"}`, "yard")
+}
+
+func TestACameraOfTwoProcessesIsOneCamera(t *testing.T) {
+	r := newRig(t)
+	r.camera("yard", "main", picture(t), nil)
+	second := senses.Report{
+		Listener: "yard", Kind: "camera", State: "ok", Instance: "second", Media: senses.MediaCamera, On: true, Agent: "main",
+	}
+	if err := senses.Put(natstest.Context(t), r.bus, second); err != nil {
+		t.Fatal(err)
+	}
+	r.sees(`{}`, "yard")
+}

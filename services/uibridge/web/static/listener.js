@@ -1,11 +1,12 @@
-// One listener: its state and, for a camera or microphone, a light that shows whether it sees or
-// hears now, and a switch for those with the right "administer".
+// One listener in one process: its state and, for a camera or microphone, a light that shows what is
+// known about whether it records, and a switch for those with the right "administer".
 
 import { el, fill, icon } from './dom.js';
 import { ago, exact } from './fmt.js';
 import { reveal } from './reveal.js';
 import { refusal } from './words.js';
 
+const LIGHTS = { recording: 'chip-danger light-on', not_recording: '', unconfirmed: 'chip-warn', unknown: 'chip-warn' };
 const TONES = { ok: 'chip-ok', degraded: 'chip-warn', down: 'chip-danger' };
 
 // ListenerCard shows a listener; it calls changed after it was switched.
@@ -45,13 +46,13 @@ export class ListenerCard {
 
   #draw(l) {
     const wanted = l.switch?.on ?? Boolean(l.on);
-    const lost = l.on && l.state === 'down'; // its process does not report any more, or it failed
-    this.#light.className = `chip light ${lost ? 'chip-warn' : l.on ? 'chip-danger light-on' : ''}`;
-    fill(this.#light, el('span', { class: 'dot', 'aria-hidden': 'true' }), lost ? 'recording when last heard of' : l.on ? 'recording' : 'off');
-    fill(this.#said, reveal(l.agent ? `The ${l.media} of agent ${l.agent}.` : `A ${l.media}.`),
+    this.#light.className = `chip light ${LIGHTS[l.light] ?? 'chip-warn'}`;
+    fill(this.#light, el('span', { class: 'dot', 'aria-hidden': 'true' }), reveal(l.says ?? 'unknown'));
+    fill(this.#said, reveal(l.agent ? `The ${l.media} of agent ${l.agent}` : `A ${l.media}`), reveal(` in process ${l.instance}. `),
+      `It is switched ${wanted ? 'on' : 'off'}.`,
       l.switch && [` Switched ${l.switch.on ? 'on' : 'off'} by `, l.switch.by === this.#app.principal.writer ? 'you' : reveal(l.switch.by), ' ',
         el('time', { datetime: l.switch.at, title: exact(l.switch.at) }, ago(l.switch.at) === 'now' ? 'just now' : `${ago(l.switch.at)} ago`), '.'],
-      wanted !== Boolean(l.on) && !lost && ' It has not followed yet.');
+      wanted && !l.on && l.state !== 'unknown' && ' It has not followed yet.');
     this.#toggle.setAttribute('aria-checked', String(wanted));
     this.#toggle.setAttribute('aria-label', `The ${l.media} ${l.listener} may record`);
     this.#toggle.title = wanted ? 'Switch it off' : 'Switch it on';
@@ -62,9 +63,10 @@ export class ListenerCard {
     this.#note.replaceChildren();
     this.#toggle.setAttribute('aria-busy', 'true');
     try {
-      const now = await this.#app.rpc.call('switchListener', { listener: this.#shown.listener, on });
-      this.show(now);
-      this.#app.announce(`${now.listener} is switched ${on ? 'on' : 'off'}`);
+      const all = await this.#app.rpc.call('switchListener', { listener: this.#shown.listener, on });
+      const now = all.find((l) => l.instance === this.#shown.instance);
+      if (now) this.show(now);
+      this.#app.announce(`${this.#shown.listener} is switched ${on ? 'on' : 'off'}`);
       this.#changed();
     } catch (e) {
       fill(this.#note, el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(refusal(e)))));

@@ -15,7 +15,7 @@ export function mount(root, app) {
   const faults = el('ul', { class: 'system-faults', 'aria-label': 'Problems', hidden: true });
   const listeners = new Section('Listeners', 'They turn messages, devices and times into inputs, and deliver answers.', {
     load: async () => ({ rows: await app.rpc.call('listListeners', {}) }),
-    key: (l) => l.listener, make: () => new ListenerCard(app, () => refresh()),
+    key: (l) => `${l.listener} ${l.instance}`, make: () => new ListenerCard(app, () => refresh()),
     say: ({ rows }) => (rows.length ? `${rows.filter((l) => l.state === 'ok').length} of ${count(rows.length, 'listener')} ok.` : ''),
     empty: ['No listener is running. Add some to the section ', el('code', null, 'listeners'), ' of the configuration.'],
   });
