@@ -66,6 +66,9 @@ func (l *Listener) take(ctx context.Context) (senses.Picture, error) {
 		}
 		return senses.Picture{}, bus.Errorf(bus.CodeUnavailable, "camera %s has no picture: %s", l.name, reason)
 	}
+	if err := l.Settle(ctx); err != nil {
+		return senses.Picture{}, bus.Errorf(bus.CodeUnavailable, "camera %s cannot find out whether it was switched off; try again", l.name)
+	}
 	l.mu.Lock()
 	frame, at := l.frame, l.at
 	l.mu.Unlock()

@@ -23,10 +23,18 @@ func newRecorder(
 	t.Helper()
 	b = natstest.Connect(t, natstest.Start(t))
 	natstest.EnsureStreams(t, b)
-	cfg.Session, stats = string(listenertest.Ref.Session), &capture.Stats{}
-	r, err := capture.New("eye", cfg, capture.Sense{
+	r, stats = startRecorder(t, b, cfg, capture.Sense{
 		Media: senses.MediaCamera, Read: read, Ends: true, FirstPause: time.Millisecond,
-	}, capture.Deps{Bus: b, Logger: natstest.Logger(t), Stats: stats})
+	})
+	return r, b, stats
+}
+
+func startRecorder(
+	t *testing.T, b *journal.Journal, cfg capture.Config, sense capture.Sense,
+) (r *capture.Recorder, stats *capture.Stats) {
+	t.Helper()
+	cfg.Session, stats = string(listenertest.Ref.Session), &capture.Stats{}
+	r, err := capture.New("eye", cfg, sense, capture.Deps{Bus: b, Logger: natstest.Logger(t), Stats: stats})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +42,7 @@ func newRecorder(
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.OnStop(natstest.Context(t)) })
-	return r, b, stats
+	return r, stats
 }
 
 func turn(t *testing.T, b *journal.Journal, on bool, by string) {
@@ -91,6 +99,7 @@ func TestAPerceptionWhoseRecordingCannotBeStoredSaysSo(t *testing.T) {
 	if err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxSessionArtifactBytes: 1 << 10}); err != nil {
 		t.Fatal(err)
 	}
+	natstest.Eventually(t, "it is on", func() bool { return r.Off() == "" })
 	if !r.Perceive(capture.Perception{At: time.Now(), Text: "Something moved.", Files: []capture.Recording{
 		{Type: "jpg", MediaType: "image/jpeg", Data: make([]byte, 2<<10)},
 	}}) {
