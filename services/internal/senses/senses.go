@@ -1,7 +1,7 @@
 // Package senses is how listeners report their state to people, and how people switch those that
 // see and hear: each listener has one entry in the bucket listeners (key health.<listener>), which
 // skandha status and the UI bridge read, and a [Switch] (key switch.<listener>) once somebody has
-// switched it.
+// switched it. A camera of the page has a [Watcher] (key page.<listener>).
 //
 // An entry is written when the state changes and every [Every]. A process that ends removes
 // those of its listeners; one that was killed leaves them, and after [Stale] they count as

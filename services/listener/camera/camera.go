@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/ffmpeg"
@@ -33,10 +31,13 @@ type Listener struct {
 	bus    *journal.Journal
 	now    func() time.Time
 	looked *bus.Responder
+	told   sync.WaitGroup
+	quit   context.CancelFunc // ends telling
 
 	mu    sync.Mutex
 	frame []byte // the last one
 	at    time.Time
+	came  time.Time     // when the last one was received
 	fresh chan struct{} // closed when there is another one
 }
 
@@ -54,11 +55,11 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	l := &Listener{name: name, cfg: cfg, bus: deps.Bus, now: deps.Now, fresh: make(chan struct{})}
+	l := &Listener{name: name, cfg: cfg, bus: deps.Bus, now: deps.Now, fresh: make(chan struct{}), quit: func() {}}
 	sense := capture.Sense{Media: senses.MediaCamera, Read: l.readChild, Ends: cfg.Ends()}
 	if cfg.Page {
 		sense.Read = l.readPage
-		sense.Idle = contract.Health{State: contract.StateOK, Reason: "nobody shares a camera with the session on the page now"}
+		sense.Idle = contract.Health{State: contract.StateOK, Reason: nobodyShares}
 	}
 	var err error
 	l.Recorder, err = capture.New(name, cfg.Config, sense, deps)
@@ -70,6 +71,9 @@ func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
 	if err := l.Recorder.OnStart(ctx, e); err != nil {
 		return err
 	}
+	var tell context.Context
+	tell, l.quit = context.WithCancel(context.WithoutCancel(ctx))
+	l.told.Go(func() { l.tell(tell) })
 	var err error
 	l.looked, err = l.bus.Respond(subject.Service(senses.CameraName, senses.VerbLook), "", senses.CameraName, l.look,
 		bus.Concurrency(maxLooks))
@@ -81,6 +85,8 @@ func (l *Listener) OnStop(ctx context.Context) error {
 	if l.looked != nil {
 		l.looked.Stop()
 	}
+	l.quit()
+	l.told.Wait()
 	return l.Recorder.OnStop(ctx)
 }
 
@@ -115,25 +121,6 @@ func (l *Listener) readChild(ctx context.Context) error {
 				put(picture{append([]byte(nil), jpeg...), at})
 			}
 		})
-	})
-}
-
-// readPage reads the pictures that a person's browser sends.
-func (l *Listener) readPage(ctx context.Context) error {
-	return l.watch(ctx, func(ctx context.Context, put func(picture)) error {
-		sub, err := l.bus.Conn().Subscribe(l.Ref().Frame(), func(m *nats.Msg) {
-			if len(m.Data) > senses.MaxFrameBytes {
-				l.Stats().Unreadable.Add(1)
-				return
-			}
-			put(picture{m.Data, l.now()})
-		})
-		if err != nil {
-			return bus.TransportError("subscribing to the page's camera", err)
-		}
-		defer func() { _ = sub.Unsubscribe() }()
-		<-ctx.Done()
-		return ctx.Err()
 	})
 }
 
@@ -191,7 +178,7 @@ func (l *Listener) compare(t *tracker, pictures <-chan picture, over <-chan stru
 
 // see takes a picture.
 func (l *Listener) see(t *tracker, p picture) {
-	img, err := decode(p.jpeg)
+	img, err := senses.Decode(p.jpeg)
 	if err != nil {
 		l.Stats().Unreadable.Add(1)
 		return

@@ -21,7 +21,7 @@ const (
 func (l *Listener) keep(p picture) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.frame, l.at = p.jpeg, p.at
+	l.frame, l.at, l.came = p.jpeg, p.at, time.Now()
 	close(l.fresh)
 	l.fresh = make(chan struct{})
 }
@@ -30,7 +30,7 @@ func (l *Listener) keep(p picture) {
 func (l *Listener) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.frame = nil
+	l.frame, l.came = nil, time.Time{}
 }
 
 // look answers a request for a picture, if it is for this camera.

@@ -52,7 +52,7 @@ func (r *Recorder) position(p senses.Position) position {
 	case p.Switched:
 		return position{on: p.On, why: p.String(), epoch: epoch}
 	case r.cfg.Start == StartOff:
-		return position{why: "off until somebody switches it on (start: off)", epoch: epoch}
+		return position{why: senses.StartsOff, epoch: epoch}
 	}
 	return position{on: true, why: "nobody has switched it off", epoch: epoch}
 }

@@ -97,7 +97,13 @@ func (l *Looker) picture(ctx context.Context, c tools.Call, name subject.Writer)
 	if err != nil {
 		return senses.Picture{}, fmt.Errorf("listing the cameras: %w; try again", err)
 	}
+	page, err := senses.SharingOf(ctx, l.bus, subject.Ref{Agent: c.Agent, Session: c.Session})
+	if err != nil {
+		return senses.Picture{}, fmt.Errorf("reading the switches of the cameras: %w; try again", err)
+	}
 	switch {
+	case name == senses.PageCamera && page.Off != "":
+		return senses.Picture{}, errors.New(page.Off)
 	case name == senses.PageCamera:
 		p, err := l.ask(ctx, c, name, lookWait)
 		if away(err) {
@@ -105,15 +111,15 @@ func (l *Looker) picture(ctx context.Context, c tools.Call, name subject.Writer)
 		}
 		return p, err
 	case name == "":
-		return l.meant(ctx, c, cameras)
+		return l.meant(ctx, c, cameras, page.Off)
 	case !slices.Contains(cameras, name):
 		return senses.Picture{}, fmt.Errorf("no camera %q%s; page is the one that the user shares on the page", name, others(cameras))
 	}
 	return l.ask(ctx, c, name, lookWait)
 }
 
-// meant takes a picture with the camera of the page, or with the only other one.
-func (l *Looker) meant(ctx context.Context, c tools.Call, cameras []subject.Writer) (senses.Picture, error) {
+// meant takes a picture with the camera of the page, unless that is off, or with the only other one.
+func (l *Looker) meant(ctx context.Context, c tools.Call, cameras []subject.Writer, off string) (p senses.Picture, err error) {
 	type answer struct {
 		p   senses.Picture
 		err error
@@ -127,13 +133,17 @@ func (l *Looker) meant(ctx context.Context, c tools.Call, cameras []subject.Writ
 			only <- answer{p, err}
 		}()
 	}
-	p, err := l.ask(ctx, c, senses.PageCamera, pageWait)
+	if off == "" {
+		p, err = l.ask(ctx, c, senses.PageCamera, pageWait)
+	}
 	switch {
-	case err == nil || !away(err):
+	case off == "" && !away(err):
 		return p, err
 	case len(cameras) == 1:
 		a := <-only
 		return a.p, a.err
+	case len(cameras) == 0 && off != "":
+		return p, errors.New(off)
 	case len(cameras) == 0:
 		return p, errors.New("there is no camera: no camera listener runs for this agent, and nobody shares a camera with this " +
 			"session on the page; ask the user to share one")
