@@ -31,8 +31,8 @@ type Listener struct {
 	bus    *journal.Journal
 	now    func() time.Time
 	looked *bus.Responder
-	told   sync.WaitGroup
-	quit   context.CancelFunc // ends telling
+	stated sync.WaitGroup
+	quit   context.CancelFunc // ends stating
 
 	mu    sync.Mutex
 	frame []byte // the last one
@@ -71,9 +71,9 @@ func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
 	if err := l.Recorder.OnStart(ctx, e); err != nil {
 		return err
 	}
-	var tell context.Context
-	tell, l.quit = context.WithCancel(context.WithoutCancel(ctx))
-	l.told.Go(func() { l.tell(tell) })
+	var state context.Context
+	state, l.quit = context.WithCancel(context.WithoutCancel(ctx))
+	l.stated.Go(func() { l.state(state) })
 	var err error
 	l.looked, err = l.bus.Respond(subject.Service(senses.CameraName, senses.VerbLook), "", senses.CameraName, l.look,
 		bus.Concurrency(maxLooks))
@@ -86,7 +86,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 		l.looked.Stop()
 	}
 	l.quit()
-	l.told.Wait()
+	l.stated.Wait()
 	return l.Recorder.OnStop(ctx)
 }
 

@@ -18,7 +18,7 @@
 // of the scene: the camera was turned, covered or uncovered, or the light was switched.
 //
 // Masked areas are ignored, and are black in every picture that leaves this process. A camera of the
-// page also tells the UI bridges its masks, so that they hold for pictures that do not come from here.
+// page also stores its masks for the UI bridges, so that they hold for pictures that do not come from here.
 //
 // # Guarantee, consent, back-pressure
 //

@@ -19,10 +19,10 @@ const nobodyShares = "nobody shares a camera with the session on the page now"
 const (
 	// shareEnds is how long after the last picture the camera counts as shared.
 	shareEnds = 5 * time.Second
-	// tellEvery is how often the masks are told again, so that they are not forgotten.
-	tellEvery = time.Hour
-	tellRetry = time.Second
-	tellWait  = 5 * time.Second
+	// stateEvery is how often the masks are stored again, so that they are not forgotten.
+	stateEvery = time.Hour
+	stateRetry = time.Second
+	stateWait  = 5 * time.Second
 )
 
 // readPage reads the pictures that a person's browser sends.
@@ -66,9 +66,9 @@ func (l *Listener) shared() bool {
 	return !l.cfg.Page || !l.came.IsZero() && time.Since(l.came) < shareEnds
 }
 
-// tell tells the UI bridges, until ctx ends, what holds for the camera that a person shares: the masks,
+// state stores for the UI bridges, until ctx ends, what holds for the camera that a person shares: the masks,
 // and that the switch of this listener is also that camera's.
-func (l *Listener) tell(ctx context.Context) {
+func (l *Listener) state(ctx context.Context) {
 	var w *senses.Watcher // nil: it was a camera of the page before
 	if l.cfg.Page {
 		ref := l.Ref()
@@ -77,13 +77,13 @@ func (l *Listener) tell(ctx context.Context) {
 		}
 	}
 	for ctx.Err() == nil {
-		put, cancel := context.WithTimeout(ctx, tellWait)
+		put, cancel := context.WithTimeout(ctx, stateWait)
 		err := senses.PutWatcher(put, l.bus, l.name, w)
 		cancel()
-		wait := tellEvery
+		wait := stateEvery
 		switch {
 		case err != nil:
-			wait = tellRetry
+			wait = stateRetry
 		case w == nil:
 			return
 		}

@@ -123,7 +123,8 @@ func New(name subject.Writer, cfg Config, sense Sense, deps Deps) (*Recorder, er
 	r := &Recorder{
 		name: name, cfg: bounds.Filled(cfg), sense: sense, text: text, bus: deps.Bus,
 		log: cmp.Or(deps.Logger, slog.Default()).With("listener", string(name)), now: deps.Now,
-		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan *waiting, MaxWaiting), why: unknown, unfollow: func() {}, quit: func() {}, end: func() {},
+		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan *waiting, MaxWaiting), why: unknown,
+		unfollow: func() {}, quit: func() {}, end: func() {},
 	}
 	r.kept = keeper{r: r}
 	return r, nil
