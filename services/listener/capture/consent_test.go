@@ -89,16 +89,21 @@ type away struct {
 	link  *link
 	stats *capture.Stats
 	reads chan context.Context
+	given chan string // to the transcriber, as a microphone's sound is
 }
 
 func newAway(t *testing.T, grace time.Duration) *away {
 	t.Helper()
 	s := natstest.Start(t, natstest.WithTCP())
 	a := &away{t: t, bus: natstest.Connect(t, s), link: newLink(t, s.ClientURL()), reads: make(chan context.Context, 10)}
+	a.given = make(chan string, 10)
 	natstest.EnsureStreams(t, a.bus)
 	here := natstest.ConnectURL(t, "nats://"+a.link.Addr().String())
 	a.Recorder, a.stats = startRecorder(t, here, capture.Config{}, capture.Sense{
-		Media: senses.MediaMicrophone, Grace: grace, Read: func(ctx context.Context) error {
+		Media: senses.MediaMicrophone, Grace: grace, Prepare: func(_ context.Context, p *capture.Perception) (bool, error) {
+			a.given <- p.Text
+			return true, nil
+		}, Read: func(ctx context.Context) error {
 			a.reads <- ctx
 			<-ctx.Done()
 			return ctx.Err()
@@ -132,6 +137,9 @@ func (a *away) stored(n int64, want ...string) {
 	files, err := a.bus.Artifacts(natstest.Context(a.t), "")
 	if err != nil || len(in) != len(want) || len(files) != len(want) {
 		a.t.Fatalf("%d inputs, %d files, %v, want %q", len(in), len(files), err, want)
+	}
+	if len(a.given) != len(want) {
+		a.t.Errorf("%d perceptions left the process, want %q", len(a.given), want)
 	}
 	for i, w := range want {
 		if in[i].Text != w {
