@@ -29,11 +29,11 @@ func TestACameraIsOffWhenEveryProcessHasConfirmed(t *testing.T) {
 		}
 	}
 	follow := func(stop <-chan struct{}, instance subject.Instance) { // as a process does
-		end := senses.FollowSwitch(w.c.Journal, "yard", func(s senses.Switch, ok bool) {
-			_ = senses.Put(ctx, w.c.Journal, yard(instance, s.Revision, s.On || !ok))
+		end := senses.FollowSwitch(w.c.Journal, "yard", func(p senses.Position) {
+			_ = senses.Put(ctx, w.c.Journal, yard(instance, p.Revision, p.On || !p.Switched))
 		})
 		<-stop
-		end()
+		end.Stop()
 	}
 	stop := make(chan struct{})
 	defer close(stop)

@@ -1,7 +1,8 @@
 // Package senses is how listeners report their state to people, and how people switch those that
 // see and hear: each listener of each process has one entry in the bucket listeners (key
 // health.<listener>.<instance>), which skandha status and the UI bridge read, and a [Switch] (key
-// switch.<listener>) once somebody has switched it.
+// switch.<listener>) once somebody has switched it. A camera of the page has a [Watcher] (key
+// page.<listener>).
 //
 // An entry is written when the state changes and every [Report.Interval]. A process that ends removes
 // its own; one that was killed leaves them. What has not been heard of for two intervals is unknown: it

@@ -74,25 +74,44 @@ func Switches(ctx context.Context, j *journal.Journal) (map[subject.Writer]Switc
 	return out, nil
 }
 
-// FollowSwitch calls f with the switch of a listener, first as it is and then whenever it changes,
-// until stop is called. With ok false nobody has switched it. It is not called before the bus has
-// answered: until then, it is unknown whether somebody has switched the listener off.
-func FollowSwitch(j *journal.Journal, listener subject.Writer, f func(s Switch, ok bool)) (stop func()) {
+// Position is the switch of a listener as one process has learned of it.
+type Position struct {
+	Switch
+	// Switched is false if nobody has switched it; the revision is then 0.
+	Switched bool
+	// Missed: there may have been other positions since the last one that was learned.
+	Missed bool
+}
+
+// FollowSwitch calls f with the position of a listener's switch, first as it is and then whenever it
+// changes, until the watch is stopped. It is called again with the same position after an interruption.
+// It is not called before the bus has answered: until then, it is unknown whether somebody has switched
+// the listener off.
+func FollowSwitch(j *journal.Journal, listener subject.Writer, f func(Position)) *journal.BucketWatch {
 	key := switchPrefix + string(listener)
 	return j.Bucket(journal.BucketListeners).Watch(func(c journal.Change) {
-		var last *journal.Entry
-		for i, e := range c.Entries {
-			if e.Key == key {
-				last = &c.Entries[i]
+		p, found := Position{Missed: c.Reset}, c.Reset
+		for _, e := range c.Entries {
+			if e.Key != key {
+				continue
 			}
+			found = true
+			p.Switch, p.Switched = parseSwitch(e)
 		}
-		switch {
-		case last != nil:
-			f(parseSwitch(*last))
-		case c.Reset:
-			f(Switch{}, false)
+		if found {
+			f(p)
 		}
-	}).Stop
+	})
+}
+
+// SwitchRevision reads the revision of a listener's switch, 0 without one. It is that of the last switch
+// which was acknowledged before the call.
+func SwitchRevision(ctx context.Context, j *journal.Journal, listener subject.Writer) (uint64, error) {
+	e, err := j.Bucket(journal.BucketListeners).Get(ctx, switchPrefix+string(listener))
+	if errors.Is(err, bus.ErrNotFound) {
+		return 0, nil
+	}
+	return e.Revision, err
 }
 
 // parseSwitch reads an entry. One that is damaged counts as off: a listener must not see or hear
@@ -105,6 +124,9 @@ func parseSwitch(e journal.Entry) (s Switch, ok bool) {
 		s = Switch{By: "a damaged entry of the bucket " + journal.BucketListeners, At: e.Time}
 	}
 	s.Revision = e.Revision
+	if e.Time.Before(s.At) { // the clock of the person's machine is ahead
+		s.At = e.Time.UTC()
+	}
 	return s, true
 }
 

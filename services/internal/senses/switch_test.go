@@ -11,11 +11,6 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-type seen struct {
-	senses.Switch
-	ok bool
-}
-
 func TestASwitchIsFollowedAndSurvivesItsWriter(t *testing.T) {
 	s := natstest.Start(t)
 	ctx, one, two := natstest.Context(t), natstest.Connect(t, s), natstest.Connect(t, s)
@@ -24,10 +19,9 @@ func TestASwitchIsFollowedAndSurvivesItsWriter(t *testing.T) {
 	if err != nil || len(all) != 0 {
 		t.Fatalf("%v, %v, want no switch yet", all, err)
 	}
-	changes := make(chan seen, 10)
-	stop := senses.FollowSwitch(two, "porch", func(s senses.Switch, ok bool) { changes <- seen{s, ok} })
-	defer stop()
-	next := func() (s seen) {
+	changes := make(chan senses.Position, 10)
+	defer senses.FollowSwitch(two, "porch", func(p senses.Position) { changes <- p }).Stop()
+	next := func() (s senses.Position) {
 		select {
 		case s = <-changes:
 		case <-ctx.Done():
@@ -35,16 +29,23 @@ func TestASwitchIsFollowedAndSurvivesItsWriter(t *testing.T) {
 		}
 		return s
 	}
-	if s := next(); s.ok {
+	if s := next(); s.Switched || !s.Missed {
 		t.Fatalf("%+v, want no switch", s)
 	}
 	for _, on := range []bool{false, true, false} {
 		if _, err := senses.Turn(ctx, one, "porch", on, "ann"); err != nil {
 			t.Fatal(err)
 		}
-		if s := next(); !s.ok || s.On != on || s.By != "ann" || s.At.IsZero() {
+		s := next()
+		if last, err := senses.SwitchRevision(ctx, one, "porch"); err != nil || last == 0 || last != s.Revision {
+			t.Fatalf("revision %d, %v, want %d", last, err, s.Revision)
+		}
+		if !s.Switched || s.Missed || s.On != on || s.By != "ann" || s.At.IsZero() {
 			t.Fatalf("%+v, want %t by ann", s, on)
 		}
+	}
+	if last, err := senses.SwitchRevision(ctx, one, "ear"); err != nil || last != 0 {
+		t.Errorf("%d, %v, want no switch", last, err)
 	}
 	if _, err := senses.Turn(ctx, two, "ear", true, "bob"); err != nil {
 		t.Fatal(err)
@@ -83,5 +84,18 @@ func TestASwitchNamesAListenerAndAPerson(t *testing.T) {
 		if c.listener == "porch" && bus.CodeOf(err) != bus.CodeInvalidArgument {
 			t.Errorf("%q: %v", c.by, err)
 		}
+	}
+}
+
+func TestAClockThatIsAheadSwitchesNothingInTheFuture(t *testing.T) {
+	s := natstest.Start(t)
+	ctx, j := natstest.Context(t), natstest.Connect(t, s)
+	natstest.EnsureStreams(t, j)
+	ahead := []byte(`{"on":false,"by":"ann","at":"2999-01-01T00:00:00Z"}`)
+	if _, err := j.Bucket(journal.BucketListeners).Put(ctx, "switch.porch", ahead, journal.Fence{}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := senses.Switches(ctx, j); err != nil || all["porch"].At.Year() == 2999 {
+		t.Errorf("%v, %v, want the time of the bus", all, err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/ffmpeg"
@@ -20,9 +18,6 @@ import (
 
 // maxRaw is the size of the largest picture of a child, in bytes.
 const maxRaw = 4 << 20
-
-// pageIdle is after how long without a picture nobody shares a camera any more; the page sends one a second.
-const pageIdle = 5 * time.Second
 
 // Deps are a listener's dependencies.
 type Deps = capture.Deps
@@ -36,10 +31,13 @@ type Listener struct {
 	bus    *journal.Journal
 	now    func() time.Time
 	looked *bus.Responder
+	stated sync.WaitGroup
+	quit   context.CancelFunc // ends stating
 
 	mu    sync.Mutex
 	frame []byte // the last one
 	at    time.Time
+	came  time.Time     // when the last one was received
 	fresh chan struct{} // closed when there is another one
 }
 
@@ -57,11 +55,11 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	l := &Listener{name: name, cfg: cfg, bus: deps.Bus, now: deps.Now, fresh: make(chan struct{})}
+	l := &Listener{name: name, cfg: cfg, bus: deps.Bus, now: deps.Now, fresh: make(chan struct{}), quit: func() {}}
 	sense := capture.Sense{Media: senses.MediaCamera, Read: l.readChild, Ends: cfg.Ends()}
 	if cfg.Page {
 		sense.Read = l.readPage
-		sense.Idle = contract.Health{State: contract.StateOK, Reason: "nobody shares a camera with the session on the page now"}
+		sense.Idle = contract.Health{State: contract.StateOK, Reason: nobodyShares}
 	}
 	var err error
 	l.Recorder, err = capture.New(name, cfg.Config, sense, deps)
@@ -73,6 +71,9 @@ func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
 	if err := l.Recorder.OnStart(ctx, e); err != nil {
 		return err
 	}
+	var state context.Context
+	state, l.quit = context.WithCancel(context.WithoutCancel(ctx))
+	l.stated.Go(func() { l.state(state) })
 	var err error
 	l.looked, err = l.bus.Respond(subject.Service(senses.CameraName, senses.VerbLook), "", senses.CameraName, l.look,
 		bus.Concurrency(maxLooks))
@@ -84,6 +85,8 @@ func (l *Listener) OnStop(ctx context.Context) error {
 	if l.looked != nil {
 		l.looked.Stop()
 	}
+	l.quit()
+	l.stated.Wait()
 	return l.Recorder.OnStop(ctx)
 }
 
@@ -118,28 +121,6 @@ func (l *Listener) readChild(ctx context.Context) error {
 				put(picture{append([]byte(nil), jpeg...), at})
 			}
 		})
-	})
-}
-
-// readPage reads the pictures that a person's browser sends.
-func (l *Listener) readPage(ctx context.Context) error {
-	return l.watch(ctx, func(ctx context.Context, put func(picture)) error {
-		shared := time.AfterFunc(pageIdle, l.Idle)
-		defer shared.Stop()
-		sub, err := l.bus.Conn().Subscribe(l.Ref().Frame(), func(m *nats.Msg) {
-			if len(m.Data) > senses.MaxFrameBytes {
-				l.Stats().Unreadable.Add(1)
-				return
-			}
-			shared.Reset(pageIdle)
-			put(picture{m.Data, l.now()})
-		})
-		if err != nil {
-			return bus.TransportError("subscribing to the page's camera", err)
-		}
-		defer func() { _ = sub.Unsubscribe() }()
-		<-ctx.Done()
-		return ctx.Err()
 	})
 }
 
@@ -197,7 +178,7 @@ func (l *Listener) compare(t *tracker, pictures <-chan picture, over <-chan stru
 
 // see takes a picture.
 func (l *Listener) see(t *tracker, p picture) {
-	img, err := decode(p.jpeg)
+	img, err := senses.Decode(p.jpeg)
 	if err != nil {
 		l.Stats().Unreadable.Add(1)
 		return

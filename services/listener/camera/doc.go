@@ -17,7 +17,8 @@
 // which most had changed until then. If most of the picture changes at once, the event is a change
 // of the scene: the camera was turned, covered or uncovered, or the light was switched.
 //
-// Masked areas are ignored, and are black in every picture that leaves this process.
+// Masked areas are ignored, and are black in every picture that leaves this process. A camera of the
+// page also stores its masks for the UI bridges, so that they hold for pictures that do not come from here.
 //
 // # Guarantee, consent, back-pressure
 //
@@ -27,7 +28,7 @@
 //
 // # Failure
 //
-// A picture that is damaged, or larger than [MaxPixels], is dropped and counted; a stream without a
+// A picture that is damaged, or larger than [senses.MaxPixels], is dropped and counted; a stream without a
 // picture for stall, or with no picture in 8 MiB, is a failed source. camera:look is answered with
 // the reason while there is no picture: switched off and by whom, or why the source cannot be read.
 package camera

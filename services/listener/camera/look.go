@@ -21,7 +21,7 @@ const (
 func (l *Listener) keep(p picture) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.frame, l.at = p.jpeg, p.at
+	l.frame, l.at, l.came = p.jpeg, p.at, time.Now()
 	close(l.fresh)
 	l.fresh = make(chan struct{})
 }
@@ -30,7 +30,7 @@ func (l *Listener) keep(p picture) {
 func (l *Listener) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.frame = nil
+	l.frame, l.came = nil, time.Time{}
 }
 
 // look answers a request for a picture, if it is for this camera.
@@ -77,6 +77,9 @@ func (l *Listener) take(ctx context.Context) (senses.Picture, error) {
 			reason = "it has sent no picture in time"
 		}
 		return senses.Picture{}, bus.Errorf(bus.CodeUnavailable, "camera %s has no picture: %s", l.name, reason)
+	}
+	if err := l.Settle(ctx); err != nil {
+		return senses.Picture{}, bus.Errorf(bus.CodeUnavailable, "camera %s cannot find out whether it was switched off; try again", l.name)
 	}
 	l.mu.Lock()
 	frame, at := l.frame, l.at

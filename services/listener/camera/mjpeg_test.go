@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"skandha.dev/services/internal/senses"
 )
 
 func all(data []byte, most int) (pictures [][]byte, err error) {
@@ -82,7 +84,7 @@ func FuzzPictures(f *testing.F) {
 			if total += len(p); len(p) > most || !bytes.HasPrefix(p, []byte{0xff, 0xd8}) || !bytes.HasSuffix(p, []byte{0xff, 0xd9}) {
 				t.Fatalf("a picture of %d bytes", len(p))
 			}
-			if img, err := decode(p); err == nil && img.Bounds().Dx()*img.Bounds().Dy() <= 1<<20 {
+			if img, err := senses.Decode(p); err == nil && img.Bounds().Dx()*img.Bounds().Dy() <= 1<<20 {
 				brightness(img)
 				if _, err := shown(p, []Mask{{0.1, 0.1, 0.5, 0.5}}); err != nil {
 					t.Fatal(err)

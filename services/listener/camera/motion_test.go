@@ -165,7 +165,7 @@ func TestMaskedAreasAreBlack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := decode(out)
+	img, err := senses.Decode(out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestHugePicturesAreNotDecoded(t *testing.T) {
 	data := encoded(t, gray(0, nothing))
 	at := bytes.Index(data, []byte{0xff, 0xc0})
 	copy(data[at+5:], []byte{0xff, 0xff, 0xff, 0xff}) // 65535 by 65535
-	if _, err := decode(data); err == nil || !strings.Contains(err.Error(), "65535 x 65535") {
+	if _, err := senses.Decode(data); err == nil || !strings.Contains(err.Error(), "65535 x 65535") {
 		t.Error(err)
 	}
 }

@@ -1,31 +1,11 @@
 package camera
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"image"
 	"image/color"
-	"image/draw"
-	"image/jpeg"
 
 	"skandha.dev/services/internal/senses"
 )
-
-// MaxPixels is the size of the largest picture that is decoded.
-const MaxPixels = 16 << 20
-
-// decode decodes a JPEG that is not too large.
-func decode(data []byte) (image.Image, error) {
-	head, err := jpeg.DecodeConfig(bytes.NewReader(data))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("not a JPEG: %w", err)
-	case head.Width < 1 || head.Height < 1 || head.Width > MaxPixels/head.Height:
-		return nil, fmt.Errorf("the picture has %d x %d pixels, at most %d", head.Width, head.Height, MaxPixels)
-	}
-	return jpeg.Decode(bytes.NewReader(data))
-}
 
 // The grid in which pictures are compared.
 const (
@@ -84,36 +64,16 @@ func covered(masks []Mask) (out [cells]bool) {
 	return out
 }
 
-// qualities are those of JPEG that are tried until a picture is small enough.
-var qualities = []int{85, 60, 35}
-
 // shown returns a picture as it may leave this process: with masked areas black, and of at most
 // [senses.MaxFrameBytes].
 func shown(data []byte, masks []Mask) ([]byte, error) {
-	if len(masks) == 0 && len(data) <= senses.MaxFrameBytes {
-		return data, nil
-	}
-	img, err := decode(data)
-	if err != nil {
-		return nil, err
-	}
-	b := img.Bounds()
-	out := image.NewRGBA(b)
-	draw.Draw(out, b, img, b.Min, draw.Src)
+	return senses.Masked(data, areas(masks))
+}
+
+// areas are masks as other processes need them.
+func areas(masks []Mask) (out []senses.Mask) {
 	for _, m := range masks {
-		// A pixel that a mask touches is masked; JPEG would smear a sharp edge into it.
-		r := image.Rect(int(m.X*float64(b.Dx())), int(m.Y*float64(b.Dy())), int((m.X+m.Width)*float64(b.Dx()))+1,
-			int((m.Y+m.Height)*float64(b.Dy()))+1).Add(b.Min).Intersect(b)
-		draw.Draw(out, r, image.Black, image.Point{}, draw.Src)
+		out = append(out, senses.Mask(m))
 	}
-	for _, q := range qualities {
-		var small bytes.Buffer
-		if err := jpeg.Encode(&small, out, &jpeg.Options{Quality: q}); err != nil {
-			return nil, err
-		}
-		if small.Len() <= senses.MaxFrameBytes {
-			return small.Bytes(), nil
-		}
-	}
-	return nil, errors.New("the picture is too large; set a smaller width")
+	return out
 }

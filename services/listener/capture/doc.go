@@ -14,9 +14,16 @@
 // somebody has switched it; without a switch, start in the configuration decides. Switching off
 // ends the child that reads the device, waits until it is gone, and discards the event or speech
 // that had not ended; only then does [Recorder.Media] say that the switch is followed. What was
-// perceived before stays: it is in the queue, or in the log. While the bus is away, the last known
-// position holds. After this process was suspended (more than ten seconds without running), what was
-// received is discarded, and the source is read again only once the switch was read again.
+// complete before stays: it is in the queue, or in the log.
+//
+// What was complete at the time of the switch or later is discarded, even if this process learns of the
+// switch later. So before anything of a perception leaves the process, the switch is read from the
+// leader of its bucket, after the perception was complete. If there was a switch which this process has
+// missed, and the listener may have been off, everything that waits is discarded. Times are those of the
+// listener's machine and of the bus, whose clocks should agree.
+//
+// A process that cannot reach the bus for [Sense].Grace stops reading, because nobody could switch it
+// off, and begins again once it has read the switch.
 //
 // # Guarantee
 //

@@ -14,7 +14,6 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/bounds"
-	"skandha.dev/services/internal/ffmpeg"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/jsondoc"
 	"skandha.dev/services/internal/senses"
@@ -32,6 +31,7 @@ type Stats struct {
 	Full       atomic.Int64 // dropped because too many waited
 	Limited    atomic.Int64 // dropped by every
 	Nothing    atomic.Int64 // dropped because there was nothing in them, e.g. no words
+	Off        atomic.Int64 // dropped because the listener was switched off before they were complete
 	Invalid    atomic.Int64 // inputs that the log refuses as invalid
 	Unstored   atomic.Int64 // recordings that could not be stored
 	Deleted    atomic.Int64 // recordings that were deleted
@@ -44,6 +44,7 @@ func (s *Stats) Counters(prefix string) map[string]int64 {
 	return map[string]int64{
 		prefix + "_perceived": s.Perceived.Load(), prefix + "_dropped_full": s.Full.Load(),
 		prefix + "_dropped_rate": s.Limited.Load(), prefix + "_dropped_empty": s.Nothing.Load(),
+		prefix + "_dropped_off":     s.Off.Load(),
 		prefix + "_dropped_invalid": s.Invalid.Load(), prefix + "_recordings_failed": s.Unstored.Load(),
 		prefix + "_recordings_deleted": s.Deleted.Load(), prefix + "_restarts": s.Restarts.Load(),
 		prefix + "_frames_dropped": s.Unreadable.Load(),
@@ -73,6 +74,9 @@ type Sense struct {
 	Prepare func(ctx context.Context, p *Perception) (bool, error)
 	// FirstPause is the pause after the first failure; default 1 s.
 	FirstPause time.Duration
+	// Grace is how long the source is read while nobody could switch it off, because the bus cannot be
+	// reached; default 10 s. A source that [Sense.Ends] is a recording already, and is read on.
+	Grace time.Duration
 }
 
 // Recorder belongs to one listener.
@@ -88,11 +92,10 @@ type Recorder struct {
 
 	emitter  contract.Emitter
 	inFlight contract.InFlight
-	queue    chan waiting
+	queue    chan *waiting
 	mu       sync.Mutex
+	consent  consent
 	last     time.Time // of the last perception
-	beat     time.Time // this process ran then
-	held     bool      // it was suspended, and does not know its switch yet
 	reading  bool      // the source is read
 	receives bool      // something comes from it
 	why      string    // it is not read
@@ -100,6 +103,7 @@ type Recorder struct {
 	source   contract.Condition
 	store    contract.Condition
 	kept     keeper
+	unfollow func()             // ends following the switch
 	quit     context.CancelFunc // ends recording
 	end      context.CancelFunc // ends storing
 	readers  sync.WaitGroup
@@ -121,10 +125,10 @@ func New(name subject.Writer, cfg Config, sense Sense, deps Deps) (*Recorder, er
 	r := &Recorder{
 		name: name, cfg: bounds.Filled(cfg), sense: sense, text: text, bus: deps.Bus,
 		log: cmp.Or(deps.Logger, slog.Default()).With("listener", string(name)), now: deps.Now,
-		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan waiting, MaxWaiting), why: unknown,
+		stats: cmp.Or(deps.Stats, &Stats{}), queue: make(chan *waiting, MaxWaiting), why: unknown,
 		// Until the switch was read it could be switched on.
-		obeyed: position{on: cfg.Start != StartOff},
-		quit:   func() {}, end: func() {},
+		obeyed:   position{on: cfg.Start != StartOff},
+		unfollow: func() {}, quit: func() {}, end: func() {},
 	}
 	r.kept = keeper{r: r}
 	return r, nil
@@ -156,8 +160,11 @@ func (r *Recorder) Media() contract.Media {
 func (r *Recorder) Off() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reading {
+	switch {
+	case r.reading && r.consent.given:
 		return ""
+	case r.reading:
+		return r.consent.why
 	}
 	return r.why
 }
@@ -190,178 +197,28 @@ func (r *Recorder) OnStart(ctx context.Context, e contract.Emitter) error {
 	record, r.quit = context.WithCancel(ctx)
 	store, r.end = context.WithCancel(ctx)
 	r.source.Set(contract.StateDegraded, unknown)
-	_ = r.wasSuspended() // from now on
-	r.readers.Go(func() { r.follow(record) })
+	turned := make(chan position, 1)
+	watch := senses.FollowSwitch(r.bus, r.name, func(p senses.Position) { r.learn(p, turned) })
+	r.unfollow = sync.OnceFunc(watch.Stop)
+	r.readers.Go(func() { r.follow(record, watch, turned) })
 	r.storing.Go(func() { r.run(store) })
 	r.storing.Go(func() { r.kept.run(store) })
 	return nil
 }
 
-// OnStop implements [contract.Listener]. It ends the source first.
+// OnStop implements [contract.Listener]. It ends the source first, and follows the switch until all that
+// was perceived is stored.
 func (r *Recorder) OnStop(ctx context.Context) error {
 	r.quit()
 	r.readers.Wait()
 	err := r.inFlight.Shut(ctx)
 	r.end()
 	r.storing.Wait()
+	r.unfollow()
 	if err != nil {
 		return fmt.Errorf("listener %s: %w", r.name, err)
 	}
 	return nil
-}
-
-// follow reads the source while the switch is on. After this process was suspended it reads the switch
-// anew first: somebody may have switched it off meanwhile.
-func (r *Recorder) follow(ctx context.Context) {
-	for r.obey(ctx) {
-		r.log.Warn("this process was suspended; nothing is recorded until the switch is known again")
-		r.set(false, unknown)
-		r.source.Set(contract.StateDegraded, unknown)
-	}
-}
-
-// obey follows the switch until ctx ends, or until it notices that this process was suspended, and reports which.
-func (r *Recorder) obey(ctx context.Context) (suspended bool) {
-	turned := make(chan position, 1)
-	stop := senses.FollowSwitch(r.bus, r.name, func(s senses.Switch, ok bool) {
-		select {
-		case <-turned: // the older position is void
-		default:
-		}
-		turned <- r.position(s, ok)
-	})
-	defer stop()
-	end := func() {}
-	defer func() { end() }()
-	beat := time.NewTicker(time.Second)
-	defer beat.Stop()
-	var was *position
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-beat.C:
-			if r.wasSuspended() {
-				return true
-			}
-		case p := <-turned:
-			if was != nil && was.on == p.on { // it was switched to where it is
-				if !p.on {
-					r.rest(p.why)
-				}
-				r.obeys(p)
-				continue
-			}
-			was = &p
-			end() // only then it obeys
-			r.obeys(p)
-			end = r.turn(ctx, p)
-		}
-	}
-}
-
-// maxPause is how long a process that is not stopped, asleep or starved does not look.
-const maxPause = 10 * time.Second
-
-// wasSuspended reports whether this process did not run for long since it looked last.
-func (r *Recorder) wasSuspended() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was := r.beat
-	r.beat = time.Now().Round(0) // by the wall clock, which goes on while the machine sleeps
-	still := !was.IsZero() && r.beat.Sub(was) > maxPause
-	r.held = r.held || still
-	return still
-}
-
-// position is what a switch decides, and why.
-type position struct {
-	on       bool
-	why      string
-	revision uint64 // of the switch; 0: there is none
-}
-
-// obeys says which position holds now.
-func (r *Recorder) obeys(p position) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.obeyed, r.held = p, false
-}
-
-func (r *Recorder) position(s senses.Switch, ok bool) position {
-	if ok {
-		return position{s.On, s.String(), s.Revision}
-	}
-	if r.cfg.Start == StartOff {
-		return position{on: false, why: "off until somebody switches it on (start: off)"}
-	}
-	return position{on: true, why: "nobody has switched it off"}
-}
-
-// turn begins to read the source, or reports that it is not read. The function that it returns ends
-// reading, and waits until the source is released.
-func (r *Recorder) turn(ctx context.Context, p position) (end func()) {
-	r.log.Info("recording", "on", p.on, "why", p.why)
-	if !p.on {
-		r.rest(p.why)
-		return func() {}
-	}
-	r.set(true, "")
-	r.Idle()
-	ctx, cancel := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() { r.read(ctx) })
-	return func() {
-		cancel()
-		done.Wait()
-		r.set(false, "stopped")
-	}
-}
-
-// rest says why nothing is recorded, which is as it should be.
-func (r *Recorder) rest(why string) {
-	r.set(false, why)
-	r.source.Set(contract.StateOK, why)
-}
-
-func (r *Recorder) set(reading bool, why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reading, r.why = reading, why
-	r.receives = r.receives && reading
-}
-
-// Idle says that the source is read and nothing comes.
-func (r *Recorder) Idle() {
-	r.receive(false)
-	is := r.sense.Idle
-	if is.State == "" {
-		is = contract.Health{State: contract.StateDegraded, Reason: "nothing has been received yet"}
-	}
-	r.source.Set(is.State, is.Reason)
-}
-
-// read reads the source until ctx ends, again and again.
-func (r *Recorder) read(ctx context.Context) {
-	pauses := ffmpeg.Backoff{First: r.sense.FirstPause}
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := r.sense.Read(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case r.sense.Ends && errors.Is(err, ffmpeg.ErrEnded):
-			r.rest("its file has ended; switch it off and on to read it again")
-			return
-		}
-		r.stats.Restarts.Add(1)
-		wait := pauses.Next(time.Since(began))
-		r.receive(false)
-		if r.source.Set(contract.StateDown, fmt.Sprintf("%s; trying again every %s", err, wait)) {
-			r.log.Warn("the source cannot be read; retrying", "in", wait, "error", err)
-		}
-		pause(ctx, wait)
-	}
 }
 
 // Perceive takes a perception, and reports whether it will become an input. It does not wait.
@@ -372,9 +229,9 @@ func (r *Recorder) Perceive(p Perception) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held || time.Now().Round(0).Sub(r.beat) > maxPause { // it may have been switched off meanwhile
+	if !r.consent.given {
 		leave()
-		r.stats.Full.Add(1)
+		r.stats.Off.Add(1)
 		return false
 	}
 	if since := p.At.Sub(r.last); since >= 0 && since < r.cfg.Every {
@@ -383,9 +240,11 @@ func (r *Recorder) Perceive(p Perception) bool {
 		return false
 	}
 	p.ID = cmp.Or(p.ID, nuid.Next())
+	w := &waiting{Perception: p, leave: leave, until: r.now()}
 	select {
-	case r.queue <- waiting{p, leave}:
+	case r.queue <- w:
 		r.last = p.At
+		r.consent.await(w)
 		return true
 	default:
 	}

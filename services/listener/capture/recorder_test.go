@@ -23,10 +23,18 @@ func newRecorder(
 	t.Helper()
 	b = natstest.Connect(t, natstest.Start(t))
 	natstest.EnsureStreams(t, b)
-	stats = &capture.Stats{}
-	r, err := capture.New("eye", capture.Config{Session: string(listenertest.Ref.Session)}, capture.Sense{
+	r, stats = startRecorder(t, b, capture.Config{}, capture.Sense{
 		Media: senses.MediaCamera, Read: read, Ends: true, FirstPause: time.Millisecond,
-	}, capture.Deps{Bus: b, Logger: natstest.Logger(t), Stats: stats})
+	})
+	return r, b, stats
+}
+
+func startRecorder(
+	t *testing.T, b *journal.Journal, cfg capture.Config, sense capture.Sense,
+) (r *capture.Recorder, stats *capture.Stats) {
+	t.Helper()
+	cfg.Session, stats = string(listenertest.Ref.Session), &capture.Stats{}
+	r, err := capture.New("eye", cfg, sense, capture.Deps{Bus: b, Logger: natstest.Logger(t), Stats: stats})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +42,7 @@ func newRecorder(
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.OnStop(natstest.Context(t)) })
-	return r, b, stats
+	return r, stats
 }
 
 func turn(t *testing.T, b *journal.Journal, on bool, by string) (revision uint64) {
@@ -127,31 +135,6 @@ func TestASwitchIsConfirmedWhenTheSourceWasLeft(t *testing.T) {
 	natstest.Eventually(t, "it confirms", func() bool { is := r.Media(); return !is.On && is.Follows == revision })
 }
 
-// A process was stopped, and runs again: it may have been switched off meanwhile.
-func TestAfterASuspensionItReadsItsSwitchFirst(t *testing.T) {
-	reads, took, ready := make(chan struct{}, 10), make(chan bool, 10), make(chan struct{})
-	var r *capture.Recorder
-	r, b, _ := newRecorder(t, func(ctx context.Context) error {
-		<-ready
-		reads <- struct{}{}
-		<-ctx.Done()
-		took <- r.Perceive(capture.Perception{At: time.Now(), Text: "what had waited to be read"})
-		return ctx.Err()
-	})
-	close(ready)
-	<-reads
-	revision := turn(t, b, true, "ann")
-	natstest.Eventually(t, "it follows", func() bool { return r.Media().Follows == revision })
-	r.Suspend()
-	if <-took {
-		t.Error("what it perceived before it knew its switch is recorded")
-	}
-	<-reads
-	if is := r.Media(); !is.On || is.Follows != revision || r.Off() != "" {
-		t.Errorf("%+v %s", is, r.Off())
-	}
-}
-
 func TestASourceThatFailsIsReadAgain(t *testing.T) {
 	fails := 0
 	var r *capture.Recorder
@@ -184,6 +167,7 @@ func TestAPerceptionWhoseRecordingCannotBeStoredSaysSo(t *testing.T) {
 	if err := b.EnsureStreams(natstest.Context(t), journal.StreamsConfig{MaxSessionArtifactBytes: 1 << 10}); err != nil {
 		t.Fatal(err)
 	}
+	natstest.Eventually(t, "it is on", func() bool { return r.Off() == "" })
 	if !r.Perceive(capture.Perception{At: time.Now(), Text: "Something moved.", Files: []capture.Recording{
 		{Type: "jpg", MediaType: "image/jpeg", Data: make([]byte, 2<<10)},
 	}}) {

@@ -30,9 +30,12 @@ type Recording struct {
 	Data      []byte
 }
 
+// waiting is a perception that waits to be stored.
 type waiting struct {
 	Perception
 	leave func()
+	until time.Time // nothing in it is younger
+	void  bool      // it was switched off before that; guarded by the recorder's mutex
 }
 
 // run stores perceptions until ctx ends.
@@ -43,8 +46,8 @@ func (r *Recorder) run(ctx context.Context) {
 			r.drop()
 			return
 		case w := <-r.queue:
-			err := r.take(ctx, w.Perception)
-			w.leave()
+			err := r.take(ctx, w)
+			r.release(w)
 			if err == nil {
 				r.store.Set(contract.StateOK, "")
 			}
@@ -57,7 +60,7 @@ func (r *Recorder) drop() {
 	for {
 		select {
 		case w := <-r.queue:
-			w.leave()
+			r.release(w)
 		default:
 			return
 		}
@@ -65,7 +68,17 @@ func (r *Recorder) drop() {
 }
 
 // take stores a perception, however long it takes. It fails only when ctx ends.
-func (r *Recorder) take(ctx context.Context, p Perception) error {
+func (r *Recorder) take(ctx context.Context, w *waiting) error {
+	p := w.Perception
+	allowed, err := r.allowed(ctx, w)
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		r.stats.Off.Add(1)
+		r.log.Info("a perception was discarded: it is not older than the switch", "at", p.At)
+		return nil
+	}
 	if r.sense.Prepare != nil {
 		ok, err := r.sense.Prepare(ctx, &p)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/provider/openai"
 	"skandha.dev/services/provider/tail"
 	"skandha.dev/services/test/ffmpegtest"
@@ -177,6 +178,19 @@ func TestACameraIsSharedWithItsSessionAlone(t *testing.T) {
 	frame("other")
 	p.Click(".light-stop")
 	p.Wait(`!seen(".lights") && !seen(".camera") && seen("[aria-label='Share camera']")`)
+
+	// Somebody switches the listener off that watches the camera.
+	ctx := natstest.Context(t)
+	if err := senses.PutWatcher(ctx, r.Bus, "desk", &senses.Watcher{Agent: "main", Session: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	p.Click("[aria-label='Share camera']")
+	p.Wait(`text(".camera").includes("can see this")`)
+	p.Expect(`409 .*/camera$`)
+	if _, err := senses.Turn(ctx, r.Bus, "desk", false, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait(`!seen(".lights") && text(".camera").includes("because camera desk is off: switched off by ann") && !one(".camera-video")?.srcObject`)
 }
 
 // Without a camera or its permission the page says what to do.

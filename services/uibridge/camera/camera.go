@@ -2,7 +2,7 @@ package camera
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"image/jpeg"
@@ -19,6 +19,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/strictjson"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/uibridge/contract"
@@ -35,7 +36,11 @@ const (
 	maxSessions = 256 // that have a picture at a time, of up to senses.MaxFrameBytes
 	minSide     = 16  // pixels
 	maxSide     = 4096
+	maxLooks    = 8 // requests for pictures that are answered at a time
 )
+
+// switchWait is how long the bus has to say whether a camera is switched off.
+const switchWait = 3 * time.Second
 
 // Path is where the handler is served.
 const Path = "/v1/agents/{agent}/sessions/{session}/camera"
@@ -69,7 +74,8 @@ func New(b *journal.Journal, log *slog.Logger) *Cameras {
 
 // Answer answers requests for pictures over the bus until stop is called.
 func (c *Cameras) Answer() (stop func(), err error) {
-	r, err := c.bus.Respond(subject.Service(senses.CameraName, senses.VerbLook), "", senses.CameraName, c.look)
+	r, err := c.bus.Respond(subject.Service(senses.CameraName, senses.VerbLook), "", senses.CameraName, c.look,
+		bus.Concurrency(maxLooks))
 	if err != nil {
 		return nil, fmt.Errorf("answering for the page's cameras: %w", err)
 	}
@@ -87,13 +93,32 @@ func (c *Cameras) look(q *bus.Request) {
 	if !ok {
 		return
 	}
-	body, err := json.Marshal(picture)
-	if err == nil {
-		err = q.Reply(body)
-	}
+	coreapi.Answer(q, func(q *bus.Request) (any, error) {
+		is, err := c.sharing(q.Context(), subject.Ref{Agent: r.Agent, Session: r.Session})
+		if err == nil && is.Off != "" {
+			err = bus.Errorf(bus.CodeDenied, "%s", is.Off)
+		}
+		if err == nil {
+			picture.JPEG, err = senses.Masked(picture.JPEG, is.Masks)
+		}
+		if err != nil {
+			c.log.Warn("a request for a picture is refused", "agent", string(r.Agent), "session", string(r.Session), "error", err)
+			return nil, err
+		}
+		return picture, nil
+	})
+}
+
+// sharing reads what camera listeners say about the camera of a session.
+func (c *Cameras) sharing(ctx context.Context, ref subject.Ref) (senses.Sharing, error) {
+	ctx, cancel := context.WithTimeout(ctx, switchWait)
+	defer cancel()
+	is, err := senses.SharingOf(ctx, c.bus, ref)
 	if err != nil {
-		c.log.Warn("answering with a picture failed", "agent", string(r.Agent), "session", string(r.Session), "error", err)
+		c.log.Debug("reading the switches of cameras failed", "session", ref, "error", err)
+		return is, bus.Errorf(bus.CodeUnavailable, "it is unknown whether the camera is switched off; try again")
 	}
+	return is, nil
 }
 
 func (c *Cameras) latest(ref subject.Ref, now time.Time) (senses.Picture, bool) {
@@ -161,6 +186,14 @@ func (c *Cameras) post(w http.ResponseWriter, r *http.Request, ref subject.Ref) 
 	}
 	if err := check(picture); err != nil {
 		return 0, err
+	}
+	switch is, err := c.sharing(r.Context(), ref); {
+	case err != nil:
+		c.keep(ref, nil, time.Now())
+		return 0, &contract.Error{Code: contract.CodeUnavailable, Message: err.Error(), RetryAfterMS: 1000}
+	case is.Off != "":
+		c.keep(ref, nil, time.Now())
+		return 0, &contract.Error{Code: contract.CodeConflict, Message: is.Off}
 	}
 	c.keep(ref, picture, time.Now())
 	if err := c.bus.Conn().Publish(ref.Frame(), picture); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/camera"
@@ -29,6 +30,7 @@ type rig struct {
 	t       *testing.T
 	cameras *camera.Cameras
 	mux     *http.ServeMux
+	bus     *journal.Journal
 	caller  *bus.Caller
 	frames  chan *nats.Msg
 }
@@ -37,7 +39,8 @@ func start(t *testing.T) *rig {
 	t.Helper()
 	srv := natstest.Start(t)
 	here, there := natstest.Connect(t, srv), natstest.Connect(t, srv)
-	r := &rig{t: t, cameras: camera.New(here, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), frames: make(chan *nats.Msg, 10)}
+	natstest.EnsureStreams(t, there)
+	r := &rig{t: t, cameras: camera.New(here, slog.New(slog.DiscardHandler)), mux: http.NewServeMux(), bus: there, frames: make(chan *nats.Msg, 10)}
 	r.mux.Handle(camera.Path, r.cameras)
 	stop, err := r.cameras.Answer()
 	if err != nil {
@@ -113,6 +116,77 @@ func TestASharedPictureIsPublishedAndShown(t *testing.T) {
 	p, err := r.look(natstest.Context(t), senses.LookRequest{Agent: "main", Session: "kitchen", Camera: senses.PageCamera})
 	if err != nil || p.Camera != senses.PageCamera || !bytes.Equal(p.JPEG, second) || time.Since(p.At) > natstest.Patience {
 		t.Errorf("%+v, %v", p.Camera, err)
+	}
+}
+
+// What people have decided about the listener that watches the camera holds for all who look.
+func TestTheMasksAndTheSwitchOfAListenerHold(t *testing.T) {
+	r := start(t)
+	ctx, white := natstest.Context(t), image.NewGray(image.Rect(0, 0, 64, 48))
+	for i := range white.Pix {
+		white.Pix[i] = 255
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, white, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := senses.Watcher{Agent: "main", Session: "kitchen", Masks: []senses.Mask{{Width: 0.5, Height: 1}}}
+	if err := senses.PutWatcher(ctx, r.bus, "desk", &w); err != nil {
+		t.Fatal(err)
+	}
+	r.share(b.Bytes())
+	ask := senses.LookRequest{Agent: "main", Session: "kitchen", Camera: senses.PageCamera}
+	p, err := r.look(ctx, ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := jpeg.Decode(bytes.NewReader(p.JPEG))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, _, _, _ := img.At(10, 24).RGBA()
+	right, _, _, _ := img.At(54, 24).RGBA()
+	if left > 0x1000 || right < 0xF000 {
+		t.Errorf("the left is %x, the right %x, want black and white", left, right)
+	}
+
+	<-r.frames
+	if _, err := senses.Turn(ctx, r.bus, "desk", false, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.look(ctx, ask); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "camera desk is off: switched off by ann") {
+		t.Errorf("the picture that came before: %v", err)
+	}
+	if w := r.do(http.MethodPost, path, "image/jpeg", b.Bytes(), talker); w.Code != http.StatusConflict ||
+		!strings.Contains(w.Body.String(), "camera desk is off: switched off by ann") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	r.silent(ask)
+	if m := <-r.frames; m.Subject != "media.frame.main.canary" {
+		t.Errorf("%s was published while the camera was off", m.Subject)
+	}
+	if _, err := senses.Turn(ctx, r.bus, "desk", true, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	r.share(b.Bytes())
+	if _, err := r.look(ctx, ask); err != nil {
+		t.Errorf("it is on again: %v", err)
+	}
+}
+
+func TestWhileItIsUnknownWhetherACameraIsOffNobodySees(t *testing.T) {
+	r := start(t)
+	r.share(picture(t, 32, 24))
+	if err := r.bus.JetStream().DeleteStream(natstest.Context(t), "KV_listeners"); err != nil {
+		t.Fatal(err)
+	}
+	ask := senses.LookRequest{Agent: "main", Session: "kitchen", Camera: senses.PageCamera}
+	if _, err := r.look(natstest.Context(t), ask); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("%v, want unavailable", err)
+	}
+	if w := r.do(http.MethodPost, path, "image/jpeg", picture(t, 32, 24), talker); w.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(w.Body.String(), "unknown whether the camera is switched off") {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

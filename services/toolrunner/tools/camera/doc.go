@@ -10,7 +10,8 @@
 //
 // Without an argument it is the one that a person shares with the session, and else the only camera
 // listener of the agent. Nobody answers for a page without a camera, so the tool waits for one for a
-// short time, while it also asks the only listener.
+// short time, while it also asks the only listener. A camera that is shared, and that a camera listener
+// watches (page: true), has that listener's masks, and is not asked while it is switched off.
 //
 // # Guarantee
 //

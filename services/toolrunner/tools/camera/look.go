@@ -100,7 +100,13 @@ func (l *Looker) picture(ctx context.Context, c tools.Call, name subject.Writer)
 	if err != nil {
 		return senses.Picture{}, fmt.Errorf("listing the cameras: %w; try again", err)
 	}
+	page, err := senses.SharingOf(ctx, l.bus, subject.Ref{Agent: c.Agent, Session: c.Session})
+	if err != nil {
+		return senses.Picture{}, fmt.Errorf("reading the switches of the cameras: %w; try again", err)
+	}
 	switch {
+	case name == senses.PageCamera && page.Off != "":
+		return senses.Picture{}, errors.New(page.Off)
 	case name == senses.PageCamera:
 		p, err := l.ask(ctx, c, name, lookWait)
 		if away(err) {
@@ -108,7 +114,7 @@ func (l *Looker) picture(ctx context.Context, c tools.Call, name subject.Writer)
 		}
 		return p, err
 	case name == "":
-		return l.meant(ctx, c, cameras, listed)
+		return l.meant(ctx, c, cameras, listed, page.Off)
 	case !slices.Contains(cameras, name):
 		return senses.Picture{}, fmt.Errorf("no camera %q%s; page is the one that the user shares on the page", name, others(cameras))
 	}
@@ -124,10 +130,10 @@ func (l *Looker) own(ctx context.Context, c tools.Call, name subject.Writer, s *
 	return l.ask(ctx, c, name, lookWait)
 }
 
-// meant takes a picture with the camera of the page, or with the only other one.
+// meant takes a picture with the camera of the page, unless that is off, or with the only other one.
 func (l *Looker) meant(
-	ctx context.Context, c tools.Call, cameras []subject.Writer, listed map[subject.Writer]*senses.Switch,
-) (senses.Picture, error) {
+	ctx context.Context, c tools.Call, cameras []subject.Writer, listed map[subject.Writer]*senses.Switch, off string,
+) (p senses.Picture, err error) {
 	type answer struct {
 		p   senses.Picture
 		err error
@@ -141,13 +147,17 @@ func (l *Looker) meant(
 			only <- answer{p, err}
 		}()
 	}
-	p, err := l.ask(ctx, c, senses.PageCamera, pageWait)
+	if off == "" {
+		p, err = l.ask(ctx, c, senses.PageCamera, pageWait)
+	}
 	switch {
-	case err == nil || !away(err):
+	case off == "" && !away(err):
 		return p, err
 	case len(cameras) == 1:
 		a := <-only
 		return a.p, a.err
+	case len(cameras) == 0 && off != "":
+		return p, errors.New(off)
 	case len(cameras) == 0:
 		return p, errors.New("there is no camera: no camera listener runs for this agent, and nobody shares a camera with this " +
 			"session on the page; ask the user to share one")

@@ -129,6 +129,24 @@ func TestACameraThatIsOffSaysByWhom(t *testing.T) {
 	r.fails(`{"camera":"yard"}`, "camera yard is off: switched off by ann")
 }
 
+func TestACameraOfThePageThatIsOffIsNotAsked(t *testing.T) {
+	r := newRig(t)
+	r.camera(senses.PageCamera, "", picture(t), nil)
+	w := senses.Watcher{Agent: "main", Session: "s"}
+	if err := senses.PutWatcher(natstest.Context(t), r.bus, "desk", &w); err != nil {
+		t.Fatal(err)
+	}
+	r.sees(`{}`, senses.PageCamera)
+	if _, err := senses.Turn(natstest.Context(t), r.bus, "desk", false, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{`{}`, `{"camera":"page"}`} {
+		r.fails(args, "camera desk is off: switched off by ann")
+	}
+	r.camera("yard", "main", picture(t), nil) // is another one
+	r.sees(`{}`, "yard")
+}
+
 func TestWhatIsNoPictureIsRefused(t *testing.T) {
 	for _, data := range [][]byte{nil, []byte("<svg/>"), append(picture(t), make([]byte, senses.MaxFrameBytes)...)} {
 		r := newRig(t)

@@ -94,6 +94,7 @@ export class Camera {
     } catch (e) {
       if (run !== this.#run) return;
       if (e.code === 'unavailable') this.#words.textContent = 'The bridge does not answer; the agent sees nothing until it does.';
+      else if (e.code === 'conflict') this.stop(`The camera is not shared any more, because ${e.message}.`); // somebody has switched it off
       else if (e.code !== 'rate_limited') this.stop(`The camera is not shared any more. ${refusal(e)}`);
     } finally {
       this.#sending = false;
