@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -68,6 +69,7 @@ const (
 	maxBody        = 4 << 10 // of a message, in bytes: what ntfy shows as a message and not as a file
 	maxTitle       = 200
 	maxAnswer      = 1 << 10
+	failuresShown  = 3 // messages, one after the other, whose failure is shown as the gateway's
 )
 
 // Gateway is a gateway that pushes.
@@ -77,9 +79,16 @@ type Gateway struct {
 	token string
 	http  *http.Client
 	log   *slog.Logger
+
+	mu     sync.Mutex
+	failed int // messages without a usable answer, one after the other
+	is     contract.Condition
 }
 
-var _ contract.Gateway = (*Gateway)(nil)
+var (
+	_ contract.Gateway        = (*Gateway)(nil)
+	_ contract.HealthReporter = (*Gateway)(nil)
+)
 
 // New returns a gateway; an error of the configuration names its field.
 func New(name subject.Writer, cfg Config, log *slog.Logger) (*Gateway, error) {
@@ -107,6 +116,26 @@ func (g *Gateway) OnStart(context.Context, contract.Emitter) error { return nil 
 
 // OnStop implements [contract.Listener].
 func (g *Gateway) OnStop(context.Context) error { return nil }
+
+// Health implements [contract.HealthReporter].
+func (g *Gateway) Health() contract.Health { return g.is.Health() }
+
+// answered notes whether the server has dealt with a message; why says what it did instead.
+func (g *Gateway) answered(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if why == "" {
+		g.failed = 0
+		g.is.Set(contract.StateOK, "")
+		return
+	}
+	if g.failed++; g.failed < failuresShown {
+		return
+	}
+	if g.is.Set(contract.StateDegraded, why) {
+		g.log.Warn("the push server does not take messages; they wait, and are tried again", "reason", why)
+	}
+}
 
 // Deliver implements [contract.Gateway].
 func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result {
@@ -200,20 +229,28 @@ func header(s string) string { return strings.Join(strings.Fields(strings.ToVali
 func (g *Gateway) send(req *http.Request) tool.Result {
 	resp, err := g.http.Do(req)
 	if err != nil {
-		return tool.Failure(tool.CodeOutcomeUnknown, "no answer of the push server: "+cause(err).Error())
+		why := "no answer of the push server: " + cause(err).Error()
+		if req.Context().Err() == nil { // else it was not waited for
+			g.answered(why)
+		}
+		return tool.Failure(tool.CodeOutcomeUnknown, why)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only for people
 	switch {
 	case resp.StatusCode/100 == 2:
+		g.answered("")
 		return tool.OK(map[string]int{"status": resp.StatusCode})
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		r := tool.Failure(tool.CodeFailed, fmt.Sprintf("the push server answered %s", resp.Status))
+		why := "the push server answered " + resp.Status
+		g.answered(why)
+		r := tool.Failure(tool.CodeFailed, why)
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 			r.Metadata = map[string]any{tool.MetadataRetryAfter: s * 1000}
 		}
 		return r
 	}
+	g.answered("")
 	return permanent(fmt.Sprintf("the push server answered %s: %s", resp.Status, header(string(said))))
 }
 
