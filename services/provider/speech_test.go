@@ -133,7 +133,7 @@ func TestFailuresOfSpeechHaveCodes(t *testing.T) {
 	c, srv := withVoices(t, provider.Settings{})
 	for status, want := range map[int]error{
 		http.StatusUnauthorized: bus.ErrDenied, http.StatusTooManyRequests: bus.ErrOverloaded,
-		http.StatusNotFound: bus.ErrInvalidArgument, http.StatusRequestEntityTooLarge: bus.ErrTooLarge,
+		http.StatusNotFound: bus.ErrInternal, http.StatusBadRequest: bus.ErrInvalidArgument, http.StatusRequestEntityTooLarge: bus.ErrTooLarge,
 	} {
 		srv.Audio.Next(func(w http.ResponseWriter, _ *http.Request) {
 			openaitest.Refuse(w, status, "", "", "as the test asked")
