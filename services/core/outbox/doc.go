@@ -23,7 +23,7 @@
 // A message whose listener is absent, or whose delivery fails, waits and is tried again, with
 // growing pauses; those behind it for the same destination wait as well. Other listeners do not:
 // each has a bound of destinations that are delivered to at once. Within it, those that failed the
-// last time, or do not answer for some seconds, have places of their own, so that they do not hold
+// last time, or do not answer for some seconds, have separate places, so that they do not hold
 // up the others. What waits for a listener is bounded as well: an entry beyond that is dead at once
 // and has no text (the log has it).
 //

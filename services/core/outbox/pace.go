@@ -10,8 +10,8 @@ import (
 
 const (
 	// atOnce is to how many destinations of a listener are delivered at once. Those that failed the last
-	// time, and those that have not answered for [patience], are late and do not count: they have places
-	// of their own, so that they do not hold up the others.
+	// time, and those that have not answered for [patience], are late and do not count: they have
+	// separate places, so that they do not hold up the others.
 	atOnce     = coreapi.DeliveriesAtOnce / 4
 	lateAtOnce = atOnce // a destination that failed the last time has to wait if so many are late
 	patience   = 5 * time.Second
