@@ -69,7 +69,8 @@ const (
 	maxBody        = 4 << 10 // of a message, in bytes: what ntfy shows as a message and not as a file
 	maxTitle       = 200
 	maxAnswer      = 1 << 10
-	failuresShown  = 3 // messages, one after the other, whose failure is shown as the gateway's
+	failuresShown  = 3 // messages that are not taken, one after the other, or that wait for too long
+	slow           = 5 * time.Second
 )
 
 // Gateway is a gateway that pushes.
@@ -79,9 +80,11 @@ type Gateway struct {
 	token string
 	http  *http.Client
 	log   *slog.Logger
+	now   func() time.Time
 
 	mu     sync.Mutex
-	failed int // messages without a usable answer, one after the other
+	open   map[*http.Request]time.Time // those that are not answered yet, and since when
+	failed int                         // messages without a usable answer, one after the other
 	is     contract.Condition
 }
 
@@ -100,7 +103,7 @@ func New(name subject.Writer, cfg Config, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	return &Gateway{
-		name: name, cfg: cfg, token: token, log: cmp.Or(log, slog.Default()).With("listener", string(name)),
+		name: name, cfg: cfg, token: token, now: time.Now, open: map[*http.Request]time.Time{}, log: cmp.Or(log, slog.Default()).With("listener", string(name)),
 		http: &http.Client{
 			Timeout:       requestTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -118,7 +121,38 @@ func (g *Gateway) OnStart(context.Context, contract.Emitter) error { return nil 
 func (g *Gateway) OnStop(context.Context) error { return nil }
 
 // Health implements [contract.HealthReporter].
-func (g *Gateway) Health() contract.Health { return g.is.Health() }
+func (g *Gateway) Health() contract.Health {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	late, since := 0, time.Time{}
+	for _, at := range g.open {
+		if at = at.Add(slow); g.now().After(at) {
+			if late++; late == 1 || at.Before(since) {
+				since = at
+			}
+		}
+	}
+	is := g.is.Health()
+	if late < failuresShown {
+		return is
+	}
+	return contract.Worse(is, contract.Health{
+		State: contract.StateDegraded, Since: since.UTC(),
+		Reason: fmt.Sprintf("the push server has not answered several messages for %s", slow),
+	})
+}
+
+// sends notes that a request is open until answered is called.
+func (g *Gateway) sends(req *http.Request) (answered func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open[req] = g.now()
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.open, req)
+	}
+}
 
 // answered notes whether the server has dealt with a message; why says what it did instead.
 func (g *Gateway) answered(why string) {
@@ -227,7 +261,9 @@ func title(m contract.Outgoing) string {
 func header(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ") }
 
 func (g *Gateway) send(req *http.Request) tool.Result {
+	answered := g.sends(req)
 	resp, err := g.http.Do(req)
+	answered()
 	if err != nil {
 		why := "no answer of the push server: " + cause(err).Error()
 		if req.Context().Err() == nil { // else it was not waited for
