@@ -190,6 +190,13 @@ func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on fun
 // subscribers or the connection is lost; [ErrTimeout] if the deadline passes, in which case
 // the request may have been carried out; or [ErrCancelled].
 func (c *Caller) Request(ctx context.Context, subj, responder string, body []byte) ([]byte, error) {
+	return c.request(ctx, subj, responder, body, func(string) {})
+}
+
+// request calls givenUp with the reply subject if ctx is cancelled before there is a reply.
+func (c *Caller) request(
+	ctx context.Context, subj, responder string, body []byte, givenUp func(reply string),
+) ([]byte, error) {
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
 	hdr := make(nats.Header, 3)
@@ -197,7 +204,11 @@ func (c *Caller) Request(ctx context.Context, subj, responder string, body []byt
 		SetDeadline(hdr, at)
 	}
 	answer, lost := make(chan Reply, 1), c.b.ctl.Lost()
-	forget, err := c.Send(ctx, subj, responder, hdr, body, func(r Reply) {
+	m := &nats.Msg{Subject: subj, Header: hdr, Data: body}
+	if err := c.b.claimLarge(ctx, m); err != nil {
+		return nil, fmt.Errorf("sending to %s: %w", subj, err)
+	}
+	forget, err := c.send(ctx, m, responder, func(r Reply) {
 		select {
 		case answer <- r:
 		default:
@@ -219,6 +230,9 @@ func (c *Caller) Request(ctx context.Context, subj, responder string, body []byt
 	case <-lost:
 		return nil, TransportError("asking "+subj, nats.ErrDisconnected)
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) { // the responder has the deadline
+			givenUp(m.Reply)
+		}
 		return nil, TransportError("asking "+subj, ctx.Err())
 	}
 }

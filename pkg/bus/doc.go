@@ -27,7 +27,8 @@
 //
 // A request is sent at most once and may have any number of replies, which arrive in order.
 // A missing responder is reported immediately. A request that was sent but not answered may
-// have been carried out.
+// have been carried out. A caller that gives up can say so ([Caller.RequestOrStop]); that is a message
+// as any other, and may be lost.
 //
 // Live messages may be lost.
 //
@@ -58,7 +59,7 @@
 //
 // Functions that receive replies run on one goroutine for the whole process and must not
 // block. A responder handles [DefaultConcurrency] requests at a time; further ones wait, at
-// most until their deadline.
+// most until their deadline, or are refused (see [Queue]).
 //
 // # Testing
 //

@@ -34,6 +34,18 @@ func Sharing(with *Responder) RespondOption {
 	return func(r *Responder) { r.slots = with.slots }
 }
 
+// Queue limits how many requests wait while all slots (see [Concurrency]) are in use; further ones
+// are answered with [CodeOverloaded] at once. The bodies of those that wait are not fetched yet.
+func Queue(n int) RespondOption {
+	return func(r *Responder) { r.waiting = max(n, 0) }
+}
+
+// Stoppable makes callers able to stop their requests (see [Caller.RequestOrStop]): the context of
+// such a request ends, also while it waits. The responder's name must be that of its service.
+func Stoppable() RespondOption {
+	return func(r *Responder) { r.stops = &stops{} }
+}
+
 // Responder answers requests on a subject.
 type Responder struct {
 	b       *Bus
@@ -41,6 +53,9 @@ type Responder struct {
 	sub     *nats.Subscription
 	handler func(*Request)
 	slots   chan struct{}
+	waiting int           // requests that may wait; -1: any number, in the order of their arrival
+	places  chan struct{} // for the requests that are handled or wait; nil if any number may wait
+	stops   *stops        // nil: not stoppable
 	running sync.WaitGroup
 	dropped atomic.Uint64
 
@@ -63,19 +78,28 @@ func (b *Bus) Respond(subj, queue, self string, handler func(*Request), opts ...
 	if !subject.Valid(self) {
 		return nil, Errorf(CodeInvalidArgument, "responding on %s: name %q is not a valid id", subj, self)
 	}
-	r := &Responder{b: b, self: self, handler: handler, slots: make(chan struct{}, DefaultConcurrency)}
+	r := &Responder{b: b, self: self, handler: handler, slots: make(chan struct{}, DefaultConcurrency), waiting: -1}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for _, o := range opts {
 		o(r)
 	}
+	if r.waiting >= 0 {
+		r.places = make(chan struct{}, cap(r.slots)+r.waiting)
+	}
 	var err error
+	if r.stops != nil {
+		if err := r.stops.subscribe(b.ctl.nc, self); err != nil {
+			r.stop()
+			return nil, fmt.Errorf("responding on %s: taking stops: %w", subj, err)
+		}
+	}
 	if queue == "" {
 		r.sub, err = b.ctl.nc.Subscribe(subj, r.take)
 	} else {
 		r.sub, err = b.ctl.nc.QueueSubscribe(subj, queue, r.take)
 	}
 	if err != nil {
-		r.stop()
+		r.end()
 		return nil, fmt.Errorf("responding on %s: %w", subj, err)
 	}
 	b.addPart(r)
@@ -96,7 +120,7 @@ func (r *Responder) Drain(ctx context.Context) error {
 	closed := make(chan struct{})
 	r.sub.SetClosedHandler(func(string) { close(closed) })
 	if err := r.sub.Drain(); err != nil {
-		r.stop()
+		r.end()
 		return TransportError("draining "+r.sub.Subject, err)
 	}
 	idle := make(chan struct{})
@@ -105,7 +129,7 @@ func (r *Responder) Drain(ctx context.Context) error {
 		r.running.Wait()
 		close(idle)
 	}()
-	defer r.stop()
+	defer r.end()
 	select {
 	case <-idle:
 		return nil
@@ -120,6 +144,12 @@ func (r *Responder) Drain(ctx context.Context) error {
 func (r *Responder) Stop() {
 	r.b.removePart(r)
 	_ = r.sub.Unsubscribe()
+	r.end()
+}
+
+// end ends the contexts of all requests.
+func (r *Responder) end() {
+	r.stops.close()
 	r.stop()
 }
 
@@ -130,25 +160,60 @@ func (r *Responder) take(m *nats.Msg) {
 			"subject", m.Subject, "reply", m.Reply, "dropped", n)
 		return
 	}
-	r.slots <- struct{}{}
+	if !r.admit(m) {
+		return
+	}
 	r.running.Add(1)
-	leave := sync.OnceFunc(func() { <-r.slots })
 	go func() {
 		defer r.running.Done()
-		defer leave()
-		r.serve(m, leave)
+		r.serve(m)
 	}()
 }
 
-func (r *Responder) serve(m *nats.Msg, leave func()) {
+// admit waits for a slot, or finds a place to wait for one.
+func (r *Responder) admit(m *nats.Msg) bool {
+	if r.places == nil {
+		r.slots <- struct{}{}
+		return true
+	}
+	select {
+	case r.places <- struct{}{}:
+		return true
+	default:
+	}
+	req := &Request{Subject: m.Subject, ctx: r.ctx, r: r, reply: m.Reply}
+	req.answerError(Errorf(CodeOverloaded, "%d requests are handled or wait; try again in a moment", cap(r.places)))
+	return false
+}
+
+// enter waits for the slot of an admitted request.
+func (r *Responder) enter(ctx context.Context) (leave func(), err error) {
+	leave = sync.OnceFunc(func() { <-r.slots })
+	if r.places == nil {
+		return leave, context.Cause(ctx)
+	}
+	select {
+	case <-ctx.Done():
+		return func() {}, context.Cause(ctx)
+	case r.slots <- struct{}{}:
+		return leave, context.Cause(ctx)
+	}
+}
+
+func (r *Responder) serve(m *nats.Msg) {
+	if r.places != nil {
+		defer func() { <-r.places }()
+	}
 	ctx, cancel := r.bounded(m)
 	defer cancel()
-	req := &Request{
-		Subject: m.Subject, Header: m.Header, r: r, reply: m.Reply, leave: leave,
-		ctx: telemetry.Extract(ctx, m.Header),
-	}
+	ctx, forget := r.stops.watch(ctx, m.Reply)
+	defer forget()
+	req := &Request{Subject: m.Subject, Header: m.Header, r: r, reply: m.Reply, ctx: telemetry.Extract(ctx, m.Header)}
 	defer req.recover()
-	if err := ctx.Err(); err != nil {
+	leave, err := r.enter(ctx)
+	req.leave = leave
+	defer leave()
+	if err != nil {
 		req.answerError(fmt.Errorf("the request waited too long: %w", err))
 		return
 	}

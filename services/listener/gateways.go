@@ -9,6 +9,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/effect"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
@@ -20,7 +21,7 @@ const (
 	deliverTimeout = time.Minute
 	// slotsPerGateway are enough for what the outbox sends to one gateway at a time, so that a gateway
 	// that hangs does not hold up the others.
-	slotsPerGateway = 16
+	slotsPerGateway = coreapi.DeliveriesAtOnce
 )
 
 // gateways are the listeners that also deliver, by the names of their tools.

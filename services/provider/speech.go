@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"mime"
 	"regexp"
 	"runtime/debug"
@@ -22,6 +23,7 @@ import (
 
 const (
 	speechSlots = 4               // requests at a time, each with up to MaxAudioBytes
+	speechQueue = 8               // requests that wait; further ones are refused
 	speechDrain = 5 * time.Second // for requests in progress, on shutdown
 	speechWait  = 2 * time.Minute // for one request, if the caller gives more time
 )
@@ -94,7 +96,7 @@ func (s *service) answers(v voice) (leave func(), err error) {
 		return absent.Stop, nil
 	}
 	does, err := respond(v.verb, func(q *bus.Request) (any, error) { return v.do(q.Context(), q.Data) },
-		bus.Concurrency(speechSlots))
+		bus.Concurrency(speechSlots), bus.Queue(speechQueue), bus.Stoppable())
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +196,10 @@ func spoken[A any](
 		}()
 	}
 	log := s.log.With("model", modelName(info), "took", time.Since(began))
+	if failure != nil && errors.Is(context.Cause(ctx), bus.ErrCancelled) {
+		log.Debug(doing + " was stopped: the caller gave up")
+		return answer, context.Cause(ctx)
+	}
 	if failure != nil {
 		log.Warn(doing+" failed", "code", string(failure.Code), "reason", failure.Message)
 		return answer, wireError(failure)

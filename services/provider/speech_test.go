@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -132,7 +133,7 @@ func TestFailuresOfSpeechHaveCodes(t *testing.T) {
 	c, srv := withVoices(t, provider.Settings{})
 	for status, want := range map[int]error{
 		http.StatusUnauthorized: bus.ErrDenied, http.StatusTooManyRequests: bus.ErrOverloaded,
-		http.StatusNotFound: bus.ErrInvalidArgument, http.StatusRequestEntityTooLarge: bus.ErrTooLarge,
+		http.StatusNotFound: bus.ErrInternal, http.StatusBadRequest: bus.ErrInvalidArgument, http.StatusRequestEntityTooLarge: bus.ErrTooLarge,
 	} {
 		srv.Audio.Next(func(w http.ResponseWriter, _ *http.Request) {
 			openaitest.Refuse(w, status, "", "", "as the test asked")
@@ -197,6 +198,68 @@ func TestRequestsForSpeechInProgressAreAnsweredOnShutdown(t *testing.T) {
 	}
 	if err := <-c.ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// What a caller has given up takes no slot: neither what is in progress, nor what waits.
+func TestACallerThatGivesUpFreesItsSlot(t *testing.T) {
+	c, srv := withVoices(t, provider.Settings{})
+	const slots, queue = 4, 8
+	began, ended := make(chan struct{}, slots), make(chan struct{}, slots)
+	for range slots {
+		srv.Audio.Next(func(_ http.ResponseWriter, r *http.Request) {
+			began <- struct{}{}
+			<-r.Context().Done()
+			ended <- struct{}{}
+		})
+	}
+	wave, err := json.Marshal(providerapi.TranscribeRequest{Audio: []byte(openaitest.Wave), MediaType: "audio/wav"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	subj := subject.Service(providerapi.TranscriberName, providerapi.VerbTranscribe)
+	running, stopRunning := context.WithCancel(natstest.Context(t))
+	waiting, stopWaiting := context.WithCancel(natstest.Context(t))
+	defer stopRunning()
+	defer stopWaiting()
+	gone := make(chan error, slots+queue+1)
+	ask := func(ctx context.Context) {
+		_, err := c.caller.RequestOrStop(ctx, subj, providerapi.TranscriberName, wave)
+		gone <- err
+	}
+	for range slots {
+		go ask(running)
+	}
+	for range slots {
+		<-began
+	}
+	for range queue + 1 {
+		go ask(waiting)
+	}
+	if err := <-gone; !errors.Is(err, bus.ErrOverloaded) {
+		t.Errorf("one more than can wait: %v", err)
+	}
+	givenUp := func(n int) {
+		for range n {
+			if err := <-gone; !errors.Is(err, bus.ErrCancelled) {
+				t.Errorf("a request that was given up: %v", err)
+			}
+		}
+	}
+	stopWaiting()
+	givenUp(queue)
+	stopRunning()
+	givenUp(slots)
+	for range slots {
+		<-ended
+	}
+	srv.Audio.Text = "me"
+	natstest.Eventually(t, "another caller is answered", func() bool {
+		heard, err := c.caller.Request(natstest.Context(t), subj, providerapi.TranscriberName, wave)
+		return err == nil && strings.Contains(string(heard), "me")
+	})
+	if n := len(srv.Audio.Seen()); n != slots+1 {
+		t.Errorf("%d requests were sent, want %d: those that waited were given up", n, slots+1)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
@@ -18,7 +17,6 @@ import (
 
 const (
 	tick       = 250 * time.Millisecond
-	atOnce     = 16                    // destinations of a listener that are delivered to at once
 	again      = 20 * time.Millisecond // until the next look whether earlier messages are still to come
 	firstPause = time.Second           // after a failed attempt
 	maxPause   = 5 * time.Minute       // likewise
@@ -62,16 +60,10 @@ func (o *Outbox) deliver(ctx context.Context) {
 		}
 		due, early := o.due()
 		for _, e := range due {
-			running.Go(func() {
-				o.attempt(work, e)
-				o.mu.Lock()
-				delete(o.busy, e.dest())
-				o.mu.Unlock()
-				o.kick()
-			})
+			running.Go(func() { o.ended(e, o.attempt(work, e)) })
 		}
-		if early && !o.progress(ctx) {
-			time.AfterFunc(again, o.kick)
+		if early {
+			o.progress(ctx)
 		}
 	}
 }
@@ -104,39 +96,9 @@ func (o *Outbox) open() bool {
 	return false
 }
 
-// due returns the entries that can be attempted now, the first of each destination, and marks the
-// destinations as busy. early means that there are others which may not be the first yet: an earlier
-// commit may still become an entry.
-func (o *Outbox) due() (due []*entry, early bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now, running := o.now(), map[subject.Writer]int{}
-	for _, via := range o.busy {
-		running[via]++
-	}
-	for d, list := range o.entries {
-		first := head(list, now)
-		if first == nil || o.busy[d] != "" || running[first.Via] >= atOnce || now.Before(first.Next) {
-			continue
-		}
-		if _, ok := o.cfg.Caller.Delivers(tool.Deliverer(first.Via)); !ok && !o.hopeless(first) {
-			continue
-		}
-		if commitOf(first.id) > o.done {
-			early = true
-			continue
-		}
-		o.busy[d] = first.Via
-		running[first.Via]++
-		e := *first
-		due = append(due, &e)
-	}
-	return due, early
-}
-
 // progress finds out up to which commit every entry is there: another core may hold earlier commits,
-// and may be slow. It reports whether more can be delivered now.
-func (o *Outbox) progress(ctx context.Context) bool {
+// and may be slow. It makes the loop look again, soon or at once if more can be delivered now.
+func (o *Outbox) progress(ctx context.Context) {
 	o.mu.Lock()
 	known := uint64(0)
 	for _, list := range o.entries {
@@ -149,18 +111,19 @@ func (o *Outbox) progress(ctx context.Context) bool {
 	floor, all, err := o.cfg.Bus.OutgoingProgress(ctx)
 	if err != nil {
 		o.cfg.Log.Debug("reading how far outgoing commits are handled", "error", err)
-		return false
+		return // the next tick looks again
 	}
 	if all { // also those of a log that was lost
 		floor = max(floor, known)
 	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.done = floor
+	o.mu.Unlock()
 	if floor > before {
 		o.kick()
+		return
 	}
-	return floor > before
+	time.AfterFunc(again, o.kick)
 }
 
 // head returns the first entry that is to be delivered now.
@@ -181,21 +144,16 @@ func (o *Outbox) hopeless(e *entry) bool {
 }
 
 // attempt moves one entry a step forward.
-func (o *Outbox) attempt(ctx context.Context, e *entry) {
-	var err error
+func (o *Outbox) attempt(ctx context.Context, e *entry) error {
 	switch {
 	case e.State == coreapi.OutboxSending:
-		err = o.findOut(ctx, e)
+		return o.findOut(ctx, e)
 	case o.hopeless(e):
-		err = o.giveUp(ctx, e)
+		return o.giveUp(ctx, e)
 	case o.answered(ctx, e):
-		err = o.remove(ctx, e)
-	default:
-		err = o.send(ctx, e)
+		return o.remove(ctx, e)
 	}
-	if err != nil {
-		o.cfg.Log.Warn("delivering a message", "id", e.id, "via", e.Via, "error", err)
-	}
+	return o.send(ctx, e)
 }
 
 // answered reports whether an entry asks for an approval that was answered meanwhile.
@@ -220,12 +178,19 @@ func (o *Outbox) giveUp(ctx context.Context, e *entry) error {
 // bury marks an entry as dead.
 func (o *Outbox) bury(ctx context.Context, e *entry, why string) error {
 	e.State, e.Error, e.Call, e.NotAfter, e.Next = coreapi.OutboxDead, why, "", time.Time{}, time.Time{}
-	o.mu.Lock()
-	o.counts.dead++
-	o.mu.Unlock()
+	if err := o.store(ctx, e); err != nil {
+		return err
+	}
+	o.count(&o.counts.dead)
 	o.cfg.Log.Error("a message to people was not delivered; `skandha outbox` lists it", "id", e.id, "via", e.Via,
 		"session", e.Ref, "reason", why)
-	return o.store(ctx, e)
+	return nil
+}
+
+func (o *Outbox) count(n *int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	*n++
 }
 
 // send makes the call that delivers an entry.
@@ -245,9 +210,7 @@ func (o *Outbox) send(ctx context.Context, e *entry) error {
 
 // findOut probes an entry whose call may have been made.
 func (o *Outbox) findOut(ctx context.Context, e *entry) error {
-	o.mu.Lock()
-	o.counts.probed++
-	o.mu.Unlock()
+	o.count(&o.counts.probed)
 	r, err := o.call(ctx, e, &tool.Probe{NotAfter: e.NotAfter.Add(executor.Skew)})
 	if err != nil {
 		return err
@@ -256,9 +219,7 @@ func (o *Outbox) findOut(ctx context.Context, e *entry) error {
 		return o.bury(ctx, e, "unknown whether it was sent: "+r.Error.Message)
 	}
 	if r.Success || r.Error.Code == tool.CodeNotRun && !unasked(r) {
-		o.mu.Lock()
-		o.counts.resolved++
-		o.mu.Unlock()
+		o.count(&o.counts.resolved)
 		return o.settle(ctx, e, r)
 	}
 	e.Error = r.Error.Message
@@ -305,10 +266,11 @@ func (o *Outbox) call(ctx context.Context, e *entry, probe *tool.Probe) (tool.Re
 // settle decides about an entry by the result of its call.
 func (o *Outbox) settle(ctx context.Context, e *entry, r tool.Result) error {
 	if r.Success {
-		o.mu.Lock()
-		o.counts.delivered++
-		o.mu.Unlock()
-		return o.remove(ctx, e)
+		if err := o.remove(ctx, e); err != nil {
+			return err
+		}
+		o.count(&o.counts.delivered)
+		return nil
 	}
 	code := r.Error.Code
 	e.Error = string(code) + ": " + r.Error.Message
@@ -326,9 +288,7 @@ func (o *Outbox) settle(ctx context.Context, e *entry, r tool.Result) error {
 		return o.store(ctx, e)
 	}
 	e.Attempts++
-	o.mu.Lock()
-	o.counts.failed++
-	o.mu.Unlock()
+	o.count(&o.counts.failed)
 	wait := pause(e.Attempts)
 	if ms, ok := r.Metadata[tool.MetadataRetryAfter].(float64); ok && ms > 0 {
 		wait = min(max(wait, time.Duration(ms)*time.Millisecond), time.Hour)

@@ -22,9 +22,15 @@
 //
 // A message whose listener is absent, or whose delivery fails, waits and is tried again, with
 // growing pauses; those behind it for the same destination wait as well. Other listeners do not:
-// each has a bound of destinations that are delivered to at once, and of what waits for it, beyond
-// which an entry is dead at once and has no text (the log has it). An entry is dead after
-// [Config.GiveUp], when the tool reports that no repetition helps, or when it cannot be found out
-// whether it was sent. Dead entries stay, are listed by service.core.outbox, and can be sent again
-// or dropped by hand.
+// each has a bound of destinations that are delivered to at once. Within it, those that failed the
+// last time, or do not answer for some seconds, have separate places, so that they do not hold
+// up the others. What waits for a listener is bounded as well: an entry beyond that is dead at once
+// and has no text (the log has it).
+//
+// An attempt whose outcome the bus does not store is repeated, with growing pauses of this core; an
+// outage is logged once, and so is its end.
+//
+// An entry is dead after [Config.GiveUp], when the tool reports that no repetition helps, or when it
+// cannot be found out whether it was sent. Dead entries stay, are listed by service.core.outbox, and
+// can be sent again or dropped by hand.
 package outbox

@@ -68,7 +68,10 @@ type Outbox struct {
 	done    uint64                   // entries up to this commit are delivered: no earlier one is still to come
 	sizes   map[subject.Writer]int64 // bytes of the entries, by listener
 	end     uint64                   // of the log, when this core started
-	busy    map[dest]subject.Writer  // the destinations that are being delivered to
+	busy    map[dest]delivering      // the destinations that are being delivered to
+	held    map[dest]hold            // the destinations whose last attempt has failed
+	outage  int                      // attempts since the last one whose outcome was stored
+	limit   int64                    // bytes that the entries of one listener take
 	counts  struct{ delivered, failed, dead, probed, resolved int64 }
 }
 
@@ -79,7 +82,8 @@ func New(cfg Config) *Outbox {
 	}
 	return &Outbox{
 		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketOutbox), now: time.Now, wake: make(chan struct{}, 1),
-		entries: map[dest]map[string]*entry{}, busy: map[dest]subject.Writer{}, sizes: map[subject.Writer]int64{},
+		entries: map[dest]map[string]*entry{}, sizes: map[subject.Writer]int64{},
+		busy: map[dest]delivering{}, held: map[dest]hold{}, limit: maxListener,
 	}
 }
 
@@ -184,11 +188,13 @@ func (o *Outbox) take(c journal.Change) {
 	if c.Reset { // perhaps another bucket
 		clear(o.entries)
 		clear(o.sizes)
+		clear(o.held) // the bus is back
 		o.lease = lease{idle: o.lease.idle}
 	}
 	for _, e := range c.Entries {
 		o.adopt(e)
 	}
+	maps.DeleteFunc(o.held, func(d dest, _ hold) bool { return o.entries[d] == nil })
 	o.kick()
 }
 

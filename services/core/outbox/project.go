@@ -80,7 +80,7 @@ const maxListener = 32 << 20
 func (o *Outbox) full(via subject.Writer) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sizes[via] > maxListener
+	return o.sizes[via] > o.limit
 }
 
 // restore reads the text of a message that was omitted.
@@ -211,7 +211,7 @@ func (o *Outbox) add(ctx context.Context, e entry) error {
 	e.Key, e.State, e.Stored = nonce(), coreapi.OutboxWaiting, o.now().UTC()
 	if o.full(e.Via) {
 		e.State, e.Omitted, e.Delivery.Text, e.Delivery.Approval = coreapi.OutboxDead, true, "", nil
-		e.Error = fmt.Sprintf("messages for %s take more than %d MiB; the text is in session %s", e.Via, maxListener>>20, e.Ref)
+		e.Error = fmt.Sprintf("messages for %s take more than %d MiB; the text is in session %s", e.Via, o.limit>>20, e.Ref)
 	}
 	value, err := json.Marshal(e)
 	if err != nil {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"regexp"
 	"time"
 
 	"skandha.dev/pkg/bus"
@@ -23,6 +24,10 @@ func (o *Outbox) Query(ctx context.Context, q coreapi.OutboxQuery) (coreapi.Outb
 	}
 	if q.Limit < 0 || q.Limit > maxList {
 		return out, bus.Errorf(bus.CodeInvalidArgument, "query: limit is %d, want 1 to %d, or 0 for %d", q.Limit, maxList, defaultList)
+	}
+	if q.ID != "" && !ids.MatchString(q.ID) {
+		return out, bus.Errorf(bus.CodeInvalidArgument, "query: id is %.80q, want the whole id of a message, as `skandha outbox` "+
+			"lists it", q.ID)
 	}
 	if q.Limit == 0 {
 		q.Limit = defaultList
@@ -48,13 +53,16 @@ func (o *Outbox) Query(ctx context.Context, q coreapi.OutboxQuery) (coreapi.Outb
 	return out, nil
 }
 
+// ids is what [newID] returns: an id is a key of the bucket, where others are patterns.
+var ids = regexp.MustCompile(`^[A-Za-z0-9_-]+\.[0-9a-f]{16}\.[0-9]{20}-[0-9]{3,}$`)
+
 // act changes one message.
 func (o *Outbox) act(ctx context.Context, q coreapi.OutboxQuery) error {
 	if q.ID == "" {
 		return bus.Errorf(bus.CodeInvalidArgument, "query: %s requires an id", q.Action)
 	}
 	found, err := o.bucket.Get(ctx, q.ID)
-	if err != nil || q.ID == leaseKey {
+	if err != nil {
 		return bus.Errorf(bus.CodeNotFound, "no message %q is in the outbox", q.ID)
 	}
 	e, err := decode(found)

@@ -106,6 +106,18 @@ func announced(e executor.Announcement) providerapi.Report {
 // AskService asks any replica of a service, on service.<service>.<verb>, and decodes
 // the answer.
 func (c *Client) AskService(ctx context.Context, service, verb string, question, answer any) error {
+	return ask(ctx, c.caller.Request, service, verb, question, answer)
+}
+
+// AskOrStop is like [Client.AskService], for services whose requests can be stopped: if ctx is
+// cancelled, the service abandons the request.
+func (c *Client) AskOrStop(ctx context.Context, service, verb string, question, answer any) error {
+	return ask(ctx, c.caller.RequestOrStop, service, verb, question, answer)
+}
+
+type requester func(ctx context.Context, subj, responder string, body []byte) ([]byte, error)
+
+func ask(ctx context.Context, request requester, service, verb string, question, answer any) error {
 	var body []byte
 	if question != nil {
 		var err error
@@ -113,7 +125,7 @@ func (c *Client) AskService(ctx context.Context, service, verb string, question,
 			return err
 		}
 	}
-	res, err := c.caller.Request(ctx, subject.Service(service, verb), service, body)
+	res, err := request(ctx, subject.Service(service, verb), service, body)
 	if err != nil {
 		return err // it names the subject
 	}

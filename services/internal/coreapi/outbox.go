@@ -10,6 +10,9 @@ import (
 // VerbOutbox lists and changes the messages to people that are not delivered.
 const VerbOutbox = "outbox" // OutboxQuery -> OutboxPage
 
+// DeliveriesAtOnce is how many messages core delivers through one listener at once.
+const DeliveriesAtOnce = 64
+
 // OutboxState is the state of a message to people.
 type OutboxState string
 

@@ -14,7 +14,7 @@ import (
 
 // The bounds of what is read and discarded.
 const (
-	maxBytes = 64 << 20
+	maxBytes = 256 << 20
 	maxTime  = 5 * time.Second
 )
 

@@ -22,7 +22,7 @@ func TestAPlainClientReadsTheRefusal(t *testing.T) {
 	})
 	srv := httptest.NewServer(httpbody.Drain(refuse))
 	defer srv.Close()
-	const size = 32 << 20
+	const size = 100 << 20
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,9 @@ import (
 
 const (
 	lookEvery  = time.Minute            // how often the schedules are checked
-	retryPause = 500 * time.Millisecond // after something failed
+	retryPause = 500 * time.Millisecond // after something failed; it doubles
+	maxPause   = 5 * time.Second
+	steady     = time.Minute // of work, after which a failure is a new one
 )
 
 // Deps are a listener's dependencies.
@@ -46,6 +48,7 @@ type Listener struct {
 	emitter  contract.Emitter
 	inFlight contract.InFlight
 	ready    atomic.Pointer[error] // points to nil once the schedules are stored
+	failures int                   // one after the other, since it worked for a while
 	end      context.CancelFunc    // of work in progress
 	quit     context.CancelFunc    // of waiting
 	ended    sync.WaitGroup
@@ -121,6 +124,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 // run serves until wait ends; work in progress continues until work ends.
 func (l *Listener) run(wait, work context.Context) {
 	for wait.Err() == nil {
+		began := time.Now()
 		s, err := openStore(wait, l.bus, l.name, l.log)
 		if err == nil {
 			err = l.serve(wait, work, s)
@@ -128,10 +132,24 @@ func (l *Listener) run(wait, work context.Context) {
 		if wait.Err() != nil {
 			return
 		}
-		l.isReady(err)
-		l.log.Info("cron failed; retrying", "error", err)
-		pause(wait, retryPause)
+		pause(wait, l.failed(err, time.Since(began)))
 	}
+}
+
+// failed notes a failure after some time of work, and returns how long to pause. Repetitions are not
+// logged until it works again.
+func (l *Listener) failed(err error, worked time.Duration) (pause time.Duration) {
+	if worked > steady {
+		l.failures = 0
+	}
+	l.failures++
+	level := slog.LevelDebug
+	if l.Ready() == nil || l.failures == 1 {
+		level = slog.LevelInfo
+	}
+	l.isReady(err)
+	l.log.Log(context.Background(), level, "cron failed; retrying", "error", err)
+	return min(retryPause<<min(l.failures-1, 10), maxPause)
 }
 
 // serve handles occurrences until wait ends or something fails.

@@ -1,6 +1,9 @@
 package cron
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -52,5 +55,23 @@ func TestWhatIsDueAfterADowntime(t *testing.T) {
 		if len(due) > 0 && !due[len(due)-1].Equal(newest) {
 			t.Errorf("%s at minute %s: the newest is %s", c.catchUp, c.minute, newest)
 		}
+	}
+}
+
+func TestAnOutageIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	l := &Listener{name: "cron", log: slog.New(slog.NewTextHandler(&log, nil))}
+	lines := func() int { return strings.Count(log.String(), "cron failed; retrying") }
+	l.isReady(errors.New("not yet"))
+	var waited time.Duration
+	for range 120 {
+		waited += l.failed(errors.New("the bus is away"), 0)
+	}
+	if lines() != 1 || waited < 9*time.Minute || waited > 10*time.Minute {
+		t.Errorf("%d lines, and pauses of %s altogether", lines(), waited)
+	}
+	l.isReady(nil) // the bus is back, and goes again
+	if first := l.failed(errors.New("the bus is away"), 2*steady); lines() != 2 || first != retryPause {
+		t.Errorf("%d lines after the second outage, and a pause of %s", lines(), first)
 	}
 }

@@ -47,7 +47,7 @@ func (s *scribe) transcribe(ctx context.Context, audio []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	reply, err := s.caller.Request(ctx, subject.Service(providerapi.TranscriberName, providerapi.VerbTranscribe),
+	reply, err := s.caller.RequestOrStop(ctx, subject.Service(providerapi.TranscriberName, providerapi.VerbTranscribe),
 		providerapi.TranscriberName, body)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return "", errNoTranscriber

@@ -15,5 +15,7 @@
 //
 // # Failure
 //
-// 429 and 5xx are tried again, with the pause that Retry-After names; other answers are permanent.
+// 429 and 5xx are tried again, with the pause that Retry-After names; other answers are permanent. After
+// three messages in a row that the server has not answered, or with 429 or 5xx, the gateway is degraded
+// until it deals with one; and while three wait for an answer for more than some seconds.
 package push

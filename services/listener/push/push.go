@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -68,6 +69,8 @@ const (
 	maxBody        = 4 << 10 // of a message, in bytes: what ntfy shows as a message and not as a file
 	maxTitle       = 200
 	maxAnswer      = 1 << 10
+	failuresShown  = 3 // messages that are not taken, one after the other, or that wait for too long
+	slow           = 5 * time.Second
 )
 
 // Gateway is a gateway that pushes.
@@ -77,9 +80,18 @@ type Gateway struct {
 	token string
 	http  *http.Client
 	log   *slog.Logger
+	now   func() time.Time
+
+	mu     sync.Mutex
+	open   map[*http.Request]time.Time // those that are not answered yet, and since when
+	failed int                         // messages without a usable answer, one after the other
+	is     contract.Condition
 }
 
-var _ contract.Gateway = (*Gateway)(nil)
+var (
+	_ contract.Gateway        = (*Gateway)(nil)
+	_ contract.HealthReporter = (*Gateway)(nil)
+)
 
 // New returns a gateway; an error of the configuration names its field.
 func New(name subject.Writer, cfg Config, log *slog.Logger) (*Gateway, error) {
@@ -91,7 +103,7 @@ func New(name subject.Writer, cfg Config, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	return &Gateway{
-		name: name, cfg: cfg, token: token, log: cmp.Or(log, slog.Default()).With("listener", string(name)),
+		name: name, cfg: cfg, token: token, now: time.Now, open: map[*http.Request]time.Time{}, log: cmp.Or(log, slog.Default()).With("listener", string(name)),
 		http: &http.Client{
 			Timeout:       requestTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -107,6 +119,57 @@ func (g *Gateway) OnStart(context.Context, contract.Emitter) error { return nil 
 
 // OnStop implements [contract.Listener].
 func (g *Gateway) OnStop(context.Context) error { return nil }
+
+// Health implements [contract.HealthReporter].
+func (g *Gateway) Health() contract.Health {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	late, since := 0, time.Time{}
+	for _, at := range g.open {
+		if at = at.Add(slow); g.now().After(at) {
+			if late++; late == 1 || at.Before(since) {
+				since = at
+			}
+		}
+	}
+	is := g.is.Health()
+	if late < failuresShown {
+		return is
+	}
+	return contract.Worse(is, contract.Health{
+		State: contract.StateDegraded, Since: since.UTC(),
+		Reason: fmt.Sprintf("the push server has not answered several messages for %s", slow),
+	})
+}
+
+// sends notes that a request is open until answered is called.
+func (g *Gateway) sends(req *http.Request) (answered func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open[req] = g.now()
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.open, req)
+	}
+}
+
+// answered notes whether the server has dealt with a message; why says what it did instead.
+func (g *Gateway) answered(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if why == "" {
+		g.failed = 0
+		g.is.Set(contract.StateOK, "")
+		return
+	}
+	if g.failed++; g.failed < failuresShown {
+		return
+	}
+	if g.is.Set(contract.StateDegraded, why) {
+		g.log.Warn("the push server does not take messages; they wait, and are tried again", "reason", why)
+	}
+}
 
 // Deliver implements [contract.Gateway].
 func (g *Gateway) Deliver(ctx context.Context, m contract.Outgoing) tool.Result {
@@ -198,22 +261,32 @@ func title(m contract.Outgoing) string {
 func header(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ") }
 
 func (g *Gateway) send(req *http.Request) tool.Result {
+	answered := g.sends(req)
 	resp, err := g.http.Do(req)
+	answered()
 	if err != nil {
-		return tool.Failure(tool.CodeOutcomeUnknown, "no answer of the push server: "+cause(err).Error())
+		why := "no answer of the push server: " + cause(err).Error()
+		if req.Context().Err() == nil { // else it was not waited for
+			g.answered(why)
+		}
+		return tool.Failure(tool.CodeOutcomeUnknown, why)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only for people
 	switch {
 	case resp.StatusCode/100 == 2:
+		g.answered("")
 		return tool.OK(map[string]int{"status": resp.StatusCode})
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		r := tool.Failure(tool.CodeFailed, fmt.Sprintf("the push server answered %s", resp.Status))
+		why := "the push server answered " + resp.Status
+		g.answered(why)
+		r := tool.Failure(tool.CodeFailed, why)
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 			r.Metadata = map[string]any{tool.MetadataRetryAfter: s * 1000}
 		}
 		return r
 	}
+	g.answered("")
 	return permanent(fmt.Sprintf("the push server answered %s: %s", resp.Status, header(string(said))))
 }
 

@@ -124,6 +124,37 @@ func TestWhatAPushServerAnswers(t *testing.T) {
 	}
 }
 
+func TestAServerThatDoesNotAnswerIsShown(t *testing.T) {
+	s := newServer(t)
+	g := s.gateway(t, push.Config{})
+	status := http.StatusOK
+	s.answer = func(w http.ResponseWriter, _ int) {
+		if status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(status)
+	}
+	for i, c := range []struct {
+		status int
+		shown  contract.State
+		reason string
+	}{
+		{200, contract.StateOK, ""},
+		{0, contract.StateOK, ""},
+		{502, contract.StateOK, ""},
+		{0, contract.StateDegraded, "no answer of the push server: "},
+		{503, contract.StateDegraded, "the push server answered 503"},
+		{404, contract.StateOK, ""}, // of this topic
+		{0, contract.StateOK, ""},
+	} {
+		status = c.status
+		g.Deliver(t.Context(), message())
+		if h := g.Health(); h.State != c.shown || !strings.HasPrefix(h.Reason, c.reason) || strings.Contains(h.Reason, s.URL) {
+			t.Errorf("after message %d: %+v, want %s", i, h, c.shown)
+		}
+	}
+}
+
 func TestAProbeRepeatsOnlyWhatTheServerRecognizes(t *testing.T) {
 	s := newServer(t)
 	if r := s.gateway(t, push.Config{}).Probe(t.Context(), message(), tool.Begun{}); r.Error == nil ||

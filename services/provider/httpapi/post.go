@@ -19,6 +19,7 @@ const maxAnswerBytes = 8 << 20
 type Answer struct {
 	Body      []byte
 	MediaType string // as declared; empty if it cannot be read
+	Status    int    // of HTTP, also beside an error; 0 if there was no answer
 }
 
 // Post sends a JSON body and returns that of the answer. It is not retried. The error is a
@@ -48,6 +49,7 @@ func (a API) Send(
 		return answer, a.Explain(ctx, err)
 	}
 	w.alive()
+	answer.Status = resp.StatusCode
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return answer, a.Status(resp.StatusCode, resp.Header, ParseFault(readSome(resp)), time.Now())
 	}

@@ -17,20 +17,21 @@ import (
 
 // source is what transcribers and speakers have in common: an API or a program.
 type source struct {
-	cfg    Config
-	client *http.Client
-	policy *retry.Policy
-	api    httpapi.API
+	section string // of the configuration
+	cfg     Config
+	client  *http.Client
+	policy  *retry.Policy
+	api     httpapi.API
 }
 
-func newSource(cfg Config) (source, error) {
+func newSource(section string, cfg Config) (source, error) {
 	if err := cfg.Validate(); err != nil {
 		return source{}, err
 	}
 	cfg = cfg.WithDefaults()
 	cfg.BaseURL = strings.TrimSuffix(cfg.BaseURL, "/")
 	return source{
-		cfg: cfg, client: httpapi.Client(cfg.HTTPClient), policy: retry.New(cfg.Retry),
+		section: section, cfg: cfg, client: httpapi.Client(cfg.HTTPClient), policy: retry.New(cfg.Retry),
 		api: httpapi.NewAPI(cfg.BaseURL, cfg.Stall, cfg.APIKey, ", usually /v1"),
 	}, nil
 }
@@ -89,9 +90,27 @@ func (s *source) post(
 		if err == nil {
 			err = read(answer)
 		}
-		return contract.Response{}, false, err
+		return contract.Response{}, false, s.misconfigured(answer.Status, err)
 	})
 	return err
+}
+
+// misconfigured is the error of an answer that no other request gets either: the caller's request is
+// not at fault, and an operator has to know what is.
+func (s *source) misconfigured(status int, err error) error {
+	e, ok := errors.AsType[*contract.Error](err)
+	if !ok {
+		return err
+	}
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status/100 == 3:
+		e.Code = contract.ErrInternal
+	default:
+		return err
+	}
+	e.Message += "; check " + s.section + " in the configuration"
+	return e
 }
 
 // garbage is the error of an answer that cannot be used: what the API says in it, or else why.

@@ -19,7 +19,7 @@ type Speaker struct{ source }
 
 // NewSpeaker validates the configuration; it neither connects nor starts a program yet.
 func NewSpeaker(cfg Config) (*Speaker, error) {
-	s, err := newSource(cfg)
+	s, err := newSource("providers.speaker", cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the speaker: %w", err)
 	}

@@ -128,9 +128,11 @@ func TestFaultsOfAnAPI(t *testing.T) {
 	}{
 		{"429", status(429, "Retry-After", "600"), contract.ErrRateLimited, "as the test asked", ""},
 		{"500", status(500), contract.ErrUnavailable, "answered 500", ""},
-		{"401", status(401), contract.ErrAuth, "as the test asked", ""},
+		{"401", status(401), contract.ErrAuth, "check providers.", ""},
+		{"400", status(400), contract.ErrBadRequest, "as the test asked", ""},
+		{"404", status(404), contract.ErrInternal, "check providers.", ""},
 		{"413", status(413), contract.ErrTooLong, "answered 413", ""},
-		{"redirect", status(302, "Location", "https://elsewhere.example.com"), contract.ErrBadRequest, "redirects", ""},
+		{"redirect", status(302, "Location", "https://elsewhere.example.com"), contract.ErrInternal, "redirects", ""},
 		{"HTML", html, contract.ErrGarbage, "text/html", ""},
 		{"half a body", half, contract.ErrUnavailable, "broke", ""},
 		{"a huge body", huge, contract.ErrTooLong, "longer than", ""},

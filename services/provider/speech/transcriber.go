@@ -23,7 +23,7 @@ type Transcriber struct{ source }
 
 // NewTranscriber validates the configuration; it neither connects nor starts a program yet.
 func NewTranscriber(cfg Config) (*Transcriber, error) {
-	s, err := newSource(cfg)
+	s, err := newSource("providers.transcriber", cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the transcriber: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
@@ -47,9 +48,11 @@ func built() map[string]map[string]string {
 			subject.Service(providerapi.EmbedderName, providerapi.VerbAbsent):        "embedderAbsent",
 			subject.Service(providerapi.EmbedderName, providerapi.VerbEmbed):         "embedRequest",
 			subject.Service(providerapi.TranscriberName, providerapi.VerbStatus):     "transcriberStatus",
+			subject.Service(providerapi.TranscriberName, bus.VerbStop):               "transcriberStop",
 			subject.Service(providerapi.TranscriberName, providerapi.VerbAbsent):     "transcriberAbsent",
 			subject.Service(providerapi.TranscriberName, providerapi.VerbTranscribe): "transcribeRequest",
 			subject.Service(providerapi.SpeakerName, providerapi.VerbStatus):         "speakerStatus",
+			subject.Service(providerapi.SpeakerName, bus.VerbStop):                   "speakerStop",
 			subject.Service(providerapi.SpeakerName, providerapi.VerbAbsent):         "speakerAbsent",
 			subject.Service(providerapi.SpeakerName, providerapi.VerbSpeak):          "speakRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbTools):                  "coreToolsQuery",

@@ -129,6 +129,7 @@ var goTypes = map[string]any{
 
 	"service/provider/transcribe_request": providerapi.TranscribeRequest{},
 	"service/provider/transcript":         providerapi.Transcript{},
+	"service/provider/stop":               bus.Stop{},
 	"service/provider/speak_request":      providerapi.SpeakRequest{},
 	"service/provider/speech":             providerapi.Speech{},
 	"service/provider/speech_model":       providerapi.SpeechModel{},

@@ -231,6 +231,6 @@ var (
 	pathWords = []string{
 		"v1", "auth", "token", "code", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
 		"cancels", "commands",
-		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets",
+		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets", "audio", "transcriptions", "speech", "camera",
 	}
 )

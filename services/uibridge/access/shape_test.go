@@ -309,4 +309,10 @@ func TestARefusalLogsNothingThatAClientWrote(t *testing.T) {
 		"path=/v1/agents/*/sessions/*/events host=localhost:7070 origin=http://localhost:7070") {
 		t.Errorf("what is known is logged as %s", got)
 	}
+	for _, path := range []string{"/v1/audio/transcriptions", "/v1/audio/speech", "/v1/chat/completions"} {
+		r.log.Reset()
+		if r.ask(http.MethodPost, path, ""); !strings.Contains(r.log.String(), "path="+path+" ") {
+			t.Errorf("%s is logged as %s", path, r.log.String())
+		}
+	}
 }

@@ -22,10 +22,10 @@ func (b *Backend) Speak(ctx context.Context, q providerapi.SpeakRequest) (out pr
 	return out, b.askVoice(ctx, providerapi.SpeakerName, providerapi.VerbSpeak, q, &out)
 }
 
-// askVoice asks a provider process that has a transcriber or a speaker. If none answers, any process
+// askVoice asks a provider process that has a transcriber or a speaker, which stops if ctx is cancelled. If none answers, any process
 // without one says so.
 func (b *Backend) askVoice(ctx context.Context, name, verb string, question, answer any) error {
-	err := b.client.AskService(ctx, name, verb, question, answer)
+	err := b.client.AskOrStop(ctx, name, verb, question, answer)
 	if !errors.Is(err, bus.ErrUnavailable) {
 		return err
 	}

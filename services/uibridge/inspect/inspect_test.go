@@ -288,7 +288,8 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 		{"listOutbox", map[string]any{"limit": 201}, "invalid_argument limit"},
 		{"outboxAction", map[string]any{"op": "love", "id": "x"}, "invalid_argument op"},
 		{"outboxAction", map[string]any{"op": "drop", "id": long}, "invalid_argument id"},
-		{"outboxAction", map[string]any{"op": "drop", "id": "x"}, "not_found"},
+		{"outboxAction", map[string]any{"op": "drop", "id": "*"}, "invalid_argument"},
+		{"outboxAction", map[string]any{"op": "drop", "id": "irc.0123456789abcdef.00000000000000000001-000"}, "not_found"},
 	} {
 		if got := w.refused(ada, c.method, c.params); got != c.want {
 			t.Errorf("%s %v: %s, want %s", c.method, c.params, got, c.want)

@@ -29,6 +29,7 @@ type Voices interface {
 const (
 	audioSlots = 8                // requests in memory at a time, each with up to the limit of a body
 	audioWait  = 90 * time.Second // for the transcriber or the speaker
+	busyMS     = 1000             // after which a client tries again, if too many requests are in progress
 )
 
 // spoken is the request for speech. Fields that it does not name are accepted and ignored: they say
@@ -96,6 +97,8 @@ func voiceOf(raw json.RawMessage) (string, error) {
 type heard struct {
 	providerapi.TranscribeRequest
 	format string
+	file   bool   // it is there
+	other  string // the name of another field with a file
 }
 
 // transcriptions answers POST /v1/audio/transcriptions.
@@ -143,7 +146,7 @@ func (d *Handler) enterAudio(r *http.Request) (ctx context.Context, leave func()
 	case d.audio <- struct{}{}:
 	default:
 		return nil, nil, &contract.Error{
-			Code: contract.CodeOverloaded, RetryAfterMS: 1000, Message: "too many requests for speech at a time; try again in a moment",
+			Code: contract.CodeOverloaded, RetryAfterMS: busyMS, Message: "too many requests for speech at a time; try again in a moment",
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), audioWait)
@@ -164,7 +167,11 @@ func (d *Handler) readHeard(w http.ResponseWriter, r *http.Request) (q heard, er
 	for {
 		part, err := form.NextPart()
 		if errors.Is(err, io.EOF) {
-			break
+			// The server only notices that a client goes away when the body was read to its end.
+			_, err = io.Copy(io.Discard, r.Body)
+			if err == nil {
+				break
+			}
 		}
 		if err == nil {
 			err = q.read(part)
@@ -174,8 +181,12 @@ func (d *Handler) readHeard(w http.ResponseWriter, r *http.Request) (q heard, er
 		}
 	}
 	switch {
+	case !q.file && q.other != "":
+		return q, invalid("file", fmt.Sprintf(`is missing; send the audio as the field "file", not %.40q`, q.other))
+	case !q.file:
+		return q, invalid("file", `is missing; send the audio as the field "file"`)
 	case len(q.Audio) == 0:
-		return q, invalid("file", "is missing or empty: send the audio as a file, for example WAV")
+		return q, invalid("file", "is empty; send a recording, for example as WAV")
 	case !slices.Contains([]string{"", "json", "text", "verbose_json"}, q.format):
 		return q, invalid("response_format", "want json, text or verbose_json")
 	}
@@ -198,12 +209,16 @@ func unreadable(err error) error {
 // maxField bounds a text field of a form, in bytes.
 const maxField = 8 << 10
 
+// fields are the text fields that are read.
+var fields = []string{"language", "prompt", "response_format", "stream"}
+
 func (q *heard) read(part *multipart.Part) error {
 	name := part.FormName()
 	if name == "file" {
-		if len(q.Audio) > 0 {
+		if q.file {
 			return invalid("file", "is there twice; send one file at a time")
 		}
+		q.file = true
 		audio, err := io.ReadAll(part)
 		q.Audio, q.MediaType = audio, audioType(part.Header.Get("Content-Type"), part.FileName(), audio)
 		if err == nil && len(audio) > 0 && q.MediaType == "" {
@@ -211,12 +226,18 @@ func (q *heard) read(part *multipart.Part) error {
 		}
 		return err
 	}
+	if !slices.Contains(fields, name) {
+		if part.FileName() != "" {
+			q.other = strings.ToValidUTF8(name, "")
+		}
+		return nil // the next part discards what is left of it
+	}
 	raw, err := io.ReadAll(io.LimitReader(part, maxField+1))
 	if err != nil {
 		return err
 	}
 	if len(raw) > maxField {
-		return invalid(strings.ToValidUTF8(name, ""), fmt.Sprintf("is longer than %d bytes", maxField))
+		return invalid(name, fmt.Sprintf("is longer than %d bytes", maxField))
 	}
 	switch value := string(raw); name {
 	case "language":
@@ -285,5 +306,9 @@ func voiceError(name string, err error) error {
 	if e, ok := errors.AsType[*bus.Error](err); ok && e.Message != "" {
 		message = "the " + name + " failed: " + e.Message
 	}
-	return errorOf(f.status, f.code, message)
+	e := errorOf(f.status, f.code, message)
+	if f.status == http.StatusTooManyRequests {
+		e.retryMS = busyMS
+	}
+	return e
 }

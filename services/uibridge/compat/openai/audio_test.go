@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -29,14 +30,19 @@ type speaking struct {
 	heard providerapi.TranscribeRequest
 	said  providerapi.SpeakRequest
 	hold  chan struct{} // nil: answers at once
+	ended chan error    // why the context of a request has ended; nil: it is not waited for
 }
 
-func (s *speaking) Transcribe(_ context.Context, q providerapi.TranscribeRequest) (providerapi.Transcript, error) {
+func (s *speaking) Transcribe(ctx context.Context, q providerapi.TranscribeRequest) (providerapi.Transcript, error) {
 	s.mu.Lock()
 	s.heard = q
 	s.mu.Unlock()
 	if s.hold != nil {
 		<-s.hold
+	}
+	if s.ended != nil {
+		<-ctx.Done()
+		s.ended <- ctx.Err()
 	}
 	return providerapi.Transcript{Text: "what do you see", Language: "en", Seconds: 1.5, Model: "openai/hear-1"}, s.err
 }
@@ -170,11 +176,15 @@ func TestRequestsForSpeechThatAreRefused(t *testing.T) {
 	say := func(status int, says, body string) request {
 		return request{"/v1/audio/speech", body, "application/json", status, says}
 	}
+	long, kind := form(t, "a.wav", []byte(strings.Repeat("a", 9<<10)))
+	misnamed := string(long)
 	for _, c := range []request{
 		{"/v1/audio/transcriptions", "{}", "application/json", 415, "want multipart/form-data"},
 		{"/v1/audio/transcriptions", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\nRIFF", "multipart/form-data; boundary=x", 400, "incomplete"},
-		forms(400, "file is missing or empty", "", "", "model", "whisper-1"),
-		forms(400, "file is missing or empty", "a.wav", ""),
+		forms(400, `file is missing; send the audio as the field \"file\"`, "", "", "model", "whisper-1"),
+		{"/v1/audio/transcriptions", strings.ReplaceAll(misnamed, `"file"`, `"audio"`), kind, 400, `send the audio as the field \"file\", not \"audio\"`},
+		forms(400, `file is missing; send`, "", "", "audio", strings.Repeat("a", 9<<10)),
+		forms(400, "file is empty", "a.wav", ""),
 		forms(400, "file is not audio", "a.txt", "hello"),
 		forms(400, "response_format want json, text", "a.wav", "x", "response_format", "srt"),
 		forms(400, "stream is not supported", "a.wav", "x", "stream", "true"),
@@ -224,6 +234,49 @@ func TestFailuresOfSpeechInOpenAIsFormat(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A client that goes away is waited for by nobody, whatever it has left unread of its form.
+func TestAClientThatGoesAwayEndsItsRequestForSpeech(t *testing.T) {
+	s, r := serveVoices(t, openai.Config{})
+	s.hold, s.ended = make(chan struct{}), make(chan error, 1)
+	body, kind := form(t, "a.wav", []byte("x"))
+	c, err := (&net.Dialer{}).DialContext(ctx(t), "tcp", r.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = append(body, strings.Repeat("an epilogue", 8<<10)...)
+	_, err = fmt.Fprintf(c, "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		kind, len(body), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.hold <- struct{}{} // it is asked
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-s.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the transcriber's request ended with %v", err)
+	}
+}
+
+func TestABusyTranscriberSaysWhenToTryAgain(t *testing.T) {
+	s, r := serveVoices(t, openai.Config{})
+	s.err = bus.Errorf(bus.CodeOverloaded, "12 requests are handled or wait")
+	body, kind := form(t, "a.wav", []byte("x"))
+	q, err := http.NewRequestWithContext(ctx(t), http.MethodPost, r.server.URL+"/v1/audio/transcriptions", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", kind)
+	res, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
+		t.Errorf("%d, Retry-After %q", res.StatusCode, res.Header.Get("Retry-After"))
 	}
 }
 
