@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -37,7 +38,7 @@ func (s *Schedules) run(ctx context.Context) {
 			continue
 		}
 		if err := s.serve(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Info("schedules failed; retrying", "error", err)
+			s.bursts.Log(slog.LevelInfo, "serve", "schedules failed; retrying", "error", err)
 			s.closeClock()
 			select {
 			case <-ctx.Done():
