@@ -68,6 +68,9 @@ func (c Config) Validate() error {
 	if c.Language != "" && !language.MatchString(c.Language) {
 		errs = append(errs, fmt.Errorf("language is %.20q, want two letters of ISO 639-1, such as en", c.Language))
 	}
+	if c.MinSpeech >= c.MaxSpeech {
+		errs = append(errs, fmt.Errorf("min_speech is %s, want less than max_speech, which is %s: nothing would be heard", c.MinSpeech, c.MaxSpeech))
+	}
 	if len(c.Prompt) > maxPrompt {
 		errs = append(errs, fmt.Errorf("prompt has %d bytes, at most %d", len(c.Prompt), maxPrompt))
 	}

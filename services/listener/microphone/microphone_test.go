@@ -363,6 +363,7 @@ func TestConfigurationsNameWhatIsWrong(t *testing.T) {
 		"language is":       func(c *microphone.Config) { c.Language = "english" },
 		"session is empty":  func(c *microphone.Config) { c.Session = "" },
 		"margin is":         func(c *microphone.Config) { c.Margin = 100 },
+		"min_speech is":     func(c *microphone.Config) { c.MinSpeech, c.MaxSpeech = 9*time.Second, 2*time.Second },
 		"command: name":     func(c *microphone.Config) { c.Command = []string{""} },
 	} {
 		cfg, _ := pipe(t)
