@@ -76,7 +76,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 // readBack finds out whether an unacknowledged commit was stored. If so, this core
 // asks about the commit's attempts and dispatches none of them (rule 7).
 func (s *session) readBack() outcome {
-	s.Log.Warn("a commit was not acknowledged; reading back", "session", s.ref)
+	s.set.warn("a commit was not acknowledged; reading back", "session", s.ref)
 	if !s.load() {
 		return undecided
 	}
@@ -122,7 +122,7 @@ func (s *session) load() bool {
 	}
 	if err != nil {
 		s.failed = time.Now()
-		s.Log.Warn("loading a session", "session", s.ref, "error", err)
+		s.set.warn("loading a session", "session", s.ref, "error", err)
 		return false
 	}
 	s.Troubles.Loaded(s.ref, next)

@@ -219,7 +219,7 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 	return func() (bus.StoredMsg, bool) {
 		r := <-got
 		if r.err != nil {
-			s.Log.Warn("reading causes", "session", s.ref, "after", after, "error", r.err)
+			s.set.warn("reading causes", "session", s.ref, "after", after, "error", r.err)
 			return bus.StoredMsg{}, false
 		}
 		if !r.found && s.vanished(upTo) { // see NextCause: there is nothing to decide

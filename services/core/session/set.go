@@ -27,6 +27,7 @@ import (
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/internal/embed"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/logburst"
 )
 
 // Config of a set of sessions.
@@ -77,6 +78,7 @@ type Set struct {
 	end     context.CancelFunc
 	stats   Stats
 	appends appendLanes
+	outages *logburst.Log
 	panics  *lru.Cache[panicKey, int] // how often this core has panicked while it decided a cause
 
 	mu       sync.Mutex
@@ -102,8 +104,18 @@ func NewSet(ctx context.Context, cfg Config, deps Deps) (*Set, error) {
 	ctx, end := context.WithCancel(ctx)
 	return &Set{
 		Deps: &deps, cfg: cfg, ctx: ctx, end: end, panics: panics, open: map[subject.Ref]*session{}, cache: cache,
-		overflow: newOverflow(),
+		overflow: newOverflow(), outages: logburst.New(deps.Log),
 	}, nil
+}
+
+// warn logs that something has failed and is tried again. While the bus is away everything fails, for
+// every session: then each what is logged once in a while.
+func (s *Set) warn(what string, args ...any) {
+	if s.Bus.Connected() {
+		s.Log.Warn(what, args...)
+		return
+	}
+	s.outages.Log(slog.LevelWarn, what, what+"; the bus is away", args...)
 }
 
 // Stats returns the live counters.

@@ -185,7 +185,7 @@ func (s *session) ask(w *work, op executor.Op) {
 func (s *session) send(w *work, body []byte) {
 	cancel, err := s.Attempts.Send(s.ctx, w.ID, body, func(a attempt.Answer) { s.mailbox.put(a) })
 	if err != nil {
-		s.Log.Warn("sending to an executor", "session", s.ref, "call", w.Call, "executor", w.Instance, "error", err)
+		s.set.warn("sending to an executor", "session", s.ref, "call", w.Call, "executor", w.Instance, "error", err)
 		return
 	}
 	w.cancel = append(w.cancel, cancel)
