@@ -247,6 +247,9 @@ type ActCompleted struct {
 	Fault Fault `json:"fault,omitempty"`
 	// Skill is set if the call loaded a skill that limits the tools of the turn.
 	Skill *Skill `json:"skill,omitempty"`
+	// After lists the labels of the texts from outside that the result holds, beside that of the tool;
+	// see [tool.MetadataAfter].
+	After []string `json:"after,omitempty"`
 }
 
 // Skill is a loaded skill that limits the tools which the turn may call from now on.

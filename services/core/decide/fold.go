@@ -371,12 +371,18 @@ func (s *State) onAudited(p event.Audited) error {
 	return nil
 }
 
+// firstWithAfter is the first fold version in which results bring labels.
+const firstWithAfter = 10
+
 func (s *State) onActCompleted(p event.ActCompleted) error {
 	st, err := s.open(p.Call)
 	if err != nil {
 		return err
 	}
-	st.Status, st.Result, st.Note = Done, &p.Result, p.Note
+	st.Status, st.Result, st.Note, st.After = Done, &p.Result, p.Note, p.After
+	if s.version < firstWithAfter && s.Turn.isParent(st.Call) {
+		st.After = []string{"tool:" + st.Tool} // what its steps brought was not recorded yet
+	}
 	s.ran(st, p)
 	s.Turn.limit(p.Skill)
 	a := event.Action{Call: p.Call, Tool: p.Tool, Success: p.Result.Success}

@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 9
+const FoldVersion = 10
 
 // Bounds of what a state keeps.
 const (
@@ -118,6 +118,8 @@ type Lease struct {
 type Entry struct {
 	Turn string          `json:"turn"`
 	Msg  json.RawMessage `json:"msg"`
+	// After lists the labels of the texts from outside that a result holds, beside its tool's.
+	After []string `json:"after,omitempty"`
 
 	source source // of Msg; each turn asks for those of the whole window
 }
@@ -250,6 +252,8 @@ type Step struct {
 	NotAfter time.Time        `json:"not_after,omitzero"`
 	Result   *tool.Result     `json:"result,omitempty"` // never changes once it is set
 	Note     string           `json:"note,omitempty"`
+	// After lists the labels of the texts from outside that Result holds, beside the tool's.
+	After []string `json:"after,omitempty"`
 	// Obligations are the conditions under which policy let the call pass.
 	Obligations *event.Obligations `json:"obligations,omitempty"`
 	sum         string             // of Result, computed when first needed
@@ -346,7 +350,12 @@ func chain(prev string, parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func (e Entry) chain(prev string) string { return chain(prev, []byte(e.Turn), e.Msg) }
+func (e Entry) chain(prev string) string {
+	if len(e.After) == 0 {
+		return chain(prev, []byte(e.Turn), e.Msg)
+	}
+	return chain(prev, []byte(e.Turn), e.Msg, encode(e.After))
+}
 
 func (in SeenInput) chain(prev string) string {
 	return chain(prev, []byte(in.Key), strconv.AppendUint(nil, in.Sequence, 10))

@@ -25,6 +25,9 @@ type Call struct {
 	// Key names the call towards other systems: an idempotency key. It is the same in all
 	// attempts, and unguessable.
 	Key string
+	// After lists the labels of the texts from outside that the call follows, at most tool.MaxAfter.
+	// They belong to whatever text the tool keeps.
+	After []string
 	// Begin records that the effect of the call is about to begin. A tool with a Probe calls it
 	// right before the first act that cannot be taken back, and must not act after an error.
 	Begin func(ctx context.Context) error
