@@ -77,7 +77,7 @@ func (b *builder) composePlan(parent Step) bool {
 		if !s.Result.Success {
 			failed++
 		}
-		after = withLabels(after, s.labels(b.env.Tools.Lookup)...)
+		after = executor.AddLabels(after, s.labels(b.env.Tools.Lookup)...)
 		steps[s.CallID] = stepResult{
 			Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error, Note: s.Note,
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"skandha.dev/pkg/event"
@@ -14,6 +13,7 @@ import (
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // textOf returns how the model sees the text of an input.
@@ -54,7 +54,7 @@ func fenceOf(text string) string {
 // for the input of a webhook or a plugin. What the agent has scheduled counts as well, as
 // "schedule:NAME": it may have been scheduled after such a text was read.
 func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subject.Writer) bool) (out []string) {
-	add := func(labels ...string) { out = withLabels(out, labels...) }
+	add := func(labels ...string) { out = executor.AddLabels(out, labels...) }
 	if s.Recalled == memory.FromWeb {
 		add("memory")
 	}
@@ -78,22 +78,12 @@ func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subjec
 	return out
 }
 
-// withLabels adds labels to a list, each once, as far as there is room.
-func withLabels(list []string, more ...string) []string {
-	for _, label := range more {
-		if label != "" && len(list) < tool.MaxAfter && !slices.Contains(list, label) {
-			list = append(list, label)
-		}
-	}
-	return list
-}
-
 // labels returns the labels of the step's result; none without one.
 func (st *Step) labels(lookup func(string) (tool.Spec, bool)) []string {
 	if st.Result == nil {
 		return nil
 	}
-	return withLabels(nil, append([]string{labelOf(st.Tool, lookup)}, st.After...)...)
+	return executor.AddLabels(nil, append([]string{labelOf(st.Tool, lookup)}, st.After...)...)
 }
 
 // brought returns the labels that a result says it has. Labels that cannot be read count as one of
@@ -111,7 +101,7 @@ func brought(name string, r tool.Result) (out []string) {
 		if label == "" || event.Origin(label).Check() != nil {
 			label = "tool:" + name
 		}
-		out = withLabels(out, label)
+		out = executor.AddLabels(out, label)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -65,6 +66,18 @@ func New[A any](spec tool.Spec, run func(ctx context.Context, c Call, args A) to
 		}
 		return run(ctx, c, args)
 	}}
+}
+
+// Labelled returns the result of a call with the labels of the texts from outside that it holds.
+func Labelled(r tool.Result, after []string) tool.Result {
+	if len(after) > 0 {
+		r.Metadata = maps.Clone(r.Metadata)
+		if r.Metadata == nil {
+			r.Metadata = map[string]any{}
+		}
+		r.Metadata[tool.MetadataAfter] = after
+	}
+	return r
 }
 
 // Fail returns the result of a call that the tool could not carry out.
