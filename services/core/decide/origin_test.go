@@ -269,7 +269,7 @@ func TestAHookTakesNoLabelAway(t *testing.T) {
 	}
 }
 
-// A plan brings what its steps bring, and nothing of its own.
+// A plan brings what its steps bring, and nothing else.
 func TestAPlanBringsTheLabelsOfItsSteps(t *testing.T) {
 	for permission, want := range map[string][]string{
 		"fs.read": {"email:mallory@example.org"}, "network.fetch": {"tool:read", "email:mallory@example.org"},

@@ -62,8 +62,8 @@ func TestALabelFollowsATextIntoItsFile(t *testing.T) {
 	f.wantLabels("after a mail", "a/x.txt", "web", "email:mallory@example.org")
 	f.does(f.write("a/x.txt", "append", "own words"))
 	f.wantLabels("with own words", "a/x.txt", "web", "email:mallory@example.org")
-	f.does(f.write("a/x.txt", "overwrite", "from a sensor", "sensor:door"))
-	f.wantLabels("replaced", "a/x.txt", "sensor:door")
+	f.does(f.write("a/x.txt", "overwrite", "from a sensor", "sensor:hall"))
+	f.wantLabels("replaced", "a/x.txt", "sensor:hall")
 	f.does(f.write("a/x.txt", "overwrite", "own words"))
 	f.wantLabels("replaced by own words", "a/x.txt")
 
@@ -227,7 +227,7 @@ func TestTheIndexIsBounded(t *testing.T) {
 	}
 	f.does(f.write("many/new", "create", "x", "web")) // makes the folder
 	full("many")
-	f.does(f.write("few/new", "create", "x", "sensor:door"))
+	f.does(f.write("few/new", "create", "x", "sensor:hall"))
 	if n := listed(); n != 1 {
 		t.Errorf("%d paths are listed when all others are gone, want 1", n)
 	}
@@ -238,7 +238,7 @@ func TestTheIndexIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 2 {
-		i.Paths[fmt.Sprintf("few/%d", n)] = []string{"sensor:door"}
+		i.Paths[fmt.Sprintf("few/%d", n)] = []string{"sensor:hall"}
 	}
 	i.Paths["many/more"], i.Paths["few/new"] = []string{"tool:x"}, []string{"tool:y"}
 	i.shrinkTo("many/more")

@@ -120,7 +120,7 @@ func TestATornLineHarmsNoOther(t *testing.T) {
 	}
 }
 
-// A note keeps where its text comes from, whoever shares the workspace, and gives it back.
+// A note keeps where its text comes from, for all runners of the workspace, and gives it back.
 func TestANoteKeepsItsLabels(t *testing.T) {
 	dir := t.TempDir()
 	b, other := newBench(t, dir), newBench(t, dir)
