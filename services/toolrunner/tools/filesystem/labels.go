@@ -63,12 +63,15 @@ const (
 func (x *labels) change(ctx context.Context, p string, after []string, how effect, f func() error) error {
 	p = filepath.ToSlash(p)
 	if len(after) == 0 {
+		if how != replaces {
+			return f()
+		}
 		had, err := x.load()
 		if err != nil {
 			return err
 		}
-		if _, listed := had.Paths[p]; how != replaces || !listed {
-			return f() // it takes nothing away; another call that adds labels meanwhile leaves them
+		if _, listed := had.Paths[p]; !listed {
+			return f() // another call that adds labels meanwhile leaves them
 		}
 	}
 	release, err := x.lock(ctx, true)
