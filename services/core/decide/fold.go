@@ -146,6 +146,7 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 func (s *State) onPerceived(p event.Perceived) error {
 	in := Pending{
 		p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files, p.Origin, p.From, p.ReplyTo,
+		p.Outside,
 	}
 	if p.Disposition != event.FromQueue && p.InputID != "" {
 		s.see(seenKey(p.Writer, p.InputID), p.Sequence)
@@ -189,7 +190,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	for _, a := range in.Annotations {
 		text += "\n[" + a + "]"
 	}
-	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files, Origin: string(in.Origin)})
+	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files, Origin: string(in.Origin)}, in.brought()...)
 	return nil
 }
 

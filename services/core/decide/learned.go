@@ -39,11 +39,15 @@ func (b *builder) learned() *event.Learned {
 // Origin returns the least trusted origin of what the model sees in the open turn: other
 // people's texts, if it has read an input from outside, the result of a tool that reaches the
 // network or that brings such a text, or a memory of them since the last /reset, or a file, or if
-// the input came by a webhook; a tool's, if it has read any result; otherwise its own words. A summary, the notes of a project and an answer of a plugin count as a tool's.
+// the input came by a webhook; a tool's, if it has read any result; otherwise its own words. A summary of such
+// texts counts as they do; another one, the notes of a project and an answer of a plugin as a tool's.
 func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
 	worst := worse(memory.FromAgent, s.Recalled)
 	if s.Summary != nil || s.Project.Text != "" {
 		worst = worse(worst, memory.FromTool)
+	}
+	if s.Summary != nil && len(s.Summary.After) > 0 {
+		worst = memory.FromWeb
 	}
 	if s.Turn != nil && event.Outside("", s.Turn.Source) != "" {
 		worst = memory.FromWeb

@@ -58,15 +58,11 @@ func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subjec
 	if s.Recalled == memory.FromWeb {
 		add("memory")
 	}
+	if s.Summary != nil {
+		add(s.Summary.After...)
+	}
 	for _, e := range s.Window {
-		add(string(e.source.outside))
-		switch {
-		case e.source.result:
-			add(labelOf(e.source.tool, lookup))
-		case e.source.files:
-			add("file")
-		}
-		add(e.After...)
+		add(e.labels(lookup)...)
 	}
 	if s.Turn == nil {
 		return out
@@ -76,6 +72,18 @@ func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subjec
 	}
 	add(s.Turn.from(outside))
 	return out
+}
+
+// labels returns the labels of the message.
+func (e Entry) labels(lookup func(string) (tool.Spec, bool)) []string {
+	label := ""
+	switch {
+	case e.source.result:
+		label = labelOf(e.source.tool, lookup)
+	case e.source.files:
+		label = "file"
+	}
+	return append([]string{string(e.source.outside), label}, e.After...)
 }
 
 // labels returns the labels of the step's result; none without one.
@@ -104,6 +112,18 @@ func brought(name string, r tool.Result) (out []string) {
 		out = executor.AddLabels(out, label)
 	}
 	return out
+}
+
+// brought returns the label of an input from outside whose origin does not say it: of a webhook or of
+// a plugin's listener.
+func (in Pending) brought() []string {
+	switch label := event.Outside(in.Origin, in.Source); {
+	case label == "" && in.Outside:
+		return []string{"listener:" + string(in.Writer)}
+	case label != string(in.Origin):
+		return []string{label}
+	}
+	return nil
 }
 
 // from returns where the turn's input comes from; "" for a user.

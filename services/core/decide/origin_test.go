@@ -298,3 +298,29 @@ func TestAPlanBringsTheLabelsOfItsSteps(t *testing.T) {
 		t.Errorf("of a plan that reads nothing from outside, labels are %q", got)
 	}
 }
+
+// The text of a webhook or of a plugin's listener has its label as long as the session keeps it.
+func TestAnInputKeepsItsLabel(t *testing.T) {
+	for in, x := range map[string]struct {
+		writer subject.Writer
+		want   string
+	}{
+		`{"text":"an order","source":"webhook:orders"}`:                   {"web", "webhook:orders"},
+		`{"text":"somebody rings"}`:                                       {"mail", "listener:mail"}, // of a plugin
+		`{"text":"a letter","origin":"email:mallory@example.org"}`:        {"mail", "email:mallory@example.org"},
+		`{"text":"an order","source":"webhook:orders","origin":"mqtt:x"}`: {"web", "mqtt:x webhook:orders"},
+		`{"text":"good morning"}`:                                         {"web", ""},
+	} {
+		w := newWorld(t)
+		w.process(w.cause(subject.Input, x.writer, in), nil)
+		w.final("noted")
+		w.say("hello")
+		w.reload()
+		if got := decide.Labels(w.state, w.Lookup, nil); strings.Join(got, " ") != x.want {
+			t.Errorf("%s: later, labels are %q, want %q", in, got, x.want)
+		}
+		if got := decide.Origin(w.state, w.Lookup); (got == memory.FromWeb) != (x.want != "") {
+			t.Errorf("%s: the origin is %s", in, got)
+		}
+	}
+}

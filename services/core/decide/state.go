@@ -97,6 +97,8 @@ type Summary struct {
 	Text  string `json:"text"`
 	Until string `json:"until"` // the last turn that it replaces
 	Turns int    `json:"turns"` // how many, in all
+	// After lists the labels of the texts from outside in what it replaces.
+	After []string `json:"after,omitempty"`
 }
 
 // Begun counts the decisions about a cause, or about the turn that it drives, that
@@ -170,6 +172,7 @@ type Pending struct {
 	Origin      event.Origin    `json:"origin,omitempty"`
 	From        string          `json:"from,omitempty"`
 	ReplyTo     string          `json:"reply_to,omitempty"`
+	Outside     bool            `json:"outside,omitempty"`
 }
 
 // Turn is the work on one input.
