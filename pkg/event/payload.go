@@ -34,6 +34,7 @@ type Perceived struct {
 	Origin      Origin          `json:"origin,omitempty"`      // as in the input
 	From        string          `json:"from,omitempty"`        // as in the input
 	ReplyTo     string          `json:"reply_to,omitempty"`    // as in the input
+	Outside     bool            `json:"outside,omitempty"`     // the writer is the listener of a plugin
 	Disposition Disposition     `json:"disposition"`
 	Deadline    time.Time       `json:"deadline,omitzero"` // of the turn, when it begins
 }
@@ -110,6 +111,8 @@ type Summarized struct {
 	From  string `json:"from"`  // the first turn that it replaces
 	Until string `json:"until"` // the last
 	Turns int    `json:"turns"` // how many
+	// After lists the labels of the texts from outside in what it replaces.
+	After []string `json:"after,omitempty"`
 }
 
 // PlanCompleted is the model's answer, or its failure.
@@ -247,6 +250,9 @@ type ActCompleted struct {
 	Fault Fault `json:"fault,omitempty"`
 	// Skill is set if the call loaded a skill that limits the tools of the turn.
 	Skill *Skill `json:"skill,omitempty"`
+	// After lists the labels of the texts from outside that the result holds, beside that of the tool;
+	// see [tool.MetadataAfter].
+	After []string `json:"after,omitempty"`
 }
 
 // Skill is a loaded skill that limits the tools which the turn may call from now on.

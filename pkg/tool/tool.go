@@ -91,6 +91,14 @@ func (s Spec) Timeout() time.Duration {
 	return time.Duration(min(s.TimeoutMS, MaxTimeout.Milliseconds())) * time.Millisecond
 }
 
+// MetadataAfter is the key of a result's metadata that lists the labels of the texts from outside that
+// the result holds, such as "web" or "email:alice@example.org", at most [MaxAfter]. They count as those
+// of the tool itself do: rules with after match them. A tool can only add labels by it.
+const MetadataAfter = "after"
+
+// MaxAfter is how many labels a call or a result has at most.
+const MaxAfter = 16
+
 // Result is the result of a tool call.
 type Result struct {
 	Success  bool            `json:"success"`

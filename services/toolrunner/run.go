@@ -205,6 +205,7 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 	c := tools.Call{
 		Agent: req.Agent, Session: req.Session, Turn: req.Tool.Turn, ID: req.Call, Attempt: req.Attempt,
 		Args: req.Tool.Args, Store: r.store, Progress: progress, Key: cmp.Or(req.Tool.Key, req.Call),
+		After: req.Tool.After,
 	}
 	if t, own := r.tools[req.Tool.Name]; own {
 		return answer(r.run(ctx, c, t, req.Tool.Probe))

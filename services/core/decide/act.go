@@ -312,7 +312,7 @@ func (b *builder) complete(call string, r tool.Result) {
 
 // completeFrom gives a step its result, taken from an executor's answer.
 func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
-	fault, hash, skill := faultOf(&st, a), st.Hash, skillOf(st.Tool, r)
+	fault, hash, skill, after := faultOf(&st, a), st.Hash, skillOf(st.Tool, r), brought(st.Tool, r)
 	if hash == "" {
 		spec, known := b.env.Tools.Lookup(st.Tool)
 		if !known {
@@ -343,7 +343,7 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	}
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
-		Note: note, Fault: fault, Skill: skill,
+		Note: note, Fault: fault, Skill: skill, After: after,
 	}
 	if st.probing() && r.Success {
 		p.Note = strings.TrimPrefix(note+"; "+settledLater, "; ")

@@ -171,6 +171,7 @@ func (x *causeDecider) input(in event.Input) {
 	p := event.Perceived{
 		Sequence: x.c.Sequence, InputID: in.ID, Writer: x.c.Writer, Source: in.Source, Text: in.Text,
 		Files: in.Files, Origin: in.Origin, From: in.From, ReplyTo: in.ReplyTo,
+		Outside: x.env.Outside != nil && x.env.Outside(x.c.Writer),
 	}
 	if !x.sense(&p) {
 		return

@@ -66,6 +66,7 @@ func fit(steps map[string]stepResult) {
 func (b *builder) composePlan(parent Step) bool {
 	steps := map[string]stepResult{}
 	failed := 0
+	var after []string
 	for _, s := range b.s.Turn.Steps {
 		if s.Parent != parent.Call {
 			continue
@@ -76,6 +77,7 @@ func (b *builder) composePlan(parent Step) bool {
 		if !s.Result.Success {
 			failed++
 		}
+		after = executor.AddLabels(after, s.labels(b.env.Tools.Lookup)...)
 		steps[s.CallID] = stepResult{
 			Tool: s.Tool, Success: s.Result.Success, Data: s.Result.Data, Error: s.Result.Error, Note: s.Note,
 		}
@@ -86,6 +88,9 @@ func (b *builder) composePlan(parent Step) bool {
 	if failed > 0 {
 		r = tool.Failure(tool.CodeFailed, fmt.Sprintf("%d of %d steps did not succeed", failed, len(steps)))
 		r.Data = data
+	}
+	if len(after) > 0 {
+		r.Metadata = map[string]any{tool.MetadataAfter: after}
 	}
 	b.completeFrom(parent, r, executor.Answer{})
 	return true

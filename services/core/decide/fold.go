@@ -146,6 +146,7 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 func (s *State) onPerceived(p event.Perceived) error {
 	in := Pending{
 		p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files, p.Origin, p.From, p.ReplyTo,
+		p.Outside,
 	}
 	if p.Disposition != event.FromQueue && p.InputID != "" {
 		s.see(seenKey(p.Writer, p.InputID), p.Sequence)
@@ -189,7 +190,7 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	for _, a := range in.Annotations {
 		text += "\n[" + a + "]"
 	}
-	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files, Origin: string(in.Origin)})
+	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files, Origin: string(in.Origin)}, in.brought()...)
 	return nil
 }
 
@@ -371,12 +372,18 @@ func (s *State) onAudited(p event.Audited) error {
 	return nil
 }
 
+// firstWithAfter is the first fold version in which results bring labels.
+const firstWithAfter = 10
+
 func (s *State) onActCompleted(p event.ActCompleted) error {
 	st, err := s.open(p.Call)
 	if err != nil {
 		return err
 	}
-	st.Status, st.Result, st.Note = Done, &p.Result, p.Note
+	st.Status, st.Result, st.Note, st.After = Done, &p.Result, p.Note, p.After
+	if s.version < firstWithAfter && s.Turn.isParent(st.Call) {
+		st.After = []string{"tool:" + st.Tool} // what its steps brought was not recorded yet
+	}
 	s.ran(st, p)
 	s.Turn.limit(p.Skill)
 	a := event.Action{Call: p.Call, Tool: p.Tool, Success: p.Result.Success}

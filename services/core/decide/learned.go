@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/planner"
 	"skandha.dev/services/internal/text"
 )
 
@@ -37,23 +38,32 @@ func (b *builder) learned() *event.Learned {
 
 // Origin returns the least trusted origin of what the model sees in the open turn: other
 // people's texts, if it has read an input from outside, the result of a tool that reaches the
-// network, or a memory of them since the last /reset, or a file, or if the input came by a webhook; a tool's, if it has
-// read any result; otherwise its own words. A summary, the notes of a project and an answer of a plugin count as a tool's.
+// network or that brings such a text, or a memory of them since the last /reset, or a file, or if
+// the input came by a webhook; a tool's, if it has read any result; otherwise its own words. A summary of such
+// texts counts as they do; another one, the notes of a project and an answer of a plugin as a tool's.
 func Origin(s *State, lookup func(name string) (tool.Spec, bool)) memory.Origin {
 	worst := worse(memory.FromAgent, s.Recalled)
 	if s.Summary != nil || s.Project.Text != "" {
 		worst = worse(worst, memory.FromTool)
+	}
+	if s.Summary != nil && len(s.Summary.After) > 0 {
+		worst = memory.FromWeb
 	}
 	if s.Turn != nil && event.Outside("", s.Turn.Source) != "" {
 		worst = memory.FromWeb
 	}
 	for _, e := range s.Window {
 		switch {
+		case len(e.After) > 0:
+			worst = memory.FromWeb
 		case e.source.result:
 			worst = worse(worst, originOf(e.source.tool, lookup))
 		case e.source.files, e.source.outside != "":
 			worst = memory.FromWeb
 		}
+	}
+	if s.Turn != nil && slices.ContainsFunc(s.Turn.Steps, func(st Step) bool { return len(st.labels(lookup)) > 0 }) {
+		worst = memory.FromWeb // a plugin's call may repeat it before the model sees it
 	}
 	return worst
 }
@@ -67,8 +77,11 @@ func worse(a, b memory.Origin) memory.Origin {
 }
 
 // originOf returns the origin of a tool's results. Of a tool that nobody offers any more, the
-// worst is assumed.
+// worst is assumed. The result of a plan brings the labels of its steps.
 func originOf(name string, lookup func(name string) (tool.Spec, bool)) memory.Origin {
+	if _, own := planner.Own(name); own {
+		return memory.FromTool
+	}
 	spec, known := lookup(name)
 	if !known || slices.ContainsFunc(spec.Permissions, outward) {
 		return memory.FromWeb

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"skandha.dev/pkg/event"
@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 )
 
 // textOf returns how the model sees the text of an input.
@@ -46,42 +47,83 @@ func fenceOf(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// maxLabels is how many texts from outside a call is said to follow.
-const maxLabels = 16
-
 // Labels returns where the texts from outside come from that the model sees in the open turn, oldest
-// first: the origins of inputs; "web" and "tool:NAME" for results of tools that reach the network or look through a camera;
+// first, at most [tool.MaxAfter]: the origins of inputs; "web" and "tool:NAME" for results of tools
+// that reach the network or look through a camera; what results bring, such as the labels of a file;
 // "memory" for memories of such texts; "file" for files of users; "webhook:NAME" and "listener:NAME"
 // for the input of a webhook or a plugin. What the agent has scheduled counts as well, as
 // "schedule:NAME": it may have been scheduled after such a text was read.
 func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subject.Writer) bool) (out []string) {
-	add := func(label string) {
-		if label != "" && len(out) < maxLabels && !slices.Contains(out, label) {
-			out = append(out, label)
-		}
-	}
+	add := func(labels ...string) { out = executor.AddLabels(out, labels...) }
 	if s.Recalled == memory.FromWeb {
 		add("memory")
 	}
+	if s.Summary != nil {
+		add(s.Summary.After...)
+	}
 	for _, e := range s.Window {
-		add(string(e.source.outside))
-		switch {
-		case e.source.result:
-			add(labelOf(e.source.tool, lookup))
-		case e.source.files:
-			add("file")
-		}
+		add(e.labels(lookup)...)
 	}
 	if s.Turn == nil {
 		return out
 	}
-	for _, st := range s.Turn.Steps { // the model has not seen them, but calls may refer to them
-		if st.Result != nil {
-			add(labelOf(st.Tool, lookup))
-		}
+	for i := range s.Turn.Steps { // the model has not seen them, but calls may refer to them
+		add(s.Turn.Steps[i].labels(lookup)...)
 	}
 	add(s.Turn.from(outside))
 	return out
+}
+
+// labels returns the labels of the message.
+func (e Entry) labels(lookup func(string) (tool.Spec, bool)) []string {
+	label := ""
+	switch {
+	case e.source.result:
+		label = labelOf(e.source.tool, lookup)
+	case e.source.files:
+		label = "file"
+	}
+	return append([]string{string(e.source.outside), label}, e.After...)
+}
+
+// labels returns the labels of the step's result; none without one.
+func (st *Step) labels(lookup func(string) (tool.Spec, bool)) []string {
+	if st.Result == nil {
+		return nil
+	}
+	return executor.AddLabels(nil, append([]string{labelOf(st.Tool, lookup)}, st.After...)...)
+}
+
+// brought returns the labels that a result says it has. Labels that cannot be read count as one of
+// the tool's own.
+func brought(name string, r tool.Result) (out []string) {
+	said, labelled := r.Metadata[tool.MetadataAfter]
+	if !labelled {
+		return nil
+	}
+	var labels []string
+	if b, err := json.Marshal(said); err != nil || json.Unmarshal(b, &labels) != nil {
+		labels = []string{""}
+	}
+	for _, label := range labels {
+		if label == "" || event.Origin(label).Check() != nil {
+			label = "tool:" + name
+		}
+		out = executor.AddLabels(out, label)
+	}
+	return out
+}
+
+// brought returns the label of an input from outside whose origin does not say it: of a webhook or of
+// a plugin's listener.
+func (in Pending) brought() []string {
+	switch label := event.Outside(in.Origin, in.Source); {
+	case label == "" && in.Outside:
+		return []string{"listener:" + string(in.Writer)}
+	case label != string(in.Origin):
+		return []string{label}
+	}
+	return nil
 }
 
 // from returns where the turn's input comes from; "" for a user.

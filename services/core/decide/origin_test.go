@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/security"
 )
@@ -196,6 +199,128 @@ func TestAPictureIsFromOutside(t *testing.T) {
 		w.succeed("c0", `{"picture":"a/s/x.jpg"}`)
 		if got := decide.Labels(w.state, w.Lookup, nil); !slices.Equal(got, want) {
 			t.Errorf("%s: labels are %q, want %q", permission, got, want)
+		}
+	}
+}
+
+// What a result brings counts as read: in the round before the model sees it, and afterwards.
+func TestAResultBringsTheLabelsOfWhatItHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		said any
+		want []string
+	}{
+		"of a file":             {[]string{"web", "email:mallory@example.org", "web"}, []string{"web", "email:mallory@example.org"}},
+		"none":                  {nil, nil},
+		"that cannot be read":   {"web", []string{"tool:read"}},
+		"of which one is wrong": {[]any{"web", "Mallory\n"}, []string{"web", "tool:read"}},
+		"of which one is empty": {[]any{""}, []string{"tool:read"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.say("read it")
+			w.calls("read", `{}`, "read", `{"path":"p"}`)
+			r := tool.Result{Success: true, Data: json.RawMessage(`"text"`)}
+			if c.said != nil {
+				r.Metadata = map[string]any{tool.MetadataAfter: c.said}
+			}
+			origin := memory.FromTool
+			if c.want != nil {
+				origin = memory.FromWeb
+			}
+			check := func(when string, origin memory.Origin) {
+				t.Helper()
+				w.reload() // a snapshot has them
+				if got := decide.Labels(w.state, w.Lookup, nil); !slices.Equal(got, c.want) {
+					t.Errorf("%s, labels are %q, want %q", when, got, c.want)
+				}
+				if got := decide.Origin(w.state, w.Lookup); got != origin {
+					t.Errorf("%s, the origin is %s, want %s", when, got, origin)
+				}
+			}
+			w.result("c0", r)
+			if c.want != nil {
+				check("in the round", origin)
+			}
+			w.succeed("c1", `"clean"`)
+			check("in the conversation", origin)
+			w.final("done")
+			w.say("and now?")
+			check("in the next turn", origin)
+		})
+	}
+}
+
+// A hook may change a result, but not where its text comes from.
+func TestAHookTakesNoLabelAway(t *testing.T) {
+	w := newWorld(t)
+	w.on(hook.AfterAct, func(hook.Envelope) hook.Decision {
+		return hook.Decision{
+			Verb: hook.Replace, Data: json.RawMessage(`{"call":"x","tool":"read","result":{"success":true,"data":"other words"}}`),
+		}
+	})
+	w.say("read it")
+	w.calls("read", `{}`)
+	w.result("c0", tool.Result{
+		Success: true, Data: json.RawMessage(`"text"`), Metadata: map[string]any{tool.MetadataAfter: []string{"web"}},
+	})
+	p := events[event.ActCompleted](w)[0]
+	if got := decide.Labels(w.state, w.Lookup, nil); !slices.Equal(got, []string{"web"}) || string(p.Result.Data) != `"other words"` {
+		t.Errorf("labels are %q, the result is %s", got, p.Result.Data)
+	}
+}
+
+// A plan brings what its steps bring, and nothing else.
+func TestAPlanBringsTheLabelsOfItsSteps(t *testing.T) {
+	for permission, want := range map[string][]string{
+		"fs.read": {"email:mallory@example.org"}, "network.fetch": {"tool:read", "email:mallory@example.org"},
+	} {
+		w := newWorld(t)
+		w.tools["read"].Permissions = []string{permission}
+		w.say("do it")
+		w.calls("plan:execute", `{"steps":[{"id":"a","tool":"read","params":{}},{"id":"b","tool":"write","params":{"text":"x"}}]}`)
+		w.result("c0-s0", tool.Result{
+			Success: true, Data: json.RawMessage(`"text"`),
+			Metadata: map[string]any{tool.MetadataAfter: []string{"email:mallory@example.org"}},
+		})
+		w.succeed("c0-s1", `1`)
+		if got := decide.Labels(w.state, w.Lookup, nil); !slices.Equal(got, want) || len(w.state.Turn.Steps) > 0 {
+			t.Errorf("%s: labels are %q, want %q", permission, got, want)
+		}
+		if p := events[event.ActCompleted](w); !slices.Equal(p[len(p)-1].After, want) {
+			t.Errorf("%s: the plan's result brings %q", permission, p[len(p)-1].After)
+		}
+	}
+	w := newWorld(t)
+	w.say("do it")
+	w.calls("plan:execute", `{"steps":[{"tool":"read","params":{}}]}`)
+	w.succeed("c0-s0", `1`)
+	if got := decide.Labels(w.state, w.Lookup, nil); len(got) > 0 {
+		t.Errorf("of a plan that reads nothing from outside, labels are %q", got)
+	}
+}
+
+// The text of a webhook or of a plugin's listener has its label as long as the session keeps it.
+func TestAnInputKeepsItsLabel(t *testing.T) {
+	for in, x := range map[string]struct {
+		writer subject.Writer
+		want   string
+	}{
+		`{"text":"an order","source":"webhook:orders"}`:                   {"web", "webhook:orders"},
+		`{"text":"somebody rings"}`:                                       {"mail", "listener:mail"}, // of a plugin
+		`{"text":"a letter","origin":"email:mallory@example.org"}`:        {"mail", "email:mallory@example.org"},
+		`{"text":"an order","source":"webhook:orders","origin":"mqtt:x"}`: {"web", "mqtt:x webhook:orders"},
+		`{"text":"good morning"}`:                                         {"web", ""},
+	} {
+		w := newWorld(t)
+		w.process(w.cause(subject.Input, x.writer, in), nil)
+		w.final("noted")
+		w.say("hello")
+		w.reload()
+		if got := decide.Labels(w.state, w.Lookup, nil); strings.Join(got, " ") != x.want {
+			t.Errorf("%s: later, labels are %q, want %q", in, got, x.want)
+		}
+		if got := decide.Origin(w.state, w.Lookup); (got == memory.FromWeb) != (x.want != "") {
+			t.Errorf("%s: the origin is %s", in, got)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 9
+const FoldVersion = 10
 
 // Bounds of what a state keeps.
 const (
@@ -97,6 +97,8 @@ type Summary struct {
 	Text  string `json:"text"`
 	Until string `json:"until"` // the last turn that it replaces
 	Turns int    `json:"turns"` // how many, in all
+	// After lists the labels of the texts from outside in what it replaces.
+	After []string `json:"after,omitempty"`
 }
 
 // Begun counts the decisions about a cause, or about the turn that it drives, that
@@ -118,6 +120,8 @@ type Lease struct {
 type Entry struct {
 	Turn string          `json:"turn"`
 	Msg  json.RawMessage `json:"msg"`
+	// After lists the labels of the texts from outside that a result holds, beside its tool's.
+	After []string `json:"after,omitempty"`
 
 	source source // of Msg; each turn asks for those of the whole window
 }
@@ -168,6 +172,7 @@ type Pending struct {
 	Origin      event.Origin    `json:"origin,omitempty"`
 	From        string          `json:"from,omitempty"`
 	ReplyTo     string          `json:"reply_to,omitempty"`
+	Outside     bool            `json:"outside,omitempty"`
 }
 
 // Turn is the work on one input.
@@ -250,6 +255,8 @@ type Step struct {
 	NotAfter time.Time        `json:"not_after,omitzero"`
 	Result   *tool.Result     `json:"result,omitempty"` // never changes once it is set
 	Note     string           `json:"note,omitempty"`
+	// After lists the labels of the texts from outside that Result holds, beside the tool's.
+	After []string `json:"after,omitempty"`
 	// Obligations are the conditions under which policy let the call pass.
 	Obligations *event.Obligations `json:"obligations,omitempty"`
 	sum         string             // of Result, computed when first needed
@@ -346,7 +353,12 @@ func chain(prev string, parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func (e Entry) chain(prev string) string { return chain(prev, []byte(e.Turn), e.Msg) }
+func (e Entry) chain(prev string) string {
+	if len(e.After) == 0 {
+		return chain(prev, []byte(e.Turn), e.Msg)
+	}
+	return chain(prev, []byte(e.Turn), e.Msg, encode(e.After))
+}
 
 func (in SeenInput) chain(prev string) string {
 	return chain(prev, []byte(in.Key), strconv.AppendUint(nil, in.Sequence, 10))

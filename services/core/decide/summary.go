@@ -8,6 +8,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 
@@ -73,7 +74,12 @@ func (s *State) oldTurns(limit int) string {
 // summarize replaces turns by a model's summary of them.
 func (b *builder) summarize(p Plan, summary string) {
 	from, turns := "", 0
+	var after []string
+	if b.s.Summary != nil {
+		after = b.s.Summary.After
+	}
 	for i, e := range b.s.Window {
+		after = executor.AddLabels(after, e.labels(b.env.Tools.Lookup)...)
 		if i == 0 || b.s.Window[i-1].Turn != e.Turn {
 			turns++
 		}
@@ -82,7 +88,7 @@ func (b *builder) summarize(p Plan, summary string) {
 		}
 		if e.Turn == p.Question.Until && (i+1 == len(b.s.Window) || b.s.Window[i+1].Turn != e.Turn) {
 			b.emit(event.Summarized{
-				Plan: p.ID, Text: text.Cut(summary, maxSummary), From: from, Until: e.Turn, Turns: turns,
+				Plan: p.ID, Text: text.Cut(summary, maxSummary), From: from, Until: e.Turn, Turns: turns, After: after,
 			})
 			return
 		}
@@ -94,7 +100,7 @@ func (s *State) onSummarized(p event.Summarized) error {
 	if s.Turn != nil && s.Turn.ID == p.Until {
 		return fmt.Errorf("turn %s is open and cannot be replaced by a summary", p.Until)
 	}
-	next := Summary{Text: p.Text, Until: p.Until, Turns: p.Turns}
+	next := Summary{Text: p.Text, Until: p.Until, Turns: p.Turns, After: p.After}
 	if s.Summary != nil {
 		next.Turns += s.Summary.Turns
 	}

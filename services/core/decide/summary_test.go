@@ -3,12 +3,14 @@ package decide_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
@@ -228,5 +230,42 @@ func TestATranscriptKeepsTextsApart(t *testing.T) {
 	w.final("Second.")
 	if got := w.shown()[0].Text; !strings.Contains(got, "Not from the user") || !strings.Contains(got, `"Second."`) {
 		t.Errorf("the model sees %q", got)
+	}
+}
+
+// A summary has the labels of what it replaces, and of the summary before.
+func TestASummaryKeepsTheLabels(t *testing.T) {
+	w := newWorld(t)
+	w.agent.Guide.MemoryPolicy = guide.Summary
+	w.agent.Limits.WindowTokens = 900
+	labels := []string{"email:mallory@example.org", "email:eve@example.org"}
+	for i := range 2 {
+		in := mustJSON(event.Input{Text: strings.Repeat("x", 500), Origin: event.Origin(labels[i])})
+		w.process(w.cause(subject.Input, "web", string(in)), nil)
+		w.final(strings.Repeat("y", 400))
+		for range 3 {
+			w.say(strings.Repeat("x", 500))
+			if w.asked() != nil {
+				w.final("a summary")
+			}
+			w.final(strings.Repeat("y", 400))
+		}
+		w.say("and now?")
+		if w.asked() != nil {
+			w.final("a summary")
+		}
+		w.final("well")
+		w.reload()
+		if got := decide.Labels(w.state, w.Lookup, nil); !slices.Equal(got, labels[:i+1]) {
+			t.Errorf("after %d mails, labels are %q", i+1, got)
+		}
+	}
+	if got := decide.Origin(w.state, w.Lookup); got != memory.FromWeb || w.state.Summary == nil {
+		t.Errorf("the origin is %s, the summary %+v", got, w.state.Summary)
+	}
+	for _, e := range w.state.Window {
+		if strings.Contains(string(e.Msg), "email:") {
+			t.Error("a mail is still in the window: the summary shows nothing")
+		}
 	}
 }

@@ -21,7 +21,7 @@ func (s *State) closeRound() {
 		s.say(provider.Message{
 			Role: provider.RoleTool, CallID: st.CallID, Tool: st.Tool,
 			Text: st.text(), Failed: !st.Result.Success, Files: st.Result.Files,
-		})
+		}, st.After...)
 	}
 	t.Steps = nil
 }
@@ -64,13 +64,14 @@ func (s *State) abandon() {
 	s.Turn = nil
 }
 
-// say appends to the conversation and drops the oldest turns that exceed the window.
-func (s *State) say(m provider.Message) {
+// say appends to the conversation and drops the oldest turns that exceed the window. after are labels
+// of the message beside those that it says itself.
+func (s *State) say(m provider.Message, after ...string) {
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(fmt.Sprintf("decide: encoding message: %v", err)) // its raw parts were decoded from JSON
 	}
-	entry := Entry{s.Turn.ID, b, origin(m)}
+	entry := Entry{s.Turn.ID, b, after, origin(m)}
 	s.Chain = entry.chain(s.Chain)
 	s.Window = grow(s.Window, &s.windowTail, entry)
 	size := 0

@@ -36,8 +36,14 @@ func (s *session) env(delivery uint64) *decide.Env {
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
 		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(patience), Project: seen.Project(),
-		Outside: func(w subject.Writer) bool { return plugins.Brings(at.Snapshot, w) },
+		Outside: s.outside(),
 	}
+}
+
+// outside returns what reports whether a writer is a listener of a plugin.
+func (s *session) outside() func(subject.Writer) bool {
+	at := s.Plugins.Current().Snapshot
+	return func(w subject.Writer) bool { return plugins.Brings(at, w) }
 }
 
 // matcher returns what matches the agent's tools with requests; nil: nothing does.

@@ -153,7 +153,7 @@ func (s *session) dispatch(w *work) {
 		l := s.state.Leases[st.Sticky]
 		r.Tool = &executor.ToolCall{
 			Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Principal: s.state.Turn.Writer, Spec: st.Spec,
-			Lease: l.ID, Before: l.Ran, Key: st.Key,
+			Lease: l.ID, Before: l.Ran, Key: st.Key, After: decide.Labels(s.state, s.Directory.Lookup, s.outside()),
 		}
 		if !st.Probe.IsZero() {
 			r.Tool.Probe = &tool.Probe{NotAfter: st.Probe}

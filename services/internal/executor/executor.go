@@ -90,6 +90,9 @@ type ToolCall struct {
 	Key string `json:"key,omitempty"`
 	// Probe asks what became of an earlier attempt, instead of running the tool.
 	Probe *tool.Probe `json:"probe,omitempty"`
+	// After lists the labels of the texts from outside that the call follows, at most [tool.MaxAfter]:
+	// a tool that keeps a text keeps them with it, and returns them in [tool.MetadataAfter].
+	After []string `json:"after,omitempty"`
 }
 
 // State is the state of an attempt.

@@ -40,7 +40,7 @@ import (
 // remembers what it has read in other sessions.
 const agents = 300
 
-// config has no policy: the shipped one holds.
+// config has no policy: the shipped one holds, unless a test adds one.
 func config() string {
 	var b strings.Builder
 	b.WriteString("mqtt: {embedded: {publish: [house/+/set]}}\n" +
@@ -62,6 +62,7 @@ type world struct {
 	url       string // of the web server
 	leaving   map[string]bool
 	more      plugin.Handlers // of the plugin
+	policy    string          // in the configuration
 
 	mu        sync.Mutex
 	pages     map[string]string   // that the web server has, by path
@@ -82,19 +83,18 @@ func newWorld(t *testing.T, prepare ...func(*world)) *world {
 	server := httptest.NewServer(http.HandlerFunc(w.serve))
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	w.url = server.URL
+	for _, f := range prepare {
+		f(w)
+	}
 	host := strings.TrimPrefix(server.URL, "http://")
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	w.write(file, config())
+	w.write(file, config()+w.policy)
 	addr := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
 	cfg := system.Config{
 		Data: t.TempDir(), ConfigFile: file, Workspace: w.workspace, Sync: "relaxed", MQTT: addr,
 		Models: []adapter.Adapter{&obedient.Model{}}, Requests: web.Hosts{Allow: []string{host}}, Slots: 64,
 		Web: web.Config{Search: "searxng", SearchURL: server.URL + "/engine", FetchLocal: []string{host}},
 		Log: natstest.Logger(t),
-	}
-	for _, f := range prepare {
-		f(w)
 	}
 	if flags, ok := w.sandbox(); ok {
 		w.sandboxed, cfg.Sandbox = true, &system.Sandbox{Flags: flags}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -25,6 +26,9 @@ type Call struct {
 	// Key names the call towards other systems: an idempotency key. It is the same in all
 	// attempts, and unguessable.
 	Key string
+	// After lists the labels of the texts from outside that the call follows, at most tool.MaxAfter.
+	// They belong to whatever text the tool keeps.
+	After []string
 	// Begin records that the effect of the call is about to begin. A tool with a Probe calls it
 	// right before the first act that cannot be taken back, and must not act after an error.
 	Begin func(ctx context.Context) error
@@ -62,6 +66,18 @@ func New[A any](spec tool.Spec, run func(ctx context.Context, c Call, args A) to
 		}
 		return run(ctx, c, args)
 	}}
+}
+
+// Labelled returns the result of a call with the labels of the texts from outside that it holds.
+func Labelled(r tool.Result, after []string) tool.Result {
+	if len(after) > 0 {
+		r.Metadata = maps.Clone(r.Metadata)
+		if r.Metadata == nil {
+			r.Metadata = map[string]any{}
+		}
+		r.Metadata[tool.MetadataAfter] = after
+	}
+	return r
 }
 
 // Fail returns the result of a call that the tool could not carry out.

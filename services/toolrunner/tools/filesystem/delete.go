@@ -15,7 +15,7 @@ const nameDelete = "file_system:delete_file"
 
 // deleteTool removes one file permanently: a person is asked, unless policy says
 // otherwise.
-func deleteTool(root *os.Root) tools.Tool {
+func deleteTool(root *os.Root, x *labels) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: nameDelete,
 		Description: "Deletes one file of the workspace. It cannot be brought back. " +
@@ -25,14 +25,17 @@ func deleteTool(root *os.Root) tools.Tool {
 			"required":["path"],"additionalProperties":false}`),
 		Idempotent: false, Risk: tool.RiskHigh, Permissions: []string{"fs.delete"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management"}, TimeoutMS: 30_000,
-	}, func(_ context.Context, _ tools.Call, args struct {
+	}, func(ctx context.Context, _ tools.Call, args struct {
 		Path string `json:"path"`
 	},
 	) tool.Result {
 		p, err := clean(args.Path)
 		var size int64
 		if err == nil {
-			size, err = remove(root, p)
+			err = x.change(ctx, p, nil, replaces, func() (err error) {
+				size, err = remove(root, p)
+				return err
+			})
 		}
 		if err != nil {
 			return tools.Fail(explain("deleting", args.Path, err))
@@ -55,9 +58,14 @@ func remove(root *os.Root, name string) (size int64, err error) {
 	if err := root.Remove(name); err != nil {
 		return 0, err
 	}
-	dir, err := root.Open(filepath.Dir(name))
+	return info.Size(), syncDir(root, filepath.Dir(name))
+}
+
+// syncDir returns once the names in a directory are on the disk.
+func syncDir(root *os.Root, name string) error {
+	dir, err := root.Open(name)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return info.Size(), errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -12,6 +12,11 @@
 // [Limits] bound how much a session writes, counted while the process runs; some space
 // always stays free on the disk, as the log may be on it, too.
 //
+// A text keeps the labels of the texts from outside that the call which wrote it followed: write_file
+// replaces them with the text, append_file adds to them, delete_file removes them, and a change by
+// anything else leaves them. read_file and list return them. They are in the folder [LabelsDir], which
+// several runners may share, if its disk can lock files.
+//
 // The files of the workspace that instruct agents can only be read, unless [Limits] say otherwise.
 //
 // write_file replaces a file in one step and is idempotent; append_file and

@@ -23,6 +23,7 @@ type fixture struct {
 	dir   string // the workspace
 	tools map[string]tools.Tool
 	shelf shelf
+	after []string // which texts from outside the calls follow
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -61,7 +62,7 @@ func (f *fixture) call(name string, args map[string]any) tool.Result {
 		return tool.Failure(tool.CodeInvalidArgs, strings.Join(errs, "; "))
 	}
 	return tl.Run(f.t.Context(), tools.Call{
-		Agent: "a", Session: "s", ID: "c", Attempt: "n", Args: norm, Store: &f.shelf,
+		Agent: "a", Session: "s", ID: "c", Attempt: "n", Args: norm, Store: &f.shelf, After: f.after,
 	})
 }
 

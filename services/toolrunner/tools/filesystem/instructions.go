@@ -36,10 +36,13 @@ const NotesDir = "notes"
 
 var errNotes = errors.New("it holds the notes of an agent; use notes:add and notes:search for your own")
 
-// apart makes a tool refuse the files in which agents keep their notes: an agent sees its own alone,
-// through notes:search.
+// apart makes a tool refuse the files in which agents keep their notes, as an agent sees its own alone,
+// through notes:search, and the folder in which the tools keep labels.
 func apart(t tools.Tool) tools.Tool {
 	return refusing(t, func(p string) error {
+		if ownDir(p) {
+			return errProtected
+		}
 		parts := strings.Split(filepath.ToSlash(p), "/")
 		if len(parts) == 2 && strings.EqualFold(parts[0], NotesDir) && strings.EqualFold(filepath.Ext(p), ".jsonl") {
 			return errNotes

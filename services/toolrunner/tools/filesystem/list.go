@@ -44,6 +44,9 @@ func (l *lister) walk(dir string, depth int) error {
 			return nil
 		}
 		name := filepath.Join(dir, d.Name())
+		if ownDir(name) {
+			continue
+		}
 		l.out.Entries = append(l.out.Entries, describe(name, d))
 		if !l.recursive || !d.IsDir() {
 			continue

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"unicode/utf8"
 
@@ -20,14 +21,15 @@ import (
 // Tools returns the tools of this package for one workspace, within limits; they refuse
 // protected paths.
 func Tools(root *os.Root, l Limits, protect ...string) []tools.Tool {
-	q := newQuota(root, l)
-	writing := []tools.Tool{q.limited(writeTool(root)), q.limited(appendTool(root)), deleteTool(root)}
+	q, x := newQuota(root, l), &labels{root}
+	writing := []tools.Tool{q.limited(writeTool(root, x)), q.limited(appendTool(root, x)), deleteTool(root, x)}
 	if q.Instructions == InstructionsRead {
 		for i := range writing {
 			writing[i] = kept(writing[i])
 		}
 	}
-	all := append([]tools.Tool{readTool(root), listTool(root)}, writing...)
+	all := append([]tools.Tool{readTool(root, x), listTool(root, x)}, writing...)
+	protect = append(slices.Clip(protect), filepath.Join(root.Name(), LabelsDir))
 	for i := range all {
 		all[i] = guarded(apart(all[i]), root, protect)
 	}
@@ -42,7 +44,7 @@ const (
 )
 
 // readTool reads a text file, or a part of it, or shows a picture or PDF.
-func readTool(root *os.Root) tools.Tool {
+func readTool(root *os.Root, x *labels) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:read_file",
 		Description: "Reads a text file of the workspace, or a part of it. Answers the content, " +
@@ -62,19 +64,26 @@ func readTool(root *os.Root) tools.Tool {
 		Limit  int    `json:"limit"`
 	},
 	) tool.Result {
-		f, size, err := open(root, args.Path)
-		if err != nil {
+		var shown shown
+		var out Content
+		after, err := x.reading(ctx, args.Path, func() error {
+			f, size, err := open(root, args.Path)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = f.Close() }()
+			if shown, err = readShown(f, size); err == nil && shown.media == "" {
+				out, err = part(f, size, args.Path, args.Offset, args.Limit)
+			}
+			return err
+		})
+		switch {
+		case err != nil:
 			return tools.Fail(explain("reading", args.Path, err))
+		case shown.media != "":
+			return tools.Labelled(show(ctx, c, args.Path, shown), after)
 		}
-		defer func() { _ = f.Close() }()
-		if media := shownAs(f); media != "" {
-			return show(ctx, c, args.Path, media, f, size)
-		}
-		out, err := part(f, size, args.Path, args.Offset, args.Limit)
-		if err != nil {
-			return tools.Fail(explain("reading", args.Path, err))
-		}
-		return tool.OK(out)
+		return tools.Labelled(tool.OK(out), after)
 	})
 }
 
@@ -164,7 +173,7 @@ const (
 )
 
 // listTool lists a directory.
-func listTool(root *os.Root) tools.Tool {
+func listTool(root *os.Root, x *labels) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:list",
 		Description: fmt.Sprintf("Lists a directory of the workspace: path, type (file, directory, "+
@@ -184,15 +193,19 @@ func listTool(root *os.Root) tools.Tool {
 		if args.Path == "" {
 			args.Path = "."
 		}
-		l := lister{ctx: ctx, root: root, recursive: args.Recursive, out: listing{Path: args.Path, Entries: []entry{}}}
-		p, err := clean(args.Path)
-		if err == nil {
-			err = l.walk(p, 0)
-		}
+		var l lister
+		after, err := x.reading(ctx, args.Path, func() error {
+			l = lister{ctx: ctx, root: root, recursive: args.Recursive, out: listing{Path: args.Path, Entries: []entry{}}}
+			p, err := clean(args.Path)
+			if err != nil {
+				return err
+			}
+			return l.walk(p, 0)
+		})
 		if err != nil {
 			return tools.Fail(explain("listing", args.Path, err))
 		}
-		return tool.OK(l.out)
+		return tools.Labelled(tool.OK(l.out), after)
 	})
 }
 

@@ -28,24 +28,38 @@ func shownAs(f io.ReaderAt) string {
 	return result.ShownAs(head[:n])
 }
 
+// shown is a file for the model to look at.
+type shown struct {
+	media   string // "": it is none
+	content []byte // nil if it is too large
+	size    int64
+}
+
+// readShown reads a file if it is a picture or PDF.
+func readShown(f io.ReaderAt, size int64) (shown, error) {
+	s := shown{media: shownAs(f), size: size}
+	if s.media == "" || size > result.MaxShown {
+		return s, nil
+	}
+	var err error
+	s.content, err = io.ReadAll(io.NewSectionReader(f, 0, result.MaxShown+1)) // it may have grown
+	return s, err
+}
+
 // show keeps a picture or PDF as an artifact, which the provider service adds to the result when
 // it asks the model.
-func show(ctx context.Context, c tools.Call, name, media string, f io.ReaderAt, size int64) tool.Result {
-	if size > result.MaxShown {
-		return tools.Fail(result.TooLargeToShow(name, media, size))
+func show(ctx context.Context, c tools.Call, name string, s shown) tool.Result {
+	if s.size > result.MaxShown {
+		return tools.Fail(result.TooLargeToShow(name, s.media, s.size))
 	}
-	content, err := io.ReadAll(io.NewSectionReader(f, 0, result.MaxShown+1)) // it may have grown
-	if err != nil {
-		return tools.Fail(explain("reading", name, err))
-	}
-	shown, err := result.Shown(c.Prefix(), name, content)
+	shown, err := result.Shown(c.Prefix(), name, s.content)
 	if err != nil {
 		return tools.Fail(err)
 	}
-	if err := c.Store.PutArtifact(ctx, shown.Ref, content); err != nil {
+	if err := c.Store.PutArtifact(ctx, shown.Ref, s.content); err != nil {
 		return tools.Fail(fmt.Errorf("storing %.200q, to show it: %w; try again", name, err))
 	}
-	r := tool.OK(picture{name, shown.Bytes, media, shown.Ref, result.ShownNote})
+	r := tool.OK(picture{name, shown.Bytes, s.media, shown.Ref, result.ShownNote})
 	r.Files = []provider.File{shown}
 	return r
 }

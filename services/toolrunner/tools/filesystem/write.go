@@ -20,7 +20,7 @@ import (
 )
 
 // writeTool writes a whole file in one step.
-func writeTool(root *os.Root) tools.Tool {
+func writeTool(root *os.Root, x *labels) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:write_file",
 		Description: "Writes a text file of the workspace, replacing all of it in one step; missing directories are made. " +
@@ -32,7 +32,7 @@ func writeTool(root *os.Root) tools.Tool {
 			"required":["path","content"],"additionalProperties":false}`),
 		Idempotent: true, Risk: tool.RiskMedium, Permissions: []string{"fs.write"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "creative_work"}, TimeoutMS: 30_000,
-	}, func(_ context.Context, _ tools.Call, args struct {
+	}, func(ctx context.Context, c tools.Call, args struct {
 		Path    string `json:"path"`
 		Content string `json:"content"`
 		Mode    string `json:"mode"`
@@ -40,7 +40,11 @@ func writeTool(root *os.Root) tools.Tool {
 	) tool.Result {
 		p, err := cleanToWrite(args.Path)
 		if err == nil {
-			err = write(root, p, []byte(args.Content), args.Mode == "overwrite")
+			how := creates
+			if args.Mode == "overwrite" {
+				how = replaces
+			}
+			err = x.change(ctx, p, c.After, how, func() error { return write(root, p, []byte(args.Content), how == replaces) })
 		}
 		if err != nil {
 			return tools.Fail(explain("writing", args.Path, err))
@@ -140,7 +144,7 @@ func writeTemp(root *os.Root, name string, data []byte, perm fs.FileMode) (strin
 }
 
 // appendTool adds text to the end of a file.
-func appendTool(root *os.Root) tools.Tool {
+func appendTool(root *os.Root, x *labels) tools.Tool {
 	return tools.New(tool.Spec{
 		Name: "file_system:append_file",
 		Description: "Adds text to the end of a file of the workspace, which is made if it does not exist. " +
@@ -151,7 +155,7 @@ func appendTool(root *os.Root) tools.Tool {
 			"required":["path","content"],"additionalProperties":false}`),
 		Idempotent: false, Risk: tool.RiskMedium, Permissions: []string{"fs.write"}, Scope: []string{"path"},
 		ScenarioTags: []string{"file_management", "creative_work"}, TimeoutMS: 30_000,
-	}, func(_ context.Context, _ tools.Call, args struct {
+	}, func(ctx context.Context, c tools.Call, args struct {
 		Path    string `json:"path"`
 		Content string `json:"content"`
 	},
@@ -159,7 +163,10 @@ func appendTool(root *os.Root) tools.Tool {
 		p, err := cleanToWrite(args.Path)
 		var size int64
 		if err == nil {
-			size, err = Append(root, p, []byte(args.Content))
+			err = x.change(ctx, p, c.After, adds, func() (err error) {
+				size, err = Append(root, p, []byte(args.Content))
+				return err
+			})
 		}
 		if err != nil {
 			return tools.Fail(explain("appending to", args.Path, err))

@@ -5,6 +5,9 @@
 // In the workspace an agent's notes are lines of JSON, notes/<agent>.jsonl. Several
 // runners on one workspace may add at once: each note is one write to the end of the
 // file, and a line that was torn by a crash is skipped.
+//
+// A note keeps the labels of the texts from outside that its call followed, and whatever finds it
+// returns them.
 package notes
 
 import (
@@ -25,6 +28,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 )
@@ -42,6 +46,8 @@ type Note struct {
 	ID   string    `json:"id"` // the call that added it
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
+	// After lists the labels of the texts from outside that the call followed.
+	After []string `json:"after,omitempty"`
 }
 
 // Book keeps the notes of agents.
@@ -78,7 +84,7 @@ func add(b Book) tools.Tool {
 		Text string `json:"text"`
 	},
 	) tool.Result {
-		n := Note{ID: c.ID, Time: time.Now().UTC().Truncate(time.Second), Text: args.Text}
+		n := Note{ID: c.ID, Time: time.Now().UTC().Truncate(time.Second), Text: args.Text, After: c.After}
 		switch err := b.Add(ctx, c.Agent, n); {
 		case errors.Is(err, ErrUnknown):
 			return tool.Failure(tool.CodeOutcomeUnknown, err.Error())
@@ -112,7 +118,11 @@ func search(b Book) tools.Tool {
 		if err != nil {
 			return tools.Fail(fmt.Errorf("searching the notes: %w", err))
 		}
-		return tool.OK(map[string]any{"notes": found, "found": total})
+		var after []string
+		for _, n := range found {
+			after = executor.AddLabels(after, n.After...)
+		}
+		return tools.Labelled(tool.OK(map[string]any{"notes": found, "found": total}), after)
 	})
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/toolrunner/tools"
 )
 
@@ -115,5 +117,34 @@ func TestATornLineHarmsNoOther(t *testing.T) {
 	b.note("two")
 	if got, _ := b.find("a", "", 20); got != "two|one" {
 		t.Fatalf("got %q", got)
+	}
+}
+
+// A note keeps where its text comes from, for all runners of the workspace, and gives it back.
+func TestANoteKeepsItsLabels(t *testing.T) {
+	dir := t.TempDir()
+	b, other := newBench(t, dir), newBench(t, dir)
+	for text, after := range map[string][]string{
+		"zebra of a page": {"web"}, "zebra of a mail": {"email:mallory@example.org", "web"}, "lion of mine": nil,
+	} {
+		args, _ := json.Marshal(map[string]string{"text": text})
+		if r := b.add.Run(t.Context(), tools.Call{Agent: "a", ID: text, Args: args, After: after}); !r.Success {
+			t.Fatal(r.Error)
+		}
+	}
+	for query, want := range map[string][]string{
+		"": {"email:mallory@example.org", "web"}, "page": {"web"}, "lion": nil, "nothing": nil,
+	} {
+		args, _ := json.Marshal(map[string]string{"query": query})
+		for name, tl := range map[string]tools.Tool{"search": other.search, "retrieve": other.retrieve} {
+			if name == "retrieve" && query == "" {
+				continue // it finds nothing
+			}
+			r := tl.Run(t.Context(), tools.Call{Agent: "a", Args: args})
+			got, _ := r.Metadata[tool.MetadataAfter].([]string)
+			if slices.Sort(got); !r.Success || !slices.Equal(got, want) {
+				t.Errorf("%s of %q has the labels %q, want %q: %v", name, query, got, want, r.Error)
+			}
+		}
 	}
 }

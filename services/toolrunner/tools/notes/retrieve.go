@@ -10,6 +10,7 @@ import (
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/lexical"
 	"skandha.dev/services/toolrunner/tools"
 )
@@ -50,7 +51,11 @@ func retrieve(b Book) tools.Tool {
 		if err != nil {
 			return tools.Fail(fmt.Errorf("retrieving memories: %w", err))
 		}
-		return tool.OK(map[string]any{"memories": found})
+		var after []string
+		for _, m := range found {
+			after = executor.AddLabels(after, m.After...)
+		}
+		return tools.Labelled(tool.OK(map[string]any{"memories": found}), after)
 	})
 }
 
