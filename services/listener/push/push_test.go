@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"skandha.dev/pkg/tool"
@@ -127,12 +128,13 @@ func TestWhatAPushServerAnswers(t *testing.T) {
 func TestAServerThatDoesNotAnswerIsShown(t *testing.T) {
 	s := newServer(t)
 	g := s.gateway(t, push.Config{})
-	status := http.StatusOK
+	var status atomic.Int64
 	s.answer = func(w http.ResponseWriter, _ int) {
-		if status == 0 {
+		now := int(status.Load())
+		if now == 0 {
 			panic(http.ErrAbortHandler)
 		}
-		w.WriteHeader(status)
+		w.WriteHeader(now)
 	}
 	for i, c := range []struct {
 		status int
@@ -147,7 +149,7 @@ func TestAServerThatDoesNotAnswerIsShown(t *testing.T) {
 		{404, contract.StateOK, ""}, // of this topic
 		{0, contract.StateOK, ""},
 	} {
-		status = c.status
+		status.Store(int64(c.status))
 		g.Deliver(t.Context(), message())
 		if h := g.Health(); h.State != c.shown || !strings.HasPrefix(h.Reason, c.reason) || strings.Contains(h.Reason, s.URL) {
 			t.Errorf("after message %d: %+v, want %s", i, h, c.shown)
