@@ -71,7 +71,7 @@ func TestSkillsOverTheBus(t *testing.T) {
 	var got struct{ Instructions string }
 	if a.Result == nil || json.Unmarshal(a.Result.Data, &got) != nil || !strings.HasPrefix(got.Instructions, "Write a report.") ||
 		fmt.Sprint(a.Result.Metadata) != "map[skill:map[allowed_tools:[http:request] name:report]]" {
-		t.Errorf("got %+v", a.Result)
+		t.Errorf("got %+v, %s: %s", a.Result, a.State, a.Message)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

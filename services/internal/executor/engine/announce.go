@@ -35,8 +35,9 @@ type announcer struct {
 }
 
 // setOffer changes the offer. The tools' schemas are large and rarely change, so they
-// are encoded here and not for each announcement.
-func (a *announcer) setOffer(o Offer) error {
+// are encoded here and not for each announcement. accept is called before any announcement has the
+// new offer: what is announced must not be refused.
+func (a *announcer) setOffer(o Offer, accept func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	base := a.base
@@ -50,6 +51,7 @@ func (a *announcer) setOffer(o Offer) error {
 	if err != nil {
 		return fmt.Errorf("encoding the announcement: %w", err)
 	}
+	accept()
 	a.base, a.head = base, b[:len(b)-1]
 	return nil
 }
@@ -143,5 +145,5 @@ func newAnnouncer(
 			Instance: instance, Kind: cfg.Kind, Service: cfg.Service, Host: cfg.Host, Started: time.Now().UTC(),
 		},
 	}
-	return a, a.setOffer(cfg.Offer)
+	return a, a.setOffer(cfg.Offer, func() {})
 }

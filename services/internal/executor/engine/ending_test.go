@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -297,4 +298,25 @@ func TestStopAllAnswersForAll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What an announcement offers is accepted already: a core may use it at once.
+func TestAnOfferIsAcceptedBeforeItIsAnnounced(t *testing.T) {
+	var sent []string
+	a, err := newAnnouncer(Config{Kind: "runner"}, "i", func() []executor.Pool { return nil },
+		func(b []byte) error { sent = append(sent, string(b)); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := false
+	err = a.setOffer(Offer{Tools: []tool.Spec{{Name: "new:tool"}}}, func() {
+		a.send(nil) // as if one were due now
+		accepted = true
+	})
+	if err != nil || !accepted || len(sent) != 1 || strings.Contains(sent[0], "new:tool") {
+		t.Errorf("%v, accepted %t, announced before: %v", err, accepted, sent)
+	}
+	if a.announce(false); !strings.Contains(sent[1], "new:tool") {
+		t.Errorf("announced afterwards: %s", sent[1])
+	}
 }

@@ -124,13 +124,12 @@ func (s *server) update(o Offer) {
 	}
 	err := o.validate(s.cfg.Kind, pools)
 	if err == nil {
-		err = s.announcer.setOffer(o)
+		err = s.announcer.setOffer(o, func() { s.attempts.setOffer(o) })
 	}
 	if err != nil {
 		s.cfg.Logger.Error("ignoring an invalid offer", "error", err)
 		return
 	}
-	s.attempts.setOffer(o)
 	s.announcer.announce(false)
 }
 
