@@ -172,7 +172,17 @@ func (w *world) start() {
 			b.Start()
 		}})
 	}
-	w.s.AwaitExecutors(3)
+	Eventually(w.t, "cores offer the tools", func() bool {
+		for range 2 * len(w.cores) { // any core answers
+			tools, err := w.ask(coreapi.VerbTools, struct{}{})
+			for _, name := range []string{"email:send", "http:request", "mqtt:publish"} {
+				if err != nil || !bytes.Contains(tools, []byte(`"`+name+`"`)) {
+					return false
+				}
+			}
+		}
+		return true
+	})
 	w.crowd.await("skandha")
 }
 
@@ -243,22 +253,27 @@ func (w *world) settle(acknowledged []map[string]bool) {
 const settleWait = 15 * time.Minute
 
 func (w *world) outbox() (p coreapi.OutboxPage, err error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
-	defer cancel()
-	caller, err := w.s.Bus.NewCaller()
-	if err != nil {
-		return p, err
-	}
-	defer func() { _ = caller.Close() }()
-	body, err := json.Marshal(coreapi.OutboxQuery{Limit: 1000})
-	if err != nil {
-		return p, err
-	}
-	reply, err := caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbOutbox), coreapi.ServiceName, body)
+	reply, err := w.ask(coreapi.VerbOutbox, coreapi.OutboxQuery{Limit: 1000})
 	if err == nil {
 		err = json.Unmarshal(reply, &p)
 	}
 	return p, err
+}
+
+// ask asks any core.
+func (w *world) ask(verb string, question any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	caller, err := w.s.Bus.NewCaller()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = caller.Close() }()
+	body, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	return caller.Request(ctx, subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, body)
 }
 
 // probed counts the calls in the log that were probed and have a known outcome.
