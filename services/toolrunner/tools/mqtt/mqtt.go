@@ -20,7 +20,7 @@ import (
 
 // The times of a call.
 const (
-	timeout   = 60 * time.Second
+	timeout   = 75 * time.Second // of which a probe connects for 30 s, and waits for 35 s
 	closeWait = 500 * time.Millisecond
 )
 

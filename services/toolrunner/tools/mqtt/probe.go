@@ -25,9 +25,9 @@ func (p publisher) probe(ctx context.Context, c tools.Call, _ tools.Begun) tool.
 	if err != nil {
 		return unknown(err.Error())
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	trying, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
-	for pause := firstPause; ; pause *= 2 {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		res, found := p.look(ctx, r)
 		if found {
 			r.forget(context.WithoutCancel(ctx))
@@ -35,22 +35,26 @@ func (p publisher) probe(ctx context.Context, c tools.Call, _ tools.Begun) tool.
 		}
 		select {
 		case <-time.After(pause): // the broker may just be starting
-		case <-ctx.Done():
+		case <-trying.Done():
 			return res
 		}
 	}
 }
 
-// A probe connects to the broker again for this long.
+// A probe connects to the broker again for this long. What it then waits for the copy is not part of it.
 const (
-	probeWait  = 30 * time.Second
-	firstPause = 100 * time.Millisecond // each pause is twice as long as the one before
+	probeWait    = 30 * time.Second
+	connectWait  = 5 * time.Second        // for one connection: a broker that is ending may accept one and say nothing
+	firstPause   = 100 * time.Millisecond // each pause is twice as long as the one before
+	longestPause = 2 * time.Second
 )
 
 // look asks the broker once. found is false if it could not be connected to.
 func (p publisher) look(ctx context.Context, r request) (res tool.Result, found bool) {
 	copies := make(chan mqttclient.Message, 2*maxOthers)
-	conn, err := r.broker.Dial(ctx, mqttclient.Options{ClientID: r.clientID, Receive: func(m mqttclient.Message) {
+	connecting, connected := context.WithTimeout(ctx, connectWait)
+	defer connected()
+	conn, err := r.broker.Dial(connecting, mqttclient.Options{ClientID: r.clientID, Receive: func(m mqttclient.Message) {
 		select {
 		case copies <- m:
 		default:
