@@ -116,6 +116,9 @@ func (b *Bus) Conn() *nats.Conn { return b.ctl.nc }
 // JetStream returns the JetStream context of the control connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.ctl.js }
 
+// Identity returns the name under which this process is connected.
+func (b *Bus) Identity() subject.Identity { return b.cfg.Identity }
+
 // Instance returns the instance id of this process.
 func (b *Bus) Instance() subject.Instance { return b.cfg.Instance }
 

@@ -26,8 +26,8 @@ type Reply struct {
 }
 
 // Caller sends requests to other processes. All replies to one process arrive through one
-// subscription, reply.*.<instance>.*, each under the responder's name, so a responder can
-// only answer requests that were sent to it.
+// subscription, reply.<identity>.*.<instance>.*, each under the responder's name, so a responder
+// can only answer requests that were sent to it.
 type Caller struct {
 	b     *Bus
 	calls *pending[*call]
@@ -67,7 +67,7 @@ func (r *replies) add(c *Caller) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sub == nil {
-		sub, err := c.b.ctl.nc.Subscribe(subject.Replies(c.b.Instance()), r.dispatch)
+		sub, err := c.b.ctl.nc.Subscribe(subject.Replies(c.b.Identity(), c.b.Instance()), r.dispatch)
 		if err != nil {
 			return fmt.Errorf("subscribing to replies: %w", err)
 		}
@@ -100,7 +100,7 @@ func (r *replies) remove(c *Caller) error {
 // dispatch passes an answer to the caller that sent the request. The numbers are random and
 // have 64 bits, so no two callers wait for the same one.
 func (r *replies) dispatch(m *nats.Msg) {
-	responder, _, n, err := subject.ParseReply(m.Subject)
+	a, err := subject.ParseReply(m.Subject)
 	if err != nil {
 		return
 	}
@@ -108,9 +108,9 @@ func (r *replies) dispatch(m *nats.Msg) {
 	callers := r.callers
 	r.mu.Unlock()
 	for _, c := range callers {
-		if call, ok := c.calls.get(n); ok {
-			if call.responder == responder { // else another responder, which was not asked
-				c.deliver(n, call, m)
+		if call, ok := c.calls.get(a.N); ok {
+			if call.responder == a.Responder { // else another responder, which was not asked
+				c.deliver(a.N, call, m)
 			}
 			return
 		}
@@ -175,7 +175,7 @@ func (c *Caller) send(ctx context.Context, m *nats.Msg, responder string, on fun
 		return nil, Errorf(CodeInvalidArgument, "sending to %s: responder %q is not a valid id", subj, responder)
 	}
 	n := c.calls.add(&call{subj: subj, responder: responder, on: on})
-	m.Reply = subject.Reply(responder, c.b.Instance(), n)
+	m.Reply = subject.Reply(c.b.Identity(), responder, c.b.Instance(), n)
 	if err := c.b.publish(ctx, c.b.ctl, m); err != nil {
 		c.calls.remove(n)
 		return nil, TransportError("sending to "+subj, err)

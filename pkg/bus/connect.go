@@ -32,6 +32,7 @@ type Config struct {
 	InProcess nats.InProcessConnProvider // an embedded server; overrides URL
 	Data      string                     // data directory of a system, whose [RunFile] overrides URL and Token
 	Name      string                     // the service's name, a valid id; default "skandha"
+	Identity  subject.Identity           // as whom it asks, in reply subjects; default: the name
 	Instance  subject.Instance           // default: the name and random hexadecimal digits
 
 	// Set at most one of these, with Password for User.
@@ -58,6 +59,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, "skandha")
+	c.Identity = cmp.Or(c.Identity, subject.Identity(c.Name))
 	if c.Instance == "" {
 		c.Instance = NewInstance(c.Name)
 	}
@@ -81,6 +83,9 @@ func (c Config) Validate() error {
 	}
 	if c.Name != "" && !subject.Valid(c.Name) {
 		errs = append(errs, fmt.Errorf("bus.name: %q is not a valid id", c.Name))
+	}
+	if c.Identity != "" && !subject.Valid(c.Identity) {
+		errs = append(errs, fmt.Errorf("bus.identity: %q is not a valid id", string(c.Identity)))
 	}
 	if c.Instance != "" && !subject.Valid(c.Instance) {
 		errs = append(errs, fmt.Errorf("bus.instance: %q is not a valid id", string(c.Instance)))

@@ -8,7 +8,7 @@
 //	stream SESSIONS   agent.*.*.sense.*.* (causes), probe.* (no content)
 //	bucket claims     bodies in transit
 //	plain             announcements, beacons: [Bus.Publish]
-//	requests          any subject, answered on reply.<responder>.<caller>.<n>
+//	requests          any subject, answered on reply.<caller>.<responder>.<instance>.<n>
 //
 // Every message carries a traceparent. Skandha's headers begin with "Skandha-". The tests of
 // this package are in services/test/bustest.

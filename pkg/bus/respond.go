@@ -66,10 +66,11 @@ type Responder struct {
 // Respond handles requests on a subject, which may contain wildcards. Processes with the same
 // queue share the requests; with an empty queue, each process receives all of them.
 //
-// The name self is the responder's name in reply subjects, reply.<self>.<caller>.<n>. A
-// request with any other reply subject is counted and dropped with a warning: the answer
-// would be published with this process's permissions on a subject that the sender chose. A
-// request without a reply subject is handled, but its answer is discarded.
+// The name self is the responder's name in reply subjects,
+// reply.<caller>.<self>.<instance>.<n>. A request with any other reply subject is counted and
+// dropped with a warning: the answer would be published with this process's permissions on a
+// subject that the sender chose. A request without a reply subject is handled, but its answer is
+// discarded.
 //
 // Each request is handled on a separate goroutine, [DefaultConcurrency] at a time. A panic is
 // answered with [CodeInternal]. A request whose deadline passed while it waited is answered
@@ -155,9 +156,7 @@ func (r *Responder) end() {
 
 func (r *Responder) take(m *nats.Msg) {
 	if m.Reply != "" && !subject.IsReplyFrom(m.Reply, r.self) {
-		n := r.dropped.Add(1)
-		r.b.log.Warn("dropping a request with a foreign reply subject; use reply."+r.self+".<caller>.<n>",
-			"subject", m.Subject, "reply", m.Reply, "dropped", n)
+		r.drop(m)
 		return
 	}
 	if !r.admit(m) {
@@ -168,6 +167,18 @@ func (r *Responder) take(m *nats.Msg) {
 		defer r.running.Done()
 		r.serve(m)
 	}()
+}
+
+// drop drops a request because of its reply subject. A client of the first contract learns why.
+func (r *Responder) drop(m *nats.Msg) {
+	form := "reply.<caller>." + r.self + ".<instance>.<n>"
+	r.b.log.Warn("dropping a request with a foreign reply subject; use "+form,
+		"subject", m.Subject, "reply", m.Reply, "dropped", r.dropped.Add(1))
+	if subject.IsOldReplyFrom(m.Reply, r.self) {
+		q := &Request{Subject: m.Subject, ctx: r.ctx, r: r, reply: m.Reply}
+		q.answerError(Errorf(CodeInvalidArgument, "the reply subject %s is of contract 1, this system has contract 2: "+
+			"use %s, or a newer SDK (schemas/adr/0039)", m.Reply, form))
+	}
 }
 
 // admit waits for a slot, or finds a place to wait for one.

@@ -39,7 +39,7 @@ func (c *HookCall[T]) CallTool(ctx context.Context, name string, args any) (tool
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("the arguments of %s cannot be encoded as JSON: %w", clip(name), err)
 	}
-	answer, err := c.runtime.caller.Request(ctx, subject.Service(coreName, "call"), coreName, body)
+	answer, err := c.runtime.caller.Request(ctx, subject.Call(call.Caller), coreName, body)
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("calling %s: %w", clip(name), err)
 	}

@@ -48,7 +48,7 @@
 //	agent.<agent>.<session>.sense.input.<listener>   published by an Emitter
 //
 // The plugin's name is its queue group: several processes that register the same
-// manifest share the work. Replies are sent only to reply.<name>.<caller>.<n>, so a plugin
+// manifest share the work. Replies are sent only to reply.<caller>.<name>.…, so a plugin
 // can only answer callers that sent it a request.
 //
 // # Guarantees

@@ -22,6 +22,9 @@ type (
 	Writer string
 	// Instance is the id of one running process: new at each start.
 	Instance string
+	// Identity is the name of who is connected to the bus: a service, a plugin, a listener. Its
+	// processes share the name.
+	Identity string
 	// Plugin is the name of a plugin. Its replicas share the name.
 	Plugin string
 )
@@ -41,7 +44,7 @@ func Valid[S ~string | ~[]byte](s S) bool {
 
 // Parse checks s and converts it to the given type of id, e.g. Parse[Session](s). The error
 // names the kind of id and wraps [ErrInvalidID].
-func Parse[T Agent | Session | Writer | Instance | Plugin](s string) (T, error) {
+func Parse[T Agent | Session | Writer | Instance | Identity | Plugin](s string) (T, error) {
 	if !Valid(s) {
 		var zero T
 		return zero, fmt.Errorf("%w: %s %q: want 1 to %d characters of A-Z a-z 0-9 _ -",
@@ -60,6 +63,8 @@ func kindOf(v any) string {
 		return "writer"
 	case Instance:
 		return "instance"
+	case Identity:
+		return "identity"
 	default:
 		return "plugin"
 	}

@@ -40,34 +40,82 @@ func Discover(kind ExecutorKind) string { return "discover." + string(kind) }
 // service.<name>.<verb>. The queue group is the name. Both parts are literals in the code.
 func Service(name, verb string) string { return "service." + name + "." + verb }
 
+// Call returns the subject of a caller's requests to core to run an internal tool:
+// service.core.call.<caller>. A caller may use only its own name.
+func Call(caller Writer) string { return Service("core", "call") + "." + string(caller) }
+
+// ParseCall parses service.core.call.<caller>.
+func ParseCall(s string) (Writer, error) {
+	name, ok := strings.CutPrefix(s, Call(""))
+	if !ok || !Valid(name) {
+		return "", fmt.Errorf("%w: %q is not the subject of an internal call", ErrInvalidSubject, clip(s))
+	}
+	return Writer(name), nil
+}
+
 // Reply returns the subject on which a responder answers a caller:
-// reply.<responder>.<caller>.<n>. A responder may publish only under its own name, so it can
-// only answer requests to itself.
-func Reply(responder string, caller Instance, n uint64) string {
-	return "reply." + responder + "." + string(caller) + "." + strconv.FormatUint(n, 36)
+// reply.<caller>.<responder>.<instance>.<n>, where the instance is the caller's process. A caller
+// may receive only what begins with its own name, and a responder may publish only with its own
+// in second place. So it can answer only as itself, and nobody else reads the answer.
+func Reply(caller Identity, responder string, i Instance, n uint64) string {
+	return "reply." + string(caller) + "." + responder + "." + string(i) + "." + strconv.FormatUint(n, 36)
 }
 
-// Replies returns a filter for all answers to a caller.
-func Replies(caller Instance) string { return "reply.*." + string(caller) + ".*" }
+// Replies returns a filter for all answers to one process of a caller.
+func Replies(caller Identity, i Instance) string {
+	return "reply." + string(caller) + ".*." + string(i) + ".*"
+}
 
-// ParseReply parses reply.<responder>.<caller>.<n>.
-func ParseReply(s string) (responder string, caller Instance, n uint64, err error) {
+// Answer is a parsed reply subject.
+type Answer struct {
+	Caller    Identity
+	Responder string
+	Instance  Instance // of the caller
+	N         uint64
+}
+
+// Subject returns the reply subject.
+func (a Answer) Subject() string { return Reply(a.Caller, a.Responder, a.Instance, a.N) }
+
+// From returns the same answer by another responder.
+func (a Answer) From(responder string) Answer {
+	a.Responder = responder
+	return a
+}
+
+// ParseReply parses reply.<caller>.<responder>.<instance>.<n>.
+func ParseReply(s string) (Answer, error) {
 	t := strings.Split(s, ".")
-	if len(t) != 4 || t[0] != "reply" || !Valid(t[1]) || !Valid(t[2]) {
-		return "", "", 0, fmt.Errorf("%w: %q is not a reply subject", ErrInvalidSubject, clip(s))
+	if len(t) != 5 || t[0] != "reply" || !Valid(t[1]) || !Valid(t[2]) || !Valid(t[3]) {
+		return Answer{}, fmt.Errorf("%w: %q is not a reply subject", ErrInvalidSubject, clip(s))
 	}
-	n, err = strconv.ParseUint(t[3], 36, 64)
-	if err != nil || strconv.FormatUint(n, 36) != t[3] {
-		return "", "", 0, fmt.Errorf("%w: %q is not a reply subject", ErrInvalidSubject, clip(s))
+	n, err := strconv.ParseUint(t[4], 36, 64)
+	if err != nil || strconv.FormatUint(n, 36) != t[4] {
+		return Answer{}, fmt.Errorf("%w: %q is not a reply subject", ErrInvalidSubject, clip(s))
 	}
-	return t[1], Instance(t[2]), n, nil
+	return Answer{Identity(t[1]), t[2], Instance(t[3]), n}, nil
 }
 
-// IsReplyFrom reports whether s is a reply subject of responder, which are the only subjects
-// it may answer on. Answers on other subjects would make it a confused deputy.
+// IsReplyFrom reports whether s is a subject on which responder may answer: a reply subject with
+// its name, or one that the server made for a request from another account. Answers on other
+// subjects would make it a confused deputy: it would publish with its own rights on a subject that
+// the sender chose. A client cannot ask for an answer on a subject of the server.
 func IsReplyFrom(s, responder string) bool {
-	r, _, _, err := ParseReply(s)
-	return err == nil && r == responder
+	if strings.HasPrefix(s, serverReply) {
+		return true
+	}
+	a, err := ParseReply(s)
+	return err == nil && a.Responder == responder
+}
+
+// serverReply begins the reply subjects that the server makes for requests from other accounts.
+const serverReply = "_R_."
+
+// IsOldReplyFrom reports whether s is a reply subject of the first contract,
+// reply.<responder>.<caller>.<n>, with which old plugins still ask.
+func IsOldReplyFrom(s, responder string) bool {
+	t := strings.Split(s, ".")
+	return len(t) == 4 && t[0] == "reply" && t[1] == responder && Valid(t[2]) && Valid(t[3])
 }
 
 // Hook returns the subject on which a plugin serves a hook point: hook.<point>.<plugin>.

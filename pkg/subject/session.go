@@ -50,14 +50,30 @@ const TimerWriter Writer = "core"
 // ScheduleWriter is the writer of the inputs that agents have scheduled. Only core writes them.
 const ScheduleWriter Writer = "schedule"
 
+// personPrefix begins the writer of a person behind the UI bridge: ui-<name>.
+const personPrefix = "ui-"
+
+// Person returns the writer of a person behind the UI bridge, ui-<name>. No other client can write
+// as a person, because their causes are stored on separate subjects.
+func Person(name string) Writer { return Writer(personPrefix + name) }
+
 // Cause returns the subject on which a writer stores a cause:
-// agent.<agent>.<session>.sense.<kind>.<writer>.
+// agent.<agent>.<session>.sense.<kind>.<writer>, and for a person behind the UI bridge
+// agent.<agent>.<session>.person.<kind>.<name>.
 func (r Ref) Cause(kind CauseKind, w Writer) string {
+	if name, ok := strings.CutPrefix(string(w), personPrefix); ok {
+		return r.prefix() + "person." + string(kind) + "." + name
+	}
 	return r.prefix() + "sense." + string(kind) + "." + string(w)
 }
 
 // Causes returns a filter for all causes of the session.
-func (r Ref) Causes() string { return r.prefix() + "sense.*.*" }
+func (r Ref) Causes() string { return r.prefix() + "*.*.*" }
+
+// CausesOf returns the subjects on which causes of a kind are stored, for any writer.
+func (r Ref) CausesOf(kind CauseKind) []string {
+	return []string{r.prefix() + "sense." + string(kind) + ".*", r.prefix() + "person." + string(kind) + ".*"}
+}
 
 // Commit returns the subject of the session's commits: agent.<agent>.<session>.commit.
 func (r Ref) Commit() string { return r.prefix() + "commit" }
@@ -93,7 +109,9 @@ func (r Ref) Dead() string { return "dead." + string(r.Agent) + "." + string(r.S
 
 // Filters for the log and the other streams.
 const (
-	AllCauses  = "agent.*.*.sense.*.*"
+	AllCauses  = "agent.*.*.*.*.*" // those of clients and those of people
+	AllSensed  = "agent.*.*.sense.*.*"
+	AllPeople  = "agent.*.*.person.*.*"
 	AllCommits = "agent.*.*.commit"
 	AllTimers  = "timer.*.*.*"
 	AllFired   = "fired.*.*.*"
@@ -105,24 +123,37 @@ type CauseSubject struct {
 	Ref
 	Kind   CauseKind
 	Writer Writer
+	// Old is true for a cause of a person on a subject of contract 1,
+	// agent.<agent>.<session>.sense.<kind>.ui-<name>, on which other clients could write, too.
+	Old bool
 }
 
-// ParseCause parses agent.<agent>.<session>.sense.<kind>.<writer>. An unknown kind is not an
-// error: core ends such a cause with a terminal event.
+// ParseCause parses agent.<agent>.<session>.sense.<kind>.<writer> and
+// agent.<agent>.<session>.person.<kind>.<name>. An unknown kind is not an error: core ends such a
+// cause with a terminal event.
 func ParseCause(s string) (CauseSubject, error) {
 	t := strings.Split(s, ".")
-	if len(t) != 6 || t[0] != "agent" || t[3] != "sense" || !Valid(t[4]) {
+	if len(t) != 6 || t[0] != "agent" || t[3] != "sense" && t[3] != "person" || !Valid(t[4]) {
 		return CauseSubject{}, fmt.Errorf("%w: %q is not a cause subject", ErrInvalidSubject, clip(s))
 	}
 	ref, err := parseOwner(t[1], t[2])
 	if err != nil {
 		return CauseSubject{}, err
 	}
-	w, err := Parse[Writer](t[5])
+	w, old := t[5], false
+	switch prefixed := strings.HasPrefix(w, personPrefix); {
+	case t[3] == "sense":
+		old = prefixed
+	case prefixed || !Valid(w):
+		return CauseSubject{}, fmt.Errorf("%w: %q: %q is not the name of a person", ErrInvalidSubject, clip(s), clip(w))
+	default:
+		w = personPrefix + w
+	}
+	writer, err := Parse[Writer](w)
 	if err != nil {
 		return CauseSubject{}, fmt.Errorf("%w: %w", ErrInvalidSubject, err)
 	}
-	return CauseSubject{ref, CauseKind(t[4]), w}, nil
+	return CauseSubject{ref, CauseKind(t[4]), writer, old}, nil
 }
 
 // ParseCommit parses agent.<agent>.<session>.commit.

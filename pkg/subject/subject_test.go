@@ -16,7 +16,9 @@ func TestSubjectsAreTheContract(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{ref.Cause(subject.Input, "web"), "agent.demo.s1.sense.input.web"},
 		{ref.Cause(subject.Timer, subject.TimerWriter), "agent.demo.s1.sense.timer.core"},
-		{ref.Causes(), "agent.demo.s1.sense.*.*"},
+		{ref.Cause(subject.Confirmation, subject.Person("ann")), "agent.demo.s1.person.confirmation.ann"},
+		{ref.Causes(), "agent.demo.s1.*.*.*"},
+		{strings.Join(ref.CausesOf(subject.Input), " "), "agent.demo.s1.sense.input.* agent.demo.s1.person.input.*"},
 		{ref.Commit(), "agent.demo.s1.commit"},
 		{ref.Live("plan", "requested"), "agent.demo.s1.plan.requested"},
 		{ref.All(), "agent.demo.s1.>"},
@@ -30,8 +32,8 @@ func TestSubjectsAreTheContract(t *testing.T) {
 		{subject.Announce(subject.Runner, "r1"), "announce.runner.r1"},
 		{subject.Discover(subject.Provider), "discover.provider"},
 		{subject.Service("core", "status"), "service.core.status"},
-		{subject.Reply("r1", "core-1", 71), "reply.r1.core-1.1z"},
-		{subject.Replies("core-1"), "reply.*.core-1.*"},
+		{subject.Reply("core", "r1", "core-1", 71), "reply.core.r1.core-1.1z"},
+		{subject.Replies("core", "core-1"), "reply.core.*.core-1.*"},
 		{subject.Hook("before_act", "audit"), "hook.before_act.audit"},
 		{subject.Tool("weather", "weather:now"), "tool.weather.weather--now"},
 		{subject.Generate("local"), "llm.local.generate"},
@@ -81,9 +83,26 @@ func TestParseReversesBuild(t *testing.T) {
 		}
 	}
 	for _, n := range []uint64{0, 1, 35, 36, math.MaxUint64} {
-		who, caller, got, err := subject.ParseReply(subject.Reply("r1", "core-1", n))
-		if err != nil || who != "r1" || caller != "core-1" || got != n {
-			t.Errorf("ParseReply of %d = %q, %q, %d, %v", n, who, caller, got, err)
+		a, err := subject.ParseReply(subject.Reply("core", "r1", "core-1", n))
+		if err != nil || a != (subject.Answer{Caller: "core", Responder: "r1", Instance: "core-1", N: n}) {
+			t.Errorf("ParseReply of %d = %+v, %v", n, a, err)
+		}
+	}
+}
+
+// A client cannot write as a person, nor a person as a client.
+func TestPeopleHaveSubjectsOfTheirOwn(t *testing.T) {
+	c, err := subject.ParseCause(ref.Cause(subject.Confirmation, subject.Person("ann")))
+	if err != nil || c != (subject.CauseSubject{Ref: ref, Kind: subject.Confirmation, Writer: "ui-ann"}) {
+		t.Errorf("ParseCause of a person's cause = %+v, %v", c, err)
+	}
+	c, err = subject.ParseCause("agent.demo.s1.sense.confirmation.ui-ann")
+	if err != nil || c != (subject.CauseSubject{Ref: ref, Kind: subject.Confirmation, Writer: "ui-ann", Old: true}) {
+		t.Errorf("ParseCause of a person's cause on the subject of contract 1 = %+v, %v", c, err)
+	}
+	for _, s := range []string{"agent.demo.s1.person.input.ui-ann", "agent.demo.s1.person.input.a.b"} {
+		if _, err := subject.ParseCause(s); !errors.Is(err, subject.ErrInvalidSubject) {
+			t.Errorf("ParseCause(%q): %v, want ErrInvalidSubject", s, err)
 		}
 	}
 }
@@ -96,7 +115,8 @@ var parsers = map[string]struct {
 	"ParseCause": {
 		[]string{
 			"agent.%s.s1.sense.input.web", "agent.demo.%s.sense.input.web", "agent.demo.s1.sense.%s.web",
-			"agent.demo.s1.sense.input.%s",
+			"agent.demo.s1.sense.input.%s", "agent.%s.s1.person.input.ann", "agent.demo.%s.person.input.ann",
+			"agent.demo.s1.person.%s.ann", "agent.demo.s1.person.input.%s",
 		},
 		func(s string) error { _, err := subject.ParseCause(s); return err },
 	},
@@ -113,8 +133,8 @@ var parsers = map[string]struct {
 		func(s string) error { _, _, err := subject.ParseFired(s); return err },
 	},
 	"ParseReply": {
-		[]string{"reply.%s.core-1.1", "reply.r1.%s.1"},
-		func(s string) error { _, _, _, err := subject.ParseReply(s); return err },
+		[]string{"reply.%s.r1.core-1.1", "reply.core.%s.core-1.1", "reply.core.r1.%s.1"},
+		func(s string) error { _, err := subject.ParseReply(s); return err },
 	},
 }
 
@@ -137,11 +157,11 @@ func TestParsersRefuseInjections(t *testing.T) {
 func TestParsersRefuseTheSubjectsOfOthers(t *testing.T) {
 	all := []string{
 		ref.Cause(subject.Input, "web"), ref.Commit(), ref.Live("ui", "ready"), ref.TimerFired("t1"),
-		subject.Reply("r1", "core-1", 7), ref.TimerSchedule("t1"), ref.Stream(), ref.Dead(), ref.All(), ref.Causes(),
+		subject.Reply("core", "r1", "core-1", 7), ref.TimerSchedule("t1"), ref.Stream(), ref.Dead(), ref.All(), ref.Causes(),
 		"", ".", "agent", "agent.demo.s1", "agent.demo.s1.", "AGENT.demo.s1.commit", "agent.demo.s1.Commit",
 		" agent.demo.s1.commit",
-		"reply.r1.core-1.01", "reply.r1.core-1.1Z", "reply.r1.core-1.-1", "reply.r1.core-1.", "reply.r1.core-1.1.2",
-		"reply.r1.core-1.zzzzzzzzzzzzzz", "fired.demo.s1.", "fired.demo.s1.a-2e", "fired.demo.s1.t1.t2",
+		"reply.core.r1.core-1.01", "reply.core.r1.core-1.1Z", "reply.core.r1.core-1.-1", "reply.core.r1.core-1.",
+		"reply.core.r1.core-1.1.2", "reply.core.r1.core-1.zzzzzzzzzzzzzz", "reply.r1.core-1.1", "fired.demo.s1.", "fired.demo.s1.a-2e", "fired.demo.s1.t1.t2",
 	}
 	for name, p := range parsers {
 		taken := 0
@@ -161,21 +181,25 @@ func TestParsersRefuseTheSubjectsOfOthers(t *testing.T) {
 
 func TestAResponderAnswersUnderItsOwnNameOnly(t *testing.T) {
 	for s, want := range map[string]bool{
-		"reply.weather.core-1.1":    true,
-		"reply.other.core-1.1":      false,
-		"agent.demo.s1.commit":      false, // the forged commit of a confused deputy
-		"_INBOX.abc.1":              false,
-		"reply.weather.core-1":      false,
-		"reply.weather.>":           false,
-		"reply.weather.core-1.*":    false,
-		"reply.weather.core-1.1\r":  false,
-		"reply.weather.core-1.1 0":  false,
-		"$JS.API.STREAM.DELETE.X":   false,
-		"reply.weather.core-1.1.1":  false,
-		"reply.weatherx.core-1.1":   false,
-		"":                          false,
-		"reply..core-1.1":           false,
-		"reply.weather.core-1.0001": false,
+		"reply.core.weather.core-1.1":    true,
+		"_R_.Vw3qGm.yxOOca":              true, // by the server, for a request from another account
+		"reply.core.other.core-1.1":      false,
+		"reply.weather.core.core-1.1":    false,
+		"reply.weather.core-1.1":         false, // of the first contract
+		"agent.demo.s1.commit":           false, // the forged commit of a confused deputy
+		"_INBOX.abc.1":                   false,
+		"reply.core.weather.core-1":      false,
+		"reply.core.weather.>":           false,
+		"reply.core.weather.core-1.*":    false,
+		"reply.*.weather.core-1.1":       false,
+		"reply.core.weather.core-1.1\r":  false,
+		"reply.core.weather.core-1.1 0":  false,
+		"$JS.API.STREAM.DELETE.X":        false,
+		"reply.core.weather.core-1.1.1":  false,
+		"reply.core.weatherx.core-1.1":   false,
+		"":                               false,
+		"reply..weather.core-1.1":        false,
+		"reply.core.weather.core-1.0001": false,
 	} {
 		if got := subject.IsReplyFrom(s, "weather"); got != want {
 			t.Errorf("IsReplyFrom(%q) = %t", s, got)
@@ -198,7 +222,9 @@ func matches(filter, s string) bool {
 }
 
 func TestFiltersMatchTheirSubjectsAndNoOthers(t *testing.T) {
-	causes := []string{ref.Cause(subject.Input, "web"), ref.Cause(subject.Timer, "core")}
+	causes := []string{
+		ref.Cause(subject.Input, "web"), ref.Cause(subject.Timer, "core"), ref.Cause(subject.Cancel, subject.Person("ann")),
+	}
 	live := []string{ref.Live("ui", "ready"), ref.Live("sense", "perceived")}
 	groups := map[string][]string{
 		subject.AllCauses: causes, subject.AllCommits: {ref.Commit()}, "agent.*.*.*.*": live,
@@ -227,8 +253,9 @@ func TestFiltersMatchTheirSubjectsAndNoOthers(t *testing.T) {
 			t.Errorf("%s matches %s: %t", ref.Causes(), s, got)
 		}
 	}
-	if !matches(subject.Replies("core-1"), subject.Reply("r1", "core-1", 5)) ||
-		matches(subject.Replies("core-1"), subject.Reply("r1", "core-2", 5)) {
+	own := subject.Replies("core", "core-1")
+	if !matches(own, subject.Reply("core", "r1", "core-1", 5)) || matches(own, subject.Reply("core", "r1", "core-2", 5)) ||
+		matches(own, subject.Reply("ui", "r1", "core-1", 5)) {
 		t.Error("Replies does not match a caller's own answers alone")
 	}
 }

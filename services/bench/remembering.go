@@ -146,7 +146,7 @@ func (m *mind) ask(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.Memory
 	if err != nil {
 		return a, err
 	}
-	reply, err := m.caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
+	reply, err := m.caller.Request(ctx, subject.Service(coreapi.AdminName, coreapi.VerbMemory), coreapi.AdminName,
 		body)
 	if err != nil {
 		return a, err

@@ -7,7 +7,7 @@
 // Consumed: provider.<instance> and discover.provider, by the executor engine; the
 // registry of plugins (services/internal/registry).
 // Produced: announce.provider.<instance> and the answers under
-// reply.<instance>.<caller>.<n>, by the engine; and by this package
+// reply.<caller>.<instance>.…, by the engine; and by this package
 // stream.<agent>.<session>: token deltas, CloudEvents of type
 // skandha.stream.delta.v1 that carry {plan, attempt, n, text, reasoning}; and
 // requests to plugins on llm.<plugin>.generate (services/internal/plugincall).

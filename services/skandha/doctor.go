@@ -271,7 +271,7 @@ func faultFindings(st coreapi.Status) (out []finding) {
 func (g *globals) runnerFindings(ctx context.Context, agent subject.Agent) []finding {
 	var r tool.Result
 	var st toolrunner.Status
-	err := ask(ctx, g, coreapi.VerbCall,
+	err := ask(ctx, g, coreapi.VerbCall+".doctor",
 		tool.InternalCall{Agent: agent, Session: "doctor", Caller: "doctor", Tool: "status:query"}, &r)
 	switch {
 	case err == nil && r.Error != nil:

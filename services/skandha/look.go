@@ -100,6 +100,18 @@ func ask(ctx context.Context, g *globals, verb string, question, answer any) err
 	return c.Ask(ctx, verb, question, answer)
 }
 
+// administer is like ask, for requests of operators.
+func administer(ctx context.Context, g *globals, verb string, question, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, err := g.connectRunning(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return c.Administer(ctx, verb, question, answer)
+}
+
 // statusCmd shows the running cores and executors, and the page's address.
 type statusCmd struct {
 	JSON bool `help:"Print JSON."`

@@ -62,7 +62,7 @@ func (l *memoryListCmd) Run(ctx context.Context, g *globals) error {
 	q := l.query(coreapi.MemoryList)
 	q.Kinds, q.Limit, q.After = l.Kind, l.Limit, l.After
 	var a coreapi.MemoryAnswer
-	if err := ask(ctx, g, coreapi.VerbMemory, q, &a); err != nil {
+	if err := administer(ctx, g, coreapi.VerbMemory, q, &a); err != nil {
 		return err
 	}
 	if l.JSON {
@@ -112,7 +112,7 @@ func (s *memorySearchCmd) Run(ctx context.Context, g *globals) error {
 	q := s.query(coreapi.MemorySearch)
 	q.Text, q.Kinds, q.Limit = strings.Join(s.Query, " "), s.Kind, s.Limit
 	var a coreapi.MemoryAnswer
-	if err := ask(ctx, g, coreapi.VerbMemory, q, &a); err != nil {
+	if err := administer(ctx, g, coreapi.VerbMemory, q, &a); err != nil {
 		return err
 	}
 	if s.JSON {
@@ -167,7 +167,7 @@ func (o ofAgent) find(ctx context.Context, c *connection, ids ...string) ([]memo
 	q := o.query(coreapi.MemoryList)
 	for q.Limit = 100; len(missing) > 0; {
 		var a coreapi.MemoryAnswer
-		if err := c.Ask(ctx, coreapi.VerbMemory, q, &a); err != nil {
+		if err := c.Administer(ctx, coreapi.VerbMemory, q, &a); err != nil {
 			return nil, err
 		}
 		for _, m := range a.Memories {
@@ -245,7 +245,7 @@ func (o oneMemory) pin(ctx context.Context, g *globals, on bool, done string) er
 // change stores or corrects a memory and prints what was done.
 func change(ctx context.Context, g *globals, q coreapi.MemoryQuery, asJSON bool, done string) error {
 	var a coreapi.MemoryAnswer
-	if err := ask(ctx, g, coreapi.VerbMemory, q, &a); err != nil {
+	if err := administer(ctx, g, coreapi.VerbMemory, q, &a); err != nil {
 		return err
 	}
 	switch {
@@ -283,7 +283,7 @@ func (f *memoryForgetCmd) Run(ctx context.Context, g *globals) error {
 	for _, m := range all {
 		q := f.query(coreapi.MemoryForget)
 		q.ID = m.ID
-		if err := c.Ask(ctx, coreapi.VerbMemory, q, &coreapi.MemoryAnswer{}); err != nil {
+		if err := c.Administer(ctx, coreapi.VerbMemory, q, &coreapi.MemoryAnswer{}); err != nil {
 			return fmt.Errorf("%s was not deleted: %w", clean(m.ID), err)
 		}
 		fmt.Println("forgot " + clean(m.ID))

@@ -33,7 +33,7 @@ func (l *outboxListCmd) Run(ctx context.Context, g *globals) error {
 		q.State = coreapi.OutboxDead
 	}
 	var p coreapi.OutboxPage
-	if err := ask(ctx, g, coreapi.VerbOutbox, q, &p); err != nil {
+	if err := administer(ctx, g, coreapi.VerbOutbox, q, &p); err != nil {
 		return err
 	}
 	switch {
@@ -97,7 +97,7 @@ type outboxShowCmd struct {
 // Run implements the command.
 func (s *outboxShowCmd) Run(ctx context.Context, g *globals) error {
 	var p coreapi.OutboxPage
-	if err := ask(ctx, g, coreapi.VerbOutbox, coreapi.OutboxQuery{ID: s.ID}, &p); err != nil {
+	if err := administer(ctx, g, coreapi.VerbOutbox, coreapi.OutboxQuery{ID: s.ID}, &p); err != nil {
 		return err
 	}
 	if len(p.Messages) == 0 {
@@ -148,5 +148,5 @@ func (d *outboxDropCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func changeOutbox(ctx context.Context, g *globals, what coreapi.OutboxAction, id string) error {
-	return ask(ctx, g, coreapi.VerbOutbox, coreapi.OutboxQuery{Action: what, ID: id}, &coreapi.OutboxPage{})
+	return administer(ctx, g, coreapi.VerbOutbox, coreapi.OutboxQuery{Action: what, ID: id}, &coreapi.OutboxPage{})
 }

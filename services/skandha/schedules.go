@@ -32,7 +32,7 @@ type schedulesListCmd struct {
 func (l *schedulesListCmd) Run(ctx context.Context, g *globals) error {
 	var p coreapi.SchedulesPage
 	q := coreapi.SchedulesQuery{Agent: l.Agent, Session: l.Session, Limit: l.Limit}
-	if err := ask(ctx, g, coreapi.VerbSchedules, q, &p); err != nil {
+	if err := administer(ctx, g, coreapi.VerbSchedules, q, &p); err != nil {
 		return err
 	}
 	switch {
@@ -122,7 +122,7 @@ type schedulesShowCmd struct {
 // Run implements the command.
 func (c *schedulesShowCmd) Run(ctx context.Context, g *globals) error {
 	var p coreapi.SchedulesPage
-	if err := ask(ctx, g, coreapi.VerbSchedules, c.query(""), &p); err != nil {
+	if err := administer(ctx, g, coreapi.VerbSchedules, c.query(""), &p); err != nil {
 		return err
 	}
 	if len(p.Schedules) == 0 {
@@ -168,7 +168,7 @@ type schedulesDeleteCmd struct{ oneSchedule }
 
 // Run implements the command.
 func (c *schedulesDeleteCmd) Run(ctx context.Context, g *globals) error {
-	if err := ask(ctx, g, coreapi.VerbSchedules, c.query(coreapi.ScheduleDelete), &coreapi.SchedulesPage{}); err != nil {
+	if err := administer(ctx, g, coreapi.VerbSchedules, c.query(coreapi.ScheduleDelete), &coreapi.SchedulesPage{}); err != nil {
 		return err
 	}
 	fmt.Println("It was deleted and will not occur again.")

@@ -8,7 +8,7 @@
 // and listens on discover.runner. Large results are stored in the object store
 // "artifacts". It follows the registry of plugins (services/internal/registry) and
 // runs their tools by requests to tool.<plugin>.<tool>, answered on
-// reply.<plugin>.<instance>.<n> (services/internal/plugincall). With a NotesPlugin
+// reply.<caller>.<plugin>.… (services/internal/plugincall). With a NotesPlugin
 // it keeps notes by requests to storage.<plugin>.<verb>.
 //
 // # Guarantee

@@ -321,12 +321,13 @@ func TestMetadataIsBounded(t *testing.T) {
 
 func TestTheFirstAnswerCounts(t *testing.T) {
 	p := startWeather(t, toolrunner.Config{}, func(m *nats.Msg) {
-		_, caller, n, err := subject.ParseReply(m.Reply)
+		a, err := subject.ParseReply(m.Reply)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, other := range []string{
-			subject.Reply("other", caller, n), subject.Reply("weather", caller, n+1), subject.Reply("weather", "other", n),
+			a.From("other").Subject(), subject.Reply(a.Caller, "weather", a.Instance, a.N+1),
+			subject.Reply(a.Caller, "weather", "other", a.N), subject.Reply("other", "weather", a.Instance, a.N),
 		} {
 			forged := *m
 			forged.Reply = other

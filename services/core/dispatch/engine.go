@@ -2,7 +2,7 @@
 // point, over the bus, and folds their answers into one decision.
 //
 // A plugin is asked with a request to hook.<point>.<plugin> and answers on
-// reply.<plugin>.<caller>.<n>; no other plugin can answer for it. Questions that are
+// reply.core.<plugin>.…; no other plugin can answer for it. Questions that are
 // open when the connection is lost are sent again after the reconnect. A missing
 // answer, a missing plugin and an invalid answer are failures, and the hook's on_error
 // decides what they count as. A plugin that fails [Config.SuspendAfter] times in a row

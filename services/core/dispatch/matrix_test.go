@@ -101,7 +101,7 @@ func big(n int) func(*testing.T, string, *nats.Msg) {
 func claimed(n int) func(*testing.T, string, *nats.Msg) {
 	return func(t *testing.T, at string, m *nats.Msg) {
 		b := natstest.Dial(t, bus.Config{URL: at})
-		_, caller, k, err := subject.ParseReply(m.Reply)
+		a, err := subject.ParseReply(m.Reply)
 		if err != nil {
 			t.Error(err)
 			return
@@ -119,7 +119,7 @@ func claimed(n int) func(*testing.T, string, *nats.Msg) {
 		defer r.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := b.Conn().PublishRequest("relay."+string(b.Instance()), subject.Reply("p", caller, k), nil); err != nil {
+		if err := b.Conn().PublishRequest("relay."+string(b.Instance()), a.Subject(), nil); err != nil {
 			t.Error(err)
 		}
 		_ = r.Drain(ctx)
@@ -163,9 +163,9 @@ func behaviours() []behaviour {
 		}, verb: hook.Continue},
 		{name: "answers late", late: true},
 		{name: "answers as another", do: func(t *testing.T, _ string, m *nats.Msg) {
-			_, caller, n, err := subject.ParseReply(m.Reply)
+			a, err := subject.ParseReply(m.Reply)
 			if err == nil {
-				m.Reply = subject.Reply("q", caller, n)
+				m.Reply = a.From("q").Subject()
 				err = m.Respond([]byte(`{"verb":"answer","data":1}`))
 			}
 			if err != nil {

@@ -25,7 +25,7 @@ const (
 	indexWait    = 500 * time.Millisecond
 )
 
-// Do answers a request of service.core.memory. Errors are *[bus.Error].
+// Do answers a request of service.admin.memory. Errors are *[bus.Error].
 func (m *Memories) Do(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.MemoryAnswer, err error) {
 	if err := check(q); err != nil {
 		return a, err

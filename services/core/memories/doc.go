@@ -8,7 +8,7 @@
 //
 // # Subjects
 //
-// service.core.memory, answered by package shell through [Memories.Do].
+// service.admin.memory, answered by package shell through [Memories.Do].
 //
 // # Guarantee
 //

@@ -31,6 +31,6 @@
 // outage is logged once, and so is its end.
 //
 // An entry is dead after [Config.GiveUp], when the tool reports that no repetition helps, or when it
-// cannot be found out whether it was sent. Dead entries stay, are listed by service.core.outbox, and
+// cannot be found out whether it was sent. Dead entries stay, are listed by service.admin.outbox, and
 // can be sent again or dropped by hand.
 package outbox

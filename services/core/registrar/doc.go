@@ -7,7 +7,7 @@
 //	plugin.heartbeat.*   plugin.Heartbeat  -> plugin.Lease
 //	plugin.unregister.*  plugin.Unregister -> plugin.Lease
 //	service.core.plugins nothing           -> []PluginInfo
-//	service.core.plugin  PluginRequest     -> PluginInfo
+//	service.admin.plugin PluginRequest     -> PluginInfo
 //	bucket plugins       manifest.<plugin>, lease.<plugin>.<instance>
 //
 // All are requests, answered by the responder "core". One core answers, in the queue
@@ -44,7 +44,7 @@
 // a client of the same account from subscribing to another plugin's subjects (it
 // would have to guess the queue group, which is the plugin's name, and would get some
 // of its calls), from sending another plugin's heartbeat or unregistration, from
-// answering on reply.<other plugin>.…, from publishing causes as another plugin's
+// answering on reply.<caller>.<other plugin>.…, from publishing causes as another plugin's
 // listener, or from writing the bucket. Credentials that restrict a plugin to its own
 // subjects prevent all of these.
 package registrar

@@ -20,7 +20,7 @@ const (
 	OpUnload  Op = "unload"  // see Registrar.Unload
 )
 
-// PluginRequest is an operator's request to service.core.plugin.
+// PluginRequest is an operator's request to service.admin.plugin.
 type PluginRequest struct {
 	Op     Op             `json:"op"`
 	Plugin subject.Plugin `json:"plugin"`

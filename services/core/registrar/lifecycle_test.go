@@ -412,8 +412,7 @@ func TestOperatorsSeeAllPlugins(t *testing.T) {
 		registrar.PluginRequest{Op: registrar.OpResume, Plugin: "a.b"},
 		map[string]any{"opp": 1},
 	} {
-		if err := w.ask(subject.Service(registrar.ServiceName, coreapi.VerbPlugin), q, &registrar.PluginInfo{}); !errors.Is(err,
-			bus.ErrInvalidArgument) {
+		if err := w.ask(operate, q, &registrar.PluginInfo{}); !errors.Is(err, bus.ErrInvalidArgument) {
 			t.Errorf("%v: %v", q, err)
 		}
 	}

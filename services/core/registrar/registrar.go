@@ -126,18 +126,18 @@ func (r *Registrar) Serve(ctx context.Context) error {
 		return fmt.Errorf("serving the registry: %w", err)
 	}
 	for _, s := range []struct {
-		subject, queue string
-		answer         func(*bus.Request) (any, error)
+		subject, queue, self string
+		answer               func(*bus.Request) (any, error)
 	}{
-		{subject.Registry(subject.Register, "*"), ServiceName, r.serveRegister},
+		{subject.Registry(subject.Register, "*"), ServiceName, ServiceName, r.serveRegister},
 		// Every core receives every heartbeat. In a queue group, a core that hangs
 		// would get its share, perhaps all heartbeats of a lease.
-		{subject.Registry(subject.Heartbeat, "*"), "", r.serveHeartbeat},
-		{subject.Registry(subject.Unregister, "*"), ServiceName, r.serveUnregister},
-		{subject.Service(ServiceName, coreapi.VerbPlugins), ServiceName, r.servePlugins},
-		{subject.Service(ServiceName, coreapi.VerbPlugin), ServiceName, r.servePlugin},
+		{subject.Registry(subject.Heartbeat, "*"), "", ServiceName, r.serveHeartbeat},
+		{subject.Registry(subject.Unregister, "*"), ServiceName, ServiceName, r.serveUnregister},
+		{subject.Service(ServiceName, coreapi.VerbPlugins), ServiceName, ServiceName, r.servePlugins},
+		{subject.Service(coreapi.AdminName, coreapi.VerbPlugin), coreapi.AdminName, coreapi.AdminName, r.servePlugin},
 	} {
-		one, err := r.bus.Respond(s.subject, s.queue, ServiceName, func(q *bus.Request) { coreapi.Answer(q, s.answer) })
+		one, err := r.bus.Respond(s.subject, s.queue, s.self, func(q *bus.Request) { coreapi.Answer(q, s.answer) })
 		if err != nil {
 			r.Stop()
 			return fmt.Errorf("serving the registry: %w", err)

@@ -82,7 +82,11 @@ func (c *client) ask(subj string, question, reply any) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
-	answer, err := c.c.Request(ctx, subj, registrar.ServiceName, body)
+	responder := registrar.ServiceName
+	if subj == operate {
+		responder = coreapi.AdminName
+	}
+	answer, err := c.c.Request(ctx, subj, responder, body)
 	if err == nil {
 		err = json.Unmarshal(answer, reply)
 	}
@@ -114,10 +118,13 @@ func (c *client) unregister(m plugin.Manifest, i subject.Instance, force bool) (
 	return c.verb(subject.Unregister, m.Name, plugin.Unregister{Instance: i, Force: force, Reason: "test"})
 }
 
+// operate is where operators ask.
+var operate = subject.Service(coreapi.AdminName, coreapi.VerbPlugin)
+
 func (c *client) operate(q registrar.PluginRequest) (registrar.PluginInfo, error) {
 	c.Helper()
 	var info registrar.PluginInfo
-	err := c.ask(subject.Service(registrar.ServiceName, coreapi.VerbPlugin), q, &info)
+	err := c.ask(operate, q, &info)
 	return info, err
 }
 

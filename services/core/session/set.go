@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -171,6 +172,11 @@ func (s *Set) Drain(grace time.Duration) {
 func (s *Set) Deliver(d journal.Delivery) {
 	s.stats.Deliveries.Add(1)
 	at, err := subject.ParseCause(d.Subject)
+	if err == nil && at.Old && at.Kind != subject.Input {
+		// It may have been written by anybody. An input of before the upgrade is answered.
+		err = fmt.Errorf("%s by %s on the subject of contract 1; people write on agent.<agent>.<session>.person.<kind>.<name>",
+			at.Kind, at.Writer)
+	}
 	if err != nil { // a stream filter admits tokens that are not ids
 		s.Log.Warn("invalid cause subject", "subject", d.Subject, "error", err)
 		s.deadLetter(s.ctx, subject.Ref{Agent: "unknown", Session: "unknown"}, d.StoredMsg, err.Error())

@@ -166,7 +166,7 @@ func TestARequiredGuide(t *testing.T) {
 	}
 	var r tool.Result
 	must(t,
-		s.client(t).Ask(t.Context(), coreapi.VerbCall,
+		s.client(t).Ask(t.Context(), coreapi.VerbCall+".p",
 			tool.InternalCall{Agent: "main", Session: "s1", Caller: "p", Tool: "test:inner"}, &r))
 	if r.Error == nil || r.Error.Code != tool.CodeDenied || ran.Load() {
 		t.Errorf("an internal call gave %+v; something ran: %t", r, ran.Load())

@@ -61,8 +61,13 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 	if n.ref, err = subject.ParseRef(string(n.Agent), string(n.Session)); err != nil {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: %v", err)
 	}
-	if _, err := subject.Parse[subject.Writer](string(n.Caller)); err != nil {
-		return nil, bus.Errorf(bus.CodeInvalidArgument, "query: caller: %v", err)
+	caller, err := subject.ParseCall(q.Subject)
+	switch {
+	case err != nil:
+		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
+	case n.Caller != caller:
+		return nil, bus.Errorf(bus.CodeDenied, "query: caller: is %q, and the subject, which credentials fix, names %s",
+			string(n.Caller), caller)
 	}
 	if c.plugins.Agent(n.Agent) == nil {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", n.Agent)

@@ -24,8 +24,11 @@ import (
 // internally calls an internal tool as a plugin or a service does.
 func internally(t *testing.T, caller *bus.Caller, query string) (r tool.Result, err error) {
 	t.Helper()
-	body, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbCall),
-		coreapi.ServiceName, []byte(query))
+	var q struct{ Caller subject.Writer }
+	if json.Unmarshal([]byte(query), &q) != nil || !subject.Valid(q.Caller) {
+		q.Caller = "test"
+	}
+	body, err := caller.Request(natstest.Context(t), subject.Call(q.Caller), coreapi.ServiceName, []byte(query))
 	if err == nil {
 		err = json.Unmarshal(body, &r)
 	}
@@ -128,7 +131,7 @@ func TestInternalCallsAreJudged(t *testing.T) {
 	}
 	for query, want := range map[string]error{
 		``: bus.ErrInvalidArgument,
-		`{"agent":"main","session":"s1","caller":"a b","tool":"test:inner"}`:     bus.ErrInvalidArgument,
+		`{"agent":"main","session":"s1","caller":"a b","tool":"test:inner"}`:     bus.ErrDenied,
 		`{"agent":"main","session":"*","caller":"memory","tool":"test:inner"}`:   bus.ErrInvalidArgument,
 		`{"agent":"nobody","session":"s","caller":"memory","tool":"test:inner"}`: bus.ErrNotFound,
 	} {

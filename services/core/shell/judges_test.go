@@ -319,7 +319,7 @@ func TestAVanishedPolicyIsMissed(t *testing.T) {
 	}
 	defer func() { _ = caller.Close() }()
 	unload := []byte(`{"op":"unload","plugin":"policy"}`)
-	if _, err := caller.Request(t.Context(), subject.Service(coreapi.ServiceName, coreapi.VerbPlugin), coreapi.ServiceName,
+	if _, err := caller.Request(t.Context(), subject.Service(coreapi.AdminName, coreapi.VerbPlugin), coreapi.AdminName,
 		unload); err != nil {
 		t.Fatal(err)
 	}

@@ -92,10 +92,17 @@ func (c *Core) learn(ctx context.Context, ref subject.Ref, commit event.Commit) 
 }
 
 // serveMemory lists, finds and changes memories.
-func (c *Core) serveMemory(q *bus.Request) (any, error) {
+func (c *Core) seeMemory(q *bus.Request) (any, error) { return c.queryMemory(q, false) }
+
+func (c *Core) serveMemory(q *bus.Request) (any, error) { return c.queryMemory(q, true) }
+
+func (c *Core) queryMemory(q *bus.Request, change bool) (any, error) {
 	var ask coreapi.MemoryQuery
 	if err := decodeQuery(q.Data, &ask); err != nil {
 		return nil, err
+	}
+	if ask.Changes() && !change {
+		return nil, administered(coreapi.VerbMemory)
 	}
 	if c.memories == nil {
 		return nil, bus.Errorf(bus.CodeUnavailable, "this core keeps no memories: it was started without an index for them")

@@ -99,7 +99,7 @@ func TestInternalToolsOfTheMemory(t *testing.T) {
 	if found := call("memory:retrieve", `{"query":"alarm code"}`); strings.Contains(string(found), stored.ID) {
 		t.Fatalf("%s", found)
 	}
-	r, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
+	r, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.AdminName, coreapi.VerbMemory), coreapi.AdminName,
 		[]byte(`{"op":"list","agent":"main","caller":"caller"}`))
 	var left coreapi.MemoryAnswer
 	if err != nil || json.Unmarshal(r, &left) != nil || len(left.Memories) > 0 {
@@ -114,8 +114,8 @@ func TestMemoriesAreThoseOfAnAgent(t *testing.T) {
 	for _, q := range []string{
 		`{"op":"store","agent":"nosuch","caller":"test","text":"x"}`, `{"op":"list","agent":"nosuch","caller":"test"}`,
 	} {
-		_, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory),
-			coreapi.ServiceName, []byte(q))
+		_, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.AdminName, coreapi.VerbMemory),
+			coreapi.AdminName, []byte(q))
 		if !errors.Is(err, bus.ErrNotFound) || !strings.Contains(err.Error(), "no agent nosuch") {
 			t.Errorf("%s: %v", q, err)
 		}
@@ -125,8 +125,8 @@ func TestMemoriesAreThoseOfAnAgent(t *testing.T) {
 // remembered returns what the agent remembers of a kind.
 func (s *system) remembered(caller *bus.Caller, kind memory.Kind) []memory.Memory {
 	s.t.Helper()
-	r, err := caller.Request(natstest.Context(s.t), subject.Service(coreapi.ServiceName, coreapi.VerbMemory),
-		coreapi.ServiceName, []byte(`{"op":"list","agent":"main","caller":"test","kinds":["`+string(kind)+`"]}`))
+	r, err := caller.Request(natstest.Context(s.t), subject.Service(coreapi.AdminName, coreapi.VerbMemory),
+		coreapi.AdminName, []byte(`{"op":"list","agent":"main","caller":"test","kinds":["`+string(kind)+`"]}`))
 	var a coreapi.MemoryAnswer
 	if err != nil || json.Unmarshal(r, &a) != nil {
 		s.t.Fatalf("%s, %v", r, err)
@@ -170,8 +170,8 @@ func TestARefilledViewRemembers(t *testing.T) {
 	s.loseMemories()
 	natstest.EnsureStreams(t, s.bus)
 	natstest.Eventually(t, "it is forgotten", func() bool { return len(s.remembered(p.caller, memory.Experience)) == 0 })
-	_, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbRefill),
-		coreapi.ServiceName, []byte(`{"agent":"main","session":"s"}`))
+	_, err := p.caller.Request(natstest.Context(t), subject.Service(coreapi.AdminName, coreapi.VerbRefill),
+		coreapi.AdminName, []byte(`{"agent":"main","session":"s"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

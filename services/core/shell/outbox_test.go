@@ -102,7 +102,7 @@ func (s *system) outbox(q coreapi.OutboxQuery) (p coreapi.OutboxPage, err error)
 		s.t.Fatal(err)
 	}
 	defer func() { _ = caller.Close() }()
-	reply, err := caller.Request(natstest.Context(s.t), subject.Service("core", coreapi.VerbOutbox), "core", body)
+	reply, err := caller.Request(natstest.Context(s.t), subject.Service("admin", coreapi.VerbOutbox), "admin", body)
 	if err == nil {
 		err = json.Unmarshal(reply, &p)
 	}

@@ -307,8 +307,8 @@ func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 	ask := func(q coreapi.RefillQuery) (a coreapi.RefillAnswer, err error) {
 		body, err := json.Marshal(q)
 		must(t, err)
-		m, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, coreapi.VerbRefill),
-			coreapi.ServiceName, body)
+		m, err := caller.Request(natstest.Context(t), subject.Service(coreapi.AdminName, coreapi.VerbRefill),
+			coreapi.AdminName, body)
 		if err == nil {
 			err = json.Unmarshal(m, &a)
 		}

@@ -119,12 +119,26 @@ func (c *Core) startSchedules() (stop func()) {
 	}
 }
 
-func (c *Core) serveSchedules(q *bus.Request) (any, error) {
+// seeSchedules lists schedules without the keys of webhooks: who has a key can wake the agent.
+func (c *Core) seeSchedules(q *bus.Request) (any, error) {
+	p, err := c.querySchedules(q, false)
+	for i := range p.Schedules {
+		p.Schedules[i].Key = ""
+	}
+	return p, err
+}
+
+func (c *Core) serveSchedules(q *bus.Request) (any, error) { return c.querySchedules(q, true) }
+
+func (c *Core) querySchedules(q *bus.Request, change bool) (p coreapi.SchedulesPage, err error) {
 	var ask coreapi.SchedulesQuery
 	if len(q.Data) > 0 {
 		if err := decodeQuery(q.Data, &ask); err != nil {
-			return nil, err
+			return p, err
 		}
+	}
+	if ask.Action != "" && !change {
+		return p, administered(coreapi.VerbSchedules)
 	}
 	return c.schedule.Query(q.Context(), ask)
 }

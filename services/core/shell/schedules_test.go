@@ -146,7 +146,7 @@ func TestSchedulesSurviveAReset(t *testing.T) {
 	defer func() { _ = caller.Close() }()
 	var p coreapi.SchedulesPage
 	ask := func(q string) error {
-		reply, err := caller.Request(natstest.Context(t), subject.Service("core", coreapi.VerbSchedules), "core", []byte(q))
+		reply, err := caller.Request(natstest.Context(t), subject.Service("admin", coreapi.VerbSchedules), "admin", []byte(q))
 		if err == nil {
 			err = json.Unmarshal(reply, &p)
 		}
@@ -256,7 +256,7 @@ func TestAWebhookWakesItsSession(t *testing.T) {
 	}
 	client := s.client(t)
 	var all coreapi.SchedulesPage
-	if err := client.Ask(natstest.Context(t), coreapi.VerbSchedules, coreapi.SchedulesQuery{}, &all); err != nil || len(all.Schedules) != 1 {
+	if err := client.Administer(natstest.Context(t), coreapi.VerbSchedules, coreapi.SchedulesQuery{}, &all); err != nil || len(all.Schedules) != 1 {
 		t.Fatalf("%v, %+v", err, all)
 	}
 	hook := coreapi.Occurrence{

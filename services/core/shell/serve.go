@@ -23,31 +23,47 @@ type SessionInfo struct {
 }
 
 func (c *Core) serve() ([]*bus.Responder, error) {
-	handlers := map[string]func(*bus.Request) (any, error){
+	see := map[string]func(*bus.Request) (any, error){
 		coreapi.VerbTools:     c.serveTools,
 		coreapi.VerbSessions:  c.serveSessions,
 		coreapi.VerbSession:   c.serveSession,
 		coreapi.VerbStatus:    func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
-		coreapi.VerbRefill:    c.serveRefill,
-		coreapi.VerbCall:      c.serveCall,
-		coreapi.VerbMemory:    c.serveMemory,
-		coreapi.VerbOutbox:    c.serveOutbox,
-		coreapi.VerbSchedules: c.serveSchedules,
+		coreapi.VerbCall:      nil, // with its caller, below
+		coreapi.VerbMemory:    c.seeMemory,
+		coreapi.VerbOutbox:    c.seeOutbox,
+		coreapi.VerbSchedules: c.seeSchedules,
 		coreapi.VerbOccur:     c.serveOccur,
 		coreapi.VerbHooks:     func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
+	administer := map[string]func(*bus.Request) (any, error){
+		coreapi.VerbRefill:    c.serveRefill,
+		coreapi.VerbMemory:    c.serveMemory,
+		coreapi.VerbOutbox:    c.serveOutbox,
+		coreapi.VerbSchedules: c.serveSchedules,
+	}
 	var out []*bus.Responder
-	for verb, f := range handlers {
-		r, err := c.bus.Respond(subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, coreapi.ServiceName,
-			func(q *bus.Request) {
-				coreapi.Answer(q, f)
-			})
-		if err != nil {
-			return nil, fmt.Errorf("serving %s: %w", verb, err)
+	for service, verbs := range map[string]map[string]func(*bus.Request) (any, error){
+		coreapi.ServiceName: see, coreapi.AdminName: administer,
+	} {
+		for verb, f := range verbs {
+			subj := subject.Service(service, verb)
+			if f == nil {
+				subj, f = subject.Call("*"), c.serveCall
+			}
+			r, err := c.bus.Respond(subj, service, service, func(q *bus.Request) { coreapi.Answer(q, f) })
+			if err != nil {
+				return nil, fmt.Errorf("serving %s: %w", subj, err)
+			}
+			out = append(out, r)
 		}
-		out = append(out, r)
 	}
 	return out, nil
+}
+
+// administered is the error for a request that changes something to a service that does not.
+func administered(verb string) error {
+	return bus.Errorf(bus.CodeDenied, "%s only lists; send changes to %s", subject.Service(coreapi.ServiceName, verb),
+		subject.Service(coreapi.AdminName, verb))
 }
 
 // decodeQuery reads the body of a request.
@@ -194,12 +210,19 @@ func (c *Core) newerError(ref subject.Ref, err error) error {
 		"its inputs wait for one; to continue without the newer core's commits, run skandha sessions repair", ref, err)
 }
 
-func (c *Core) serveOutbox(q *bus.Request) (any, error) {
+func (c *Core) seeOutbox(q *bus.Request) (any, error) { return c.queryOutbox(q, false) }
+
+func (c *Core) serveOutbox(q *bus.Request) (any, error) { return c.queryOutbox(q, true) }
+
+func (c *Core) queryOutbox(q *bus.Request, change bool) (any, error) {
 	var ask coreapi.OutboxQuery
 	if len(q.Data) > 0 {
 		if err := decodeQuery(q.Data, &ask); err != nil {
 			return nil, err
 		}
+	}
+	if ask.Action != "" && !change {
+		return nil, administered(coreapi.VerbOutbox)
 	}
 	return c.outbox.Query(q.Context(), ask)
 }

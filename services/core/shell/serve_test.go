@@ -42,8 +42,12 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 		{coreapi.VerbRefill, `{`, "query: not JSON: unexpected end of JSON input (at byte 1)"},
 		{coreapi.VerbPlugin, `{"plugin":7}`, "the request is invalid: plugin: got number, want a string"},
 	} {
-		_, err := caller.Request(natstest.Context(t), subject.Service(coreapi.ServiceName, c.verb), coreapi.ServiceName,
-			[]byte(c.body))
+		service := coreapi.ServiceOf(c.verb)
+		to := subject.Service(service, c.verb)
+		if c.verb == coreapi.VerbCall {
+			to = subject.Call("test")
+		}
+		_, err := caller.Request(natstest.Context(t), to, service, []byte(c.body))
 		if bus.CodeOf(err) != bus.CodeInvalidArgument || !strings.HasSuffix(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, want %s", c.verb, c.body, err, c.want)
 		}
@@ -102,15 +106,16 @@ func (s *system) askAll(verb string, sessions []subject.Session) <-chan error {
 	caller, err := s.bus.NewCaller()
 	must(s.t, err)
 	s.t.Cleanup(func() { _ = caller.Close() })
-	ctx, to := natstest.Context(s.t), subject.Service(coreapi.ServiceName, verb)
+	ctx, service := natstest.Context(s.t), coreapi.ServiceOf(verb)
+	to := subject.Service(service, verb)
 	errs := make(chan error, len(sessions))
 	for _, id := range sessions {
 		body, err := json.Marshal(subject.Ref{Agent: "main", Session: id})
 		must(s.t, err)
-		_, err = caller.Send(ctx, to, coreapi.ServiceName, nil, body, func(r bus.Reply) { errs <- r.Err })
+		_, err = caller.Send(ctx, to, service, nil, body, func(r bus.Reply) { errs <- r.Err })
 		must(s.t, err)
 	}
-	if _, err := caller.Request(ctx, to, coreapi.ServiceName, []byte("{}")); !errors.Is(err, bus.ErrInvalidArgument) {
+	if _, err := caller.Request(ctx, to, service, []byte("{}")); !errors.Is(err, bus.ErrInvalidArgument) {
 		s.t.Fatalf("a request for no session: %v", err)
 	}
 	return errs

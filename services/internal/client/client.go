@@ -68,6 +68,12 @@ func (c *Client) Ask(ctx context.Context, verb string, question, answer any) err
 	return c.AskService(ctx, coreapi.ServiceName, verb, question, answer)
 }
 
+// Administer asks any core replica to change something, or for what only operators may see, and
+// decodes the answer.
+func (c *Client) Administer(ctx context.Context, verb string, question, answer any) error {
+	return c.AskService(ctx, coreapi.AdminName, verb, question, answer)
+}
+
 // providersWait bounds asking one provider process.
 const providersWait = 5 * time.Second
 

@@ -1,5 +1,6 @@
-// Package coreapi defines the requests that any core replica answers on
-// service.core.<verb>, for its clients: the command and the UI bridge. The schemas are in
+// Package coreapi defines the requests that any core replica answers on service.core.<verb>, and
+// those that change something on service.admin.<verb>, for its clients: the command and the UI
+// bridge. Credentials that may only see have the first alone. The schemas are in
 // schemas/service/core. service.core.session, plugins, plugin and order answer with types
 // that only core knows; clients pass them on, or read the fields that they need.
 package coreapi
@@ -17,18 +18,32 @@ import (
 // its answers.
 const ServiceName = "core"
 
-// The verbs that any core replica answers.
+// AdminName is the service of requests that change something, in service.admin.<verb>. Core answers
+// them.
+const AdminName = "admin"
+
+// The verbs that any core replica answers. Those marked are of the service [AdminName]; memory, outbox and
+// schedules are of both, and change something there only.
 const (
 	VerbTools    = "tools"    // -> []ToolInfo
 	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
 	VerbSession  = "session"  // subject.Ref -> SessionInfo
 	VerbStatus   = "status"   // -> Status
-	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer
+	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer; admin
 	VerbHooks    = "hooks"    // -> HooksInfo
-	VerbCall     = "call"     // tool.InternalCall -> tool.Result
+	VerbCall     = "call"     // tool.InternalCall -> tool.Result; on subject.Call
 	VerbPlugins  = "plugins"  // -> plugins, in the order of execution (schemas/service/core/plugins.json)
-	VerbPlugin   = "plugin"   // an operator's request about a plugin -> the plugin
+	VerbPlugin   = "plugin"   // an operator's request about a plugin -> the plugin; admin
 )
+
+// ServiceOf returns the service whose verb it is, where a verb of both changes something.
+func ServiceOf(verb string) string {
+	switch verb {
+	case VerbRefill, VerbPlugin, VerbMemory, VerbOutbox, VerbSchedules:
+		return AdminName
+	}
+	return ServiceName
+}
 
 // ToolInfo is a tool with its statistics over all sessions.
 type ToolInfo struct {

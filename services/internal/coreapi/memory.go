@@ -36,6 +36,9 @@ type MemoryQuery struct {
 	After  string         `json:"after,omitempty"`  // list: cursor from the previous page
 }
 
+// Changes reports whether the query changes something, if it is valid.
+func (q MemoryQuery) Changes() bool { return q.Op != MemoryList && q.Op != MemorySearch }
+
 // MemoryAnswer is the answer to a [MemoryQuery].
 type MemoryAnswer struct {
 	Memories []memory.Memory `json:"memories,omitempty"` // list

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/subject"
 )
 
 const (
@@ -123,7 +125,7 @@ func (l *pullLoop) heal() {
 
 // ensure looks up the consumer and creates it if it does not exist.
 func (l *pullLoop) ensure(ctx context.Context) error {
-	want := l.config
+	want, changed := l.config, false
 	c, err := l.j.JetStream().Consumer(ctx, l.stream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		if l.floor != nil {
@@ -144,6 +146,10 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 		return fmt.Errorf("looking up consumer %s of %s: %w", want.Durable, l.stream, err)
 	}
 	have := c.CachedInfo().Config
+	if have.FilterSubject == subject.AllSensed && want.FilterSubject == subject.AllCauses {
+		have.FilterSubject = want.FilterSubject // of contract 1
+		changed = true
+	}
 	if have.FilterSubject != want.FilterSubject || have.AckPolicy != want.AckPolicy || have.DeliverSubject != "" {
 		return fmt.Errorf("consumer %s of %s was not created by Skandha: its filter is %q, "+
 			"its acknowledgement policy %s; remove it by hand",
@@ -151,7 +157,7 @@ func (l *pullLoop) ensure(ctx context.Context) error {
 	}
 	mended := have
 	mended.AckWait, mended.MaxDeliver, mended.MaxAckPending = want.AckWait, want.MaxDeliver, want.MaxAckPending
-	if mended.AckWait == have.AckWait && mended.MaxDeliver == have.MaxDeliver &&
+	if !changed && mended.AckWait == have.AckWait && mended.MaxDeliver == have.MaxDeliver &&
 		mended.MaxAckPending == have.MaxAckPending {
 		return nil
 	}

@@ -111,21 +111,23 @@ func (j *Journal) LastInputs(ctx context.Context, ref subject.Ref) (map[subject.
 	if err != nil {
 		return nil, bus.TransportError("listing the writers of "+ref.String(), err)
 	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(ref.Cause(subject.Input, "*")))
-	if err != nil {
-		return nil, bus.TransportError("listing the writers of "+ref.String(), err)
-	}
-	out := make(map[subject.Writer]uint64, len(info.State.Subjects))
-	for subj := range info.State.Subjects {
-		cause, err := subject.ParseCause(subj)
+	out := map[subject.Writer]uint64{}
+	for _, filter := range ref.CausesOf(subject.Input) {
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
 		if err != nil {
-			continue
+			return nil, bus.TransportError("listing the writers of "+ref.String(), err)
 		}
-		m, err := j.getFromLeader(ctx, bus.Query{LastFor: subj})
-		if err != nil && !errors.Is(err, bus.ErrNotFound) {
-			return nil, err
+		for subj := range info.State.Subjects {
+			cause, err := subject.ParseCause(subj)
+			if err != nil {
+				continue
+			}
+			m, err := j.getFromLeader(ctx, bus.Query{LastFor: subj})
+			if err != nil && !errors.Is(err, bus.ErrNotFound) {
+				return nil, err
+			}
+			out[cause.Writer] = max(out[cause.Writer], m.Seq)
 		}
-		out[cause.Writer] = m.Seq
 	}
 	return out, nil
 }

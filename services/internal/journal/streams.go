@@ -100,7 +100,7 @@ func (c StreamsConfig) streams() []wanted {
 	return append([]wanted{
 		{jetstream.StreamConfig{
 			Name: bus.StreamSessions, Description: "causes and commits of every session: the log of record",
-			Subjects: []string{subject.AllCauses, subject.AllCommits, subject.AllProbes},
+			Subjects: []string{subject.AllSensed, subject.AllPeople, subject.AllCommits, subject.AllProbes},
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 			MaxBytes: d.MaxBytes, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow, AllowDirect: true,
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxBytes}},

@@ -228,13 +228,14 @@ func TestTheFirstAnswerUnderTheRightNameCounts(t *testing.T) {
 	w := start(t)
 	late := make(chan *nats.Msg, 1)
 	w.answer(func(m *nats.Msg) {
-		_, caller, n, err := subject.ParseReply(m.Reply)
+		a, err := subject.ParseReply(m.Reply)
 		if err != nil {
 			t.Error(err)
 		}
 		nc := plugincalltest.Client(t, w.server)
-		_ = nc.Publish(subject.Reply("other", caller, n), []byte("forged"))
-		_ = nc.Publish(subject.Reply("p", caller, n+1), []byte("to another question"))
+		_ = nc.Publish(a.From("other").Subject(), []byte("forged"))
+		a.N++
+		_ = nc.Publish(a.Subject(), []byte("to another question"))
 		_ = nc.Flush()
 		_ = m.Respond([]byte("first"))
 		_ = m.Respond([]byte("second"))

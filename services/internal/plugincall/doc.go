@@ -3,7 +3,7 @@
 //
 // # Subjects
 //
-// Consumed: reply.*.<instance>.*, the answers. Produced: the request, with the header
+// Consumed: reply.<identity>.*.<instance>.*, the answers. Produced: the request, with the header
 // Skandha-Deadline, on <subject>.<instance> of one replica or, if none listens there,
 // on the plugin's own subject, tool.<plugin>.<tool>, llm.<plugin>.generate or
 // storage.<plugin>.<verb>; and service.core.status, to see whether a core is up.

@@ -93,10 +93,11 @@ func lastWords(o *output) string {
 // repliable reports a request whose answer core would not send.
 func (s *suite) repliable(c *check, e passage) {
 	if !subject.IsReplyFrom(e.reply, registryResponder) {
-		c.fail("a request with the reply subject reply.core.<instance>.<n>",
+		me := string(s.name())
+		c.fail("a request with the reply subject reply."+me+".core.<instance>.<n>",
 			fmt.Sprintf("the reply subject %q of %s", e.reply, e.subject),
-			"subscribe to reply.*.<instance>.* and ask with the reply subject reply.core.<instance>.<n>, n in base 36: "+
-				"core answers nowhere else")
+			"subscribe to reply."+me+".*.<instance>.* and ask with the reply subject reply."+me+".core.<instance>.<n>, "+
+				"n in base 36: core answers nowhere else")
 	}
 }
 

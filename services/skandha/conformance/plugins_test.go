@@ -148,7 +148,7 @@ func (b *base) manifest() string {
 func (b *base) ask(verb, body string) (*nats.Msg, error) {
 	b.mu.Lock()
 	b.counter++
-	reply := fmt.Sprintf("reply.core.%s.%d", b.instance, b.counter)
+	reply := fmt.Sprintf("reply.plain.core.%s.%d", b.instance, b.counter)
 	b.mu.Unlock()
 	if b.fault == "answers to an inbox" {
 		reply = b.nc.NewRespInbox()
@@ -311,7 +311,7 @@ func (b *base) take(m *nats.Msg) {
 	case b.fault == "answers twice" && isHook:
 		_ = b.nc.PublishMsg(reply)
 	case b.fault == "answers others" && isHook:
-		_ = b.nc.Publish("reply.core.somebody.1", []byte("{}"))
+		_ = b.nc.Publish("reply.somebody.core.somebody-1.1", []byte("{}"))
 	case b.fault == "speaks as core" && isHook:
 		_ = b.nc.Publish("agent.main.x.ui.message", []byte("{}"))
 	case b.fault == "speaks undeclared" && isHook:

@@ -50,10 +50,11 @@ func (s *suite) overhears(subj string) (why string) {
 			return ""
 		}
 	case "reply":
-		if subject.Valid(t[2]) {
+		if t[1] == me {
 			return ""
 		}
-		return "subscribe to reply.*.<instance>.*, with the plugin's own instance: answers to others are not for it"
+		return "subscribe to reply." + me + ".*.<instance>.*, which begins with the plugin's own name: " +
+			"answers to others are not for it"
 	case "media":
 		return "frames of people's cameras are for camera listeners only; call the tool camera:look instead"
 	case "plugin", "service", "runner", "provider", "discover":

@@ -133,7 +133,7 @@ func TestGoodPluginsPass(t *testing.T) {
 func TestEachFaultIsSeenByItsCheck(t *testing.T) {
 	faults := map[string]struct{ check, says string }{
 		"never connects":         {"registers", "it never connected"},
-		"answers to an inbox":    {"registers", "reply.core.<instance>.<n>"},
+		"answers to an inbox":    {"registers", ".core.<instance>.<n>"},
 		"bad manifest":           {"manifest", `hooks[0].deadline_ms: is 90000`},
 		"bad schema":             {"manifest", "tools[0].args"},
 		"unknown field":          {"manifest", "colour"},

@@ -318,13 +318,13 @@ func TestLargeBodiesGoBothWays(t *testing.T) {
 func TestClaimThatIsGoneIsAnError(t *testing.T) {
 	b := start(t)
 	respond(t, b, "tool.echo.say", "echo", echo)
-	answers, err := b.Conn().SubscribeSync(subject.Replies(b.Instance()))
+	answers, err := b.Conn().SubscribeSync(subject.Replies(b.Identity(), b.Instance()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// What a foreign client may send: a reference to nothing.
 	err = b.Conn().PublishMsg(&nats.Msg{
-		Subject: "tool.echo.say", Reply: subject.Reply("echo", b.Instance(), 1),
+		Subject: "tool.echo.say", Reply: subject.Reply(b.Identity(), "echo", b.Instance(), 1),
 		Header: nats.Header{bus.ClaimHeader: {strings.Repeat("0", 64) + ".x"}},
 	})
 	if err != nil {
@@ -345,8 +345,8 @@ func TestReplyOutsideTheOwnNameIsDropped(t *testing.T) {
 	})
 	for _, reply := range []string{
 		ref("one").Commit(), ref("one").Cause(subject.Input, "w"), "_INBOX.x.y",
-		subject.Reply("other", "inst", 1), "reply.echo", "reply.echo.inst", "reply.echo.inst.1.2", "reply.echo.inst.01",
-		"tool.echo.say",
+		subject.Reply("me", "other", "inst", 1), "reply.me.echo", "reply.me.echo.inst", "reply.me.echo.inst.1.2",
+		"reply.me.echo.inst.01", "tool.echo.say",
 	} {
 		if err := b.Conn().PublishMsg(&nats.Msg{Subject: "tool.echo.say", Reply: reply, Data: []byte("evil")}); err != nil {
 			t.Fatal(err)
@@ -405,14 +405,16 @@ func TestAnswersOfStrangersAreNotTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		responder, inst, n, err := subject.ParseReply(m.Reply)
-		if err != nil || responder != "r1" || inst != c.Instance() || n < 1<<20 || numbers[n] {
+		a, err := subject.ParseReply(m.Reply)
+		if err != nil || a.Responder != "r1" || a.Instance != c.Instance() || a.Caller != b.Identity() ||
+			a.N < 1<<20 || numbers[a.N] {
 			t.Fatalf("reply subject %s: want one that nobody can guess", m.Reply)
 		}
-		numbers[n] = true
+		numbers[a.N] = true
 		// A plugin may publish under its own name only.
 		for _, subj := range []string{
-			subject.Reply("mallory", inst, n), subject.Reply("r1", inst, n+1), subject.Reply("r1", "other", n), m.Reply,
+			a.From("mallory").Subject(), subject.Reply(a.Caller, "r1", a.Instance, a.N+1),
+			subject.Reply(a.Caller, "r1", "other", a.N), subject.Reply("other", "r1", a.Instance, a.N), m.Reply,
 		} {
 			if err := b.Conn().Publish(subj, []byte(subj)); err != nil {
 				t.Fatal(err)

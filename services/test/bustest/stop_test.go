@@ -81,7 +81,7 @@ func TestStopsOfOthersAreIgnored(t *testing.T) {
 	}()
 	<-h.began
 	for range 300 { // more than are kept for requests to come
-		for _, body := range []string{`{"reply":"reply.slow.me.1"}`, `{"reply":"reply.other.me.1"}`, `{"reply":"*"}`, `{`, ``} {
+		for _, body := range []string{`{"reply":"reply.me.slow.me-1.1"}`, `{"reply":"reply.me.other.me-1.1"}`, `{"reply":"*"}`, `{`, ``} {
 			if err := b.Publish(natstest.Context(t), subject.Service("slow", bus.VerbStop), nil, []byte(body)); err != nil {
 				t.Fatal(err)
 			}

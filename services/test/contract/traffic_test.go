@@ -480,9 +480,13 @@ func (p person) ask(verb, body string) {
 
 func (p person) tryAsk(ctx context.Context, verb, body string) (*nats.Msg, error) {
 	p.t.Helper()
-	m := nats.NewMsg(subject.Service(coreapi.ServiceName, verb))
-	m.Data, m.Reply = []byte(body), subject.Reply(coreapi.ServiceName, "me-1", 7)
-	sub, err := p.b.Conn().SubscribeSync(subject.Replies("me-1"))
+	service := coreapi.ServiceOf(verb)
+	m := nats.NewMsg(subject.Service(service, verb))
+	if verb == coreapi.VerbCall {
+		m.Subject = subject.Call("test")
+	}
+	m.Data, m.Reply = []byte(body), subject.Reply("me", service, "me-1", 7)
+	sub, err := p.b.Conn().SubscribeSync(subject.Replies("me", "me-1"))
 	if err != nil {
 		p.t.Fatal(err)
 	}

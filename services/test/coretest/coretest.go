@@ -25,7 +25,7 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-// Memory answers service.core.memory. Its fields say how; they may be changed under Lock.
+// Memory answers service.admin.memory. Its fields say how; they may be changed under Lock.
 type Memory struct {
 	sync.Mutex
 	All      []memory.Memory // of all agents, oldest first
@@ -38,11 +38,11 @@ type Memory struct {
 // Remember answers with m until the test ends, unless a core answers.
 func Remember(t testing.TB, b *journal.Journal, m *Memory) {
 	t.Helper()
-	subj := subject.Service(coreapi.ServiceName, coreapi.VerbMemory)
+	subj := subject.Service(coreapi.AdminName, coreapi.VerbMemory)
 	if _, err := b.Conn().Request(subj, nil, time.Second); !errors.Is(err, nats.ErrNoResponders) {
 		return
 	}
-	r, err := b.Respond(subj, coreapi.ServiceName, coreapi.ServiceName,
+	r, err := b.Respond(subj, coreapi.AdminName, coreapi.AdminName,
 		func(q *bus.Request) { coreapi.Answer(q, m.serve) })
 	if err == nil {
 		err = b.Conn().Flush()

@@ -134,7 +134,7 @@ func TestAnAnswerIsSentAgainWhenCallersAreBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller, reply := r.dial(), subject.Reply(string(m.Name), "late", 1)
+	caller, reply := r.dial(), subject.Reply("caller", string(m.Name), "late", 1)
 	if err := caller.Conn().PublishRequest(it, reply, body); err != nil {
 		t.Fatal(err)
 	}

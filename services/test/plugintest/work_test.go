@@ -262,7 +262,7 @@ func TestAPluginAnswersUnderItsOwnNameAlone(t *testing.T) {
 	r.active(manifest("own"), plugin.Handlers{
 		plugin.Tool("own:it", "d", func(context.Context, struct{}) (int, error) { ran.Add(1); return 0, nil }),
 	})
-	for _, reply := range []string{"agent.demo.s1.commit", "reply.other.me.1"} {
+	for _, reply := range []string{"agent.demo.s1.commit", "reply.me.other.me-1.1"} {
 		if err := r.bus.Conn().PublishRequest(subject.Tool("own", "own:it"), reply,
 			[]byte(`{"call":"t1-p1-c0","attempt":"a","tool":"own:it","args":{}}`)); err != nil {
 			t.Fatal(err)

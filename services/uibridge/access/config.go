@@ -192,7 +192,7 @@ func (c Config) checkTokens() error {
 }
 
 // writerOf returns the writer name of the token's holder on the bus.
-func writerOf(token string) subject.Writer { return subject.Writer("ui-" + token) }
+func writerOf(token string) subject.Writer { return subject.Person(token) }
 
 func parseProxies(list []string) (out []netip.Prefix, err error) {
 	for _, s := range list {

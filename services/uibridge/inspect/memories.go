@@ -258,7 +258,7 @@ func fits(id, words string) error {
 }
 
 func (i *inspector) askMemory(ctx context.Context, q coreapi.MemoryQuery) (a coreapi.MemoryAnswer, err error) {
-	err = i.client.Ask(ctx, coreapi.VerbMemory, q, &a)
+	err = i.client.Administer(ctx, coreapi.VerbMemory, q, &a)
 	return a, err
 }
 

@@ -286,7 +286,7 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 	return st, nil
 }
 
-// pluginAction is service.core.plugin's request (schemas/service/core/plugin_request.json).
+// pluginAction is service.admin.plugin's request (schemas/service/core/plugin_request.json).
 type pluginAction struct {
 	Op     string `json:"op"`
 	Plugin string `json:"plugin"`
@@ -326,5 +326,5 @@ func (i *inspector) pluginAction(ctx context.Context, p contract.Principal, q pl
 	}
 	i.log.Info("plugin action requested", "op", q.Op, "plugin", q.Plugin, "by", p.Writer, "force", q.Force)
 	var answer json.RawMessage
-	return answer, i.client.Ask(ctx, coreapi.VerbPlugin, q, &answer)
+	return answer, i.client.Administer(ctx, coreapi.VerbPlugin, q, &answer)
 }

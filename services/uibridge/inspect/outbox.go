@@ -94,7 +94,7 @@ func (i *inspector) outboxAction(
 func (i *inspector) askOutbox(
 	ctx context.Context, p contract.Principal, q coreapi.OutboxQuery,
 ) (page coreapi.OutboxPage, err error) {
-	if err = i.client.Ask(ctx, coreapi.VerbOutbox, q, &page); err != nil {
+	if err = i.client.Administer(ctx, coreapi.VerbOutbox, q, &page); err != nil {
 		return coreapi.OutboxPage{}, err
 	}
 	page.Messages = slices.DeleteFunc(listed(page.Messages),

@@ -5,7 +5,7 @@
 // # Subjects
 //
 // It answers requests on runner.<instance> or provider.<instance>, under the
-// name of the instance: reply.<instance>.<caller>.<n>. It publishes on
+// name of the instance: reply.<caller>.<instance>.…. It publishes on
 // announce.<kind>.<instance>, and listens on discover.<kind>.
 //
 // # Guarantee

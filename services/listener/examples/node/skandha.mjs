@@ -68,7 +68,7 @@ export async function serve(manifest, handlers, run) {
 
   let n = 0;
   const ask = async (verb, body) => { // the registry, which answers under its own name only
-    const reply = `reply.core.${me}.${(++n).toString(36)}`;
+    const reply = `reply.${name}.core.${me}.${(++n).toString(36)}`;
     const message = await nc.request(`plugin.${verb}.${name}`, JSON.stringify(body), { noMux: true, reply, timeout: verb === "heartbeat" ? 1000 : 2000 });
     const lease = message.json();
     if (message.headers?.has("Skandha-Error")) throw Object.assign(new Error(lease.message), lease);

@@ -21,7 +21,7 @@ def publish(subject, body):
 
 
 def ask(verb, **body):  # the registry; its answer comes on the reply subject
-    publish(f"plugin.{verb}.{NAME} reply.core.{ME}.1", {"instance": ME, **body})
+    publish(f"plugin.{verb}.{NAME} reply.{NAME}.core.{ME}.1", {"instance": ME, **body})
 
 
 def keep(number, _):  # the alarm renews the lease; Ctrl-C and SIGTERM drain it, and the alarm after that ends it
@@ -43,7 +43,7 @@ def serve():
     url = urllib.parse.urlsplit(run["url"])
     bus = socket.create_connection((url.hostname, url.port))
     hello = json.dumps({"verbose": False, "auth_token": run.get("token") or urllib.parse.unquote(url.username or "")})
-    bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.*.{ME}.* 2\r\n".encode())
+    bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.{NAME}.*.{ME}.* 2\r\n".encode())
     for number in signal.SIGALRM, signal.SIGINT, signal.SIGTERM:
         signal.signal(number, keep)
     ask("register", **MANIFEST)

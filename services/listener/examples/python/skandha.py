@@ -76,7 +76,7 @@ def serve(manifest, handlers):
                 body = {"unregister": {"instance": me}, "register": manifest,
                         "heartbeat": {"instance": me, "hash": lease.get("hash")}}[verb]
                 heard.clear()
-                bus.publish(f"plugin.{verb}.{name}", body, reply=f"reply.core.{me}.1")
+                bus.publish(f"plugin.{verb}.{name}", body, reply=f"reply.{name}.core.{me}.1")
                 if leaving.is_set():
                     time.sleep(0.3)
                 elif heard.wait(1):  # else again at once: it may have been lost
@@ -126,7 +126,7 @@ def serve(manifest, handlers):
     asked = {s.split()[0]: f for s, f in subjects.items()}
     while not leaving.is_set():
         try:
-            bus = Bus(f"reply.*.{me}.*", *subjects)
+            bus = Bus(f"reply.{name}.*.{me}.*", *subjects)
             answers.connected(bus)
             threading.Thread(target=keep, args=(bus,), daemon=True).start()
             for subject, reply, headers, body in bus:

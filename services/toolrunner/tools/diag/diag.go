@@ -1,5 +1,5 @@
 // Package diag provides the internal tools log:record, for plugins, and status:query, which
-// skandha doctor calls. They are called by service.core.call and never offered to a model.
+// skandha doctor calls. They are called by service.core.call.<caller> and never offered to a model.
 package diag
 
 import (
