@@ -36,15 +36,18 @@ type Config struct {
 	Instance  subject.Instance           // default: the name and random hexadecimal digits
 
 	// Set at most one of these, with Password for User.
-	Token        string
+	Token        string // a bearer JWT, or the token of a system without rights
 	User         string
 	Password     string
 	CredsFile    string // JWT and seed
 	NKeySeedFile string
+	Credentials  *Credentials
 
 	TLS         TLS
-	InboxPrefix string       // for replies from JetStream, if the credentials allow only one; default _INBOX
+	InboxPrefix string       // for replies from JetStream; default _INBOX.<instance>
 	Logger      *slog.Logger // default slog.Default
+
+	party bool // the credentials are not those of a part of the system
 }
 
 const (
@@ -63,6 +66,7 @@ func (c Config) withDefaults() Config {
 	if c.Instance == "" {
 		c.Instance = NewInstance(c.Name)
 	}
+	c.InboxPrefix = cmp.Or(c.InboxPrefix, "_INBOX."+string(c.Instance))
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
@@ -91,13 +95,16 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("bus.instance: %q is not a valid id", string(c.Instance)))
 	}
 	ways := 0
+	if c.Credentials != nil {
+		ways++
+	}
 	for _, way := range []string{c.Token, c.User, c.CredsFile, c.NKeySeedFile} {
 		if way != "" {
 			ways++
 		}
 	}
 	if ways > 1 {
-		errs = append(errs, errors.New("bus: set only one of token, user, creds_file, nkey_seed_file"))
+		errs = append(errs, errors.New("bus: set only one of token, user, creds_file, nkey_seed_file and credentials"))
 	}
 	if c.Password != "" && c.User == "" {
 		errs = append(errs, errors.New("bus.user is empty but bus.password is set"))
@@ -114,6 +121,10 @@ func (c Config) Validate() error {
 // of attempts.
 func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.URL, cfg.Token = splitToken(cfg.URL, cfg.Token)
+	if err := cfg.identify(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
@@ -188,23 +199,21 @@ func (b *Bus) options() ([]nats.Option, error) {
 	if c.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(c.InProcess))
 	}
-	if c.InboxPrefix != "" {
-		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
-	}
-	return b.credentials(opts)
+	return b.credentials(append(opts, nats.CustomInboxPrefix(c.InboxPrefix)))
 }
 
 func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
 	c := b.cfg
 	if c.Data != "" && c.InProcess == nil {
-		at := finder{dir: c.Data, wait: connectWait}
-		b.cfg.URL, at.token = splitToken(c.URL, c.Token)
-		opts = append(opts, nats.SetCustomDialer(at), nats.TokenHandler(at.currentToken))
+		at := finder{dir: c.Data, wait: connectWait, token: c.Token}
+		opts = append(opts, nats.SetCustomDialer(at), bearer(at.currentToken))
 		c.Token = ""
 	}
 	switch {
+	case c.Credentials != nil:
+		opts = append(opts, nats.UserJWT(c.Credentials.JWT, c.Credentials.sign))
 	case c.Token != "":
-		opts = append(opts, nats.Token(c.Token))
+		opts = append(opts, bearer(func() string { return c.Token }))
 	case c.User != "":
 		opts = append(opts, nats.UserInfo(c.User, c.Password))
 	case c.CredsFile != "":

@@ -1,16 +1,14 @@
 package bus
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // RunFile is the name of the file in a system's data directory with the address of its bus:
@@ -49,23 +47,34 @@ func (f finder) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
+// currentToken prefers credentials for this process over those of the file, which are an operator's.
 func (f finder) currentToken() string {
+	if isJWT(f.token) {
+		return f.token
+	}
 	if _, token, ok := f.read(); ok {
 		return token
 	}
 	return f.token
 }
 
-// splitToken takes the token out of a URL, since the client accepts it from one place
+// splitToken takes the token out of a URL, or several, since the client accepts it from one place
 // only.
 func splitToken(at, token string) (string, string) {
-	u, err := url.Parse(cmp.Or(at, nats.DefaultURL))
-	if err != nil || u.User == nil {
-		return cmp.Or(at, nats.DefaultURL), token
+	if at == "" {
+		return "", token
 	}
-	if _, has := u.User.Password(); has {
-		return at, token
+	urls := strings.Split(at, ",")
+	for i, one := range urls {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil || u.User == nil {
+			continue
+		}
+		if _, has := u.User.Password(); has {
+			continue
+		}
+		token, u.User = u.User.Username(), nil
+		urls[i] = u.String()
 	}
-	token, u.User = u.User.Username(), nil
-	return u.String(), token
+	return strings.Join(urls, ","), token
 }

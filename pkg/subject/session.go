@@ -83,6 +83,19 @@ func (r Ref) Commit() string { return r.prefix() + "commit" }
 // type, never of a request.
 func (r Ref) Live(phase, event string) string { return r.prefix() + phase + "." + event }
 
+// Answer returns the subject of the copy of a live event for the writer whose input began the turn:
+// answer.<writer>.<agent>.<session>.<phase>.<event>.
+func (r Ref) Answer(w Writer, phase, event string) string {
+	return "answer." + string(w) + "." + string(r.Agent) + "." + string(r.Session) + "." + phase + "." + event
+}
+
+// IsAnswer reports whether s is a subject of [Ref.Answer].
+func (r Ref) IsAnswer(s string) bool {
+	t := strings.Split(s, ".")
+	return len(t) == 6 && t[0] == "answer" && Valid(t[1]) && t[2] == string(r.Agent) && t[3] == string(r.Session) &&
+		Valid(t[4]) && Valid(t[5])
+}
+
 // All returns a filter for all messages of the session: causes, commits and live copies.
 func (r Ref) All() string { return r.prefix() + ">" }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"skandha.dev/services/core/identities"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/memory"
@@ -26,6 +27,8 @@ type Deps struct {
 	Store store.Store
 	Index memory.Store // of what agents remember; nil: they remember nothing beyond a session
 	Log   *slog.Logger
+	// Identities are who from outside may connect; nil: the bus enforces no rights.
+	Identities *identities.Identities
 }
 
 // New prepares a core service.
@@ -34,6 +37,7 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	sc.Identities = d.Identities
 	sc.Compare, sc.Drain, sc.Version, sc.Index, sc.Schedules = o.Compare, o.Drain, o.Version, d.Index, o.Schedules
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }

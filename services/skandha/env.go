@@ -1,34 +1,28 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"skandha.dev/services/skandha/system"
 )
 
 // envCmd prints the environment with which a plugin or listener in another process joins.
-type envCmd struct{}
+type envCmd struct {
+	Name string `arg:"" optional:"" help:"Name of the plugin or listener that joins. It gets credentials for that name alone. Default: the environment is that of the people who run the system, who cannot act as a plugin."`
+}
 
 // Run implements the command.
-func (envCmd) Run(g *globals) error {
-	at, token, data := g.NATS, g.Token, ""
-	if at == "" {
-		run, err := system.Running(g.Data)
-		if errors.Is(err, os.ErrNotExist) {
-			return g.noSystem()
-		}
-		if err != nil {
-			return err
-		}
-		at, token = run.URL, run.Token
-		if data, err = filepath.Abs(g.Data); err != nil {
-			return err
-		}
+func (e *envCmd) Run(ctx context.Context, g *globals) error {
+	at, data, err := g.bus()
+	if err != nil {
+		return err
+	}
+	token, err := e.token(ctx, g)
+	if err != nil {
+		return err
 	}
 	line, err := exportLine(at, token, data)
 	if err != nil {
@@ -38,18 +32,33 @@ func (envCmd) Run(g *globals) error {
 	return err
 }
 
+// token returns what the environment's holder shows to the bus.
+func (e *envCmd) token(ctx context.Context, g *globals) (string, error) {
+	if e.Name != "" {
+		token, ok, err := joined(ctx, g, e.Name)
+		if ok || err != nil {
+			return token, err
+		}
+	}
+	if g.NATS != "" {
+		if u, err := url.Parse(g.NATS); err == nil && u.User != nil {
+			return u.User.Username(), nil
+		}
+		return g.Token, nil
+	}
+	run, err := system.Running(g.Data)
+	return run.Token, err
+}
+
 // exportLine returns a shell command that sets SKANDHA_NATS, and SKANDHA_DATA if the
 // system has a data directory here. It adds the token to the URL unless the URL has a
 // user.
 func exportLine(at, token, data string) (string, error) {
-	u, err := url.Parse(at)
+	at, err := withToken(at, token)
 	if err != nil {
-		return "", fmt.Errorf("invalid URL of the bus: %w", errors.Unwrap(err)) // the whole error could show a token
+		return "", err
 	}
-	if token != "" && u.User == nil {
-		u.User = url.User(token)
-	}
-	line := "export SKANDHA_NATS=" + quoted(u.String())
+	line := "export SKANDHA_NATS=" + quoted(at)
 	if data != "" {
 		line += " SKANDHA_DATA=" + quoted(data)
 	}

@@ -23,14 +23,18 @@ import (
 
 // pluginsCmd manages plugins.
 type pluginsCmd struct {
-	List    pluginsListCmd    `cmd:"" default:"withargs" help:"List the plugins, in the order in which their hooks are asked."`
-	Show    pluginsShowCmd    `cmd:"" help:"Show what a plugin declares, its replicas and the reasons for its place in the order."`
-	Order   pluginsOrderCmd   `cmd:"" help:"Show the order of all plugins, or of those at a hook point, with the reasons."`
-	Suspend pluginsSuspendCmd `cmd:"" help:"Stop using a plugin's hooks, tools and providers."`
-	Resume  pluginsResumeCmd  `cmd:"" help:"Use a suspended plugin again."`
-	Unload  pluginsUnloadCmd  `cmd:"" help:"Let a plugin finish its work in flight, then unregister it."`
-	New     pluginsNewCmd     `cmd:"" help:"Write a working plugin with a test, as a starting point."`
-	Test    pluginsTestCmd    `cmd:"" help:"Test a plugin against a separate system, and say what to change. Its tools ARE called."`
+	List       pluginsListCmd       `cmd:"" default:"withargs" help:"List the plugins, in the order in which their hooks are asked."`
+	Show       pluginsShowCmd       `cmd:"" help:"Show what a plugin declares, its replicas and the reasons for its place in the order."`
+	Order      pluginsOrderCmd      `cmd:"" help:"Show the order of all plugins, or of those at a hook point, with the reasons."`
+	Suspend    pluginsSuspendCmd    `cmd:"" help:"Stop using a plugin's hooks, tools and providers."`
+	Resume     pluginsResumeCmd     `cmd:"" help:"Use a suspended plugin again."`
+	Unload     pluginsUnloadCmd     `cmd:"" help:"Let a plugin finish its work in flight, then unregister it."`
+	Invite     pluginsInviteCmd     `cmd:"" help:"Let a plugin, listener or program from outside connect, with credentials for what is named and nothing else."`
+	Identities pluginsIdentitiesCmd `cmd:"" help:"List who was invited, what they may do and when they were last connected."`
+	Rotate     pluginsRotateCmd     `cmd:"" help:"Make new credentials; the old ones stay valid for a while."`
+	Revoke     pluginsRevokeCmd     `cmd:"" help:"End all credentials of an identity, and close its connections, now."`
+	New        pluginsNewCmd        `cmd:"" help:"Write a working plugin with a test, as a starting point."`
+	Test       pluginsTestCmd       `cmd:"" help:"Test a plugin against a separate system, and say what to change. Its tools ARE called."`
 }
 
 type pluginsListCmd struct {

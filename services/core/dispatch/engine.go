@@ -88,6 +88,10 @@ type Ask func(ctx context.Context, questions []bus.Question) []bus.Answer
 // Config of an engine.
 type Config struct {
 	Ask Ask
+	// Serves reports whether a plugin may be asked about an agent. Default: always true.
+	Serves func(p subject.Plugin, a subject.Agent) bool
+	// Allows reports whether a plugin may answer with a verb at a point. Default: always true.
+	Allows func(p subject.Plugin, at hook.Point, v hook.Verb) bool
 	// Reachable reports whether this process is connected to the bus. While it is not,
 	// failures do not count against plugins. Default: always true.
 	Reachable func() bool
@@ -116,6 +120,12 @@ func New(cfg Config) *Engine {
 	cfg.SuspendAfter = cmp.Or(cfg.SuspendAfter, DefaultSuspendAfter)
 	if cfg.Reachable == nil {
 		cfg.Reachable = func() bool { return true }
+	}
+	if cfg.Serves == nil {
+		cfg.Serves = func(subject.Plugin, subject.Agent) bool { return true }
+	}
+	if cfg.Allows == nil {
+		cfg.Allows = func(subject.Plugin, hook.Point, hook.Verb) bool { return true }
 	}
 	if cfg.Suspend == nil {
 		cfg.Suspend = func(subject.Plugin, string) {}

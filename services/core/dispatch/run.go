@@ -172,7 +172,7 @@ func (e *Engine) ask(
 	}
 	for i := range segment {
 		h := &segment[i]
-		if only != nil && !only[h.Plugin] {
+		if only != nil && !only[h.Plugin] || !h.Judge && !h.Required && !e.cfg.Serves(h.Plugin, env.Agent) {
 			continue
 		}
 		a := hook.Answer{Plugin: h.Plugin, OnError: h.OnError, Judge: h.Judge}
@@ -212,6 +212,9 @@ func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
 		if a.Err == nil {
 			a.Err = nesting.Check(a.Body)
 		}
+		if a.Err == nil {
+			a.Err = e.allowed(r.asked[i].Hooked, a.Body)
+		}
 		// An answer after its deadline is late, even if this process was stalled and sees
 		// the answer and the deadline together.
 		switch {
@@ -226,6 +229,18 @@ func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
 		}
 		a.OnError = r.asked[i].OnSilence
 	}
+}
+
+// allowed returns an error if the plugin's charter does not grant the verb of its answer.
+func (e *Engine) allowed(h Hooked, body []byte) error {
+	var reply struct{ Verb hook.Verb }
+	if len(body) == 0 || json.Unmarshal(body, &reply) != nil || reply.Verb == "" {
+		return nil // it means continue, or is reported as an invalid answer
+	}
+	if e.cfg.Allows(h.Plugin, h.Point, reply.Verb) {
+		return nil
+	}
+	return fmt.Errorf("its charter does not grant %s at %s", reply.Verb, h.Point)
 }
 
 // askAgainIn is the delay before a plugin that is not connected is asked again.

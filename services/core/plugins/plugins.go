@@ -23,6 +23,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/registry"
+	"skandha.dev/services/internal/rights"
 )
 
 // PointConfig changes how the plugins of one hook point are asked.
@@ -59,6 +60,12 @@ type Deps struct {
 	Directory Directory
 	Agents    map[subject.Agent]*decide.Agent // as configured
 	Streams   journal.StreamsConfig
+	Charters  Charters // nil: the bus enforces no rights, and every plugin may do everything
+}
+
+// Charters are what plugins were invited for.
+type Charters interface {
+	Charter(ctx context.Context, name subject.Identity) (rights.Charter, error)
 }
 
 // Host is this core's side of the plugins: the registry, the registrar that serves them,
@@ -94,6 +101,8 @@ func New(ctx context.Context, cfg Config, deps Deps) *Host {
 	p.guides = newGuides(p)
 	p.engine = dispatch.New(dispatch.Config{
 		Ask:          p.ask,
+		Serves:       p.serves,
+		Allows:       p.allows,
 		Reachable:    deps.Bus.Connected,
 		SuspendAfter: cfg.SuspendAfter,
 		Suspend:      p.suspend,
@@ -114,7 +123,7 @@ func (p *Host) Start(ctx context.Context, caller *bus.Caller) error {
 	p.take(p.view.Snapshot())
 	p.view.OnChange(p.take)
 	p.reg, err = registrar.New(registrar.Config{
-		Lease: p.cfg.Lease, Owner: p.owner, Streams: p.deps.Streams,
+		Lease: p.cfg.Lease, Owner: p.owner, Streams: p.deps.Streams, Refuse: p.refuse,
 	}, p.deps.Bus, p.view, p.deps.Log)
 	if err == nil {
 		err = p.reg.Serve(ctx)
@@ -158,6 +167,34 @@ func (p *Host) take(s *registry.Snapshot) {
 	p.deps.Directory.SetPlugins(s)
 	p.late(s, table)
 	p.guides.changed()
+}
+
+// charter returns what a plugin was invited for; nil if the bus enforces no rights.
+func (p *Host) charter(ctx context.Context, name subject.Plugin) (*rights.Charter, error) {
+	if p.deps.Charters == nil {
+		return nil, nil //nolint:nilnil // there are no charters
+	}
+	c, err := p.deps.Charters.Charter(ctx, subject.Identity(name))
+	return &c, err
+}
+
+// refuse returns what of a manifest the plugin's charter does not grant.
+func (p *Host) refuse(ctx context.Context, m plugin.Manifest) (plugin.Problems, error) {
+	c, err := p.charter(ctx, m.Name)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return c.Refuse(m), nil
+}
+
+func (p *Host) serves(name subject.Plugin, a subject.Agent) bool {
+	c, err := p.charter(p.ctx, name)
+	return c == nil || err == nil && c.Serves(a)
+}
+
+func (p *Host) allows(name subject.Plugin, at hook.Point, v hook.Verb) bool {
+	c, err := p.charter(p.ctx, name)
+	return c == nil || err == nil && c.Allows(at, v)
 }
 
 // ask sends the engine's questions to the plugins.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
@@ -58,6 +59,8 @@ type Config struct {
 	Keep time.Duration
 	// Marker is how long the deletion of a lease stays in the bucket; default 10 min.
 	Marker time.Duration
+	// Refuse returns what of a manifest the plugin may not declare. Default: nothing.
+	Refuse func(context.Context, plugin.Manifest) (plugin.Problems, error)
 	// Streams configures the bucket's storage, like that of core's other streams.
 	Streams journal.StreamsConfig
 }
@@ -67,6 +70,9 @@ func (c Config) withDefaults() Config {
 	c.Drain = cmp.Or(c.Drain, DefaultDrain)
 	c.Keep = cmp.Or(c.Keep, DefaultKeep)
 	c.Marker = cmp.Or(c.Marker, DefaultMarker)
+	if c.Refuse == nil {
+		c.Refuse = func(context.Context, plugin.Manifest) (plugin.Problems, error) { return nil, nil }
+	}
 	if c.Owner == nil {
 		c.Owner = func(Kind, string) (string, bool) { return "", false }
 	}

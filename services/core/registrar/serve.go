@@ -25,6 +25,15 @@ func (r *Registrar) serveRegister(q *bus.Request) (any, error) {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "%v", err)
 	}
 	m, invalid := r.inspect(q.Data, name)
+	if len(invalid) == 0 {
+		refused, err := r.cfg.Refuse(q.Context(), m)
+		if err != nil {
+			return nil, fmt.Errorf("the charter of %s: %w", name, err)
+		}
+		if len(refused) > 0 {
+			return nil, bus.Errorf(bus.CodeDenied, "the manifest is refused: %v", refused)
+		}
+	}
 	if m.Name == "" {
 		return nil, (&refusal{invalid: invalid}).err() // without a name, conflicts cannot be checked
 	}

@@ -16,6 +16,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/dispatch"
+	"skandha.dev/services/core/identities"
 	"skandha.dev/services/core/live"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/memories"
@@ -48,8 +49,10 @@ type Config struct {
 	// DefaultBacklog, negative: no limit.
 	Backlog int
 	Version string
-	Index   index.Store // of memories; nil: agents remember nothing beyond a session
-	Notify  outbox.Notify
+	// Identities are who from outside may connect; nil: the bus enforces no rights.
+	Identities *identities.Identities
+	Index      index.Store // of memories; nil: agents remember nothing beyond a session
+	Notify     outbox.Notify
 	// Schedules offers agents the tools with which they create schedules. Those that exist
 	// occur anyway.
 	Schedules bool
@@ -120,9 +123,11 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.loader.Folded = c.views.Folded
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
 	c.live = live.New(b, log, c.views.Observe)
-	c.plugins = plugins.New(ctx, cfg.Plugins, plugins.Deps{
-		Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams,
-	})
+	pluginDeps := plugins.Deps{Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams}
+	if cfg.Identities != nil {
+		pluginDeps.Charters, c.live.Listens = cfg.Identities, cfg.Identities.Listens
+	}
+	c.plugins = plugins.New(ctx, cfg.Plugins, pluginDeps)
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
@@ -146,6 +151,9 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 
 // Directory returns the core's directory of executors and tools.
 func (c *Core) Directory() *directory.Directory { return c.dir }
+
+// Identities are who from outside may connect; nil if the bus enforces no rights.
+func (c *Core) Identities() *identities.Identities { return c.cfg.Identities }
 
 // Plugins returns the current snapshot of the registry.
 func (c *Core) Plugins() *registry.Snapshot { return c.plugins.Current().Snapshot }
@@ -176,6 +184,9 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the reply subscription: %w", err)
 	}
 	defer func() { err = errors.Join(err, caller.Close()) }()
+	if c.cfg.Identities != nil {
+		defer c.cfg.Identities.Start(c.ctx)()
+	}
 	if err := c.plugins.Start(ctx, caller); err != nil {
 		return err
 	}

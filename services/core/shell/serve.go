@@ -36,10 +36,11 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbHooks:     func(*bus.Request) (any, error) { return c.plugins.Info(), nil },
 	}
 	administer := map[string]func(*bus.Request) (any, error){
-		coreapi.VerbRefill:    c.serveRefill,
-		coreapi.VerbMemory:    c.serveMemory,
-		coreapi.VerbOutbox:    c.serveOutbox,
-		coreapi.VerbSchedules: c.serveSchedules,
+		coreapi.VerbRefill:     c.serveRefill,
+		coreapi.VerbIdentities: c.serveIdentities,
+		coreapi.VerbMemory:     c.serveMemory,
+		coreapi.VerbOutbox:     c.serveOutbox,
+		coreapi.VerbSchedules:  c.serveSchedules,
 	}
 	var out []*bus.Responder
 	for service, verbs := range map[string]map[string]func(*bus.Request) (any, error){
@@ -225,4 +226,19 @@ func (c *Core) queryOutbox(q *bus.Request, change bool) (any, error) {
 		return nil, administered(coreapi.VerbOutbox)
 	}
 	return c.outbox.Query(q.Context(), ask)
+}
+
+func (c *Core) serveIdentities(q *bus.Request) (any, error) {
+	var ask coreapi.IdentitiesQuery
+	if err := decodeQuery(q.Data, &ask); err != nil {
+		return nil, err
+	}
+	if c.cfg.Identities != nil {
+		return c.cfg.Identities.Do(q.Context(), ask)
+	}
+	if ask.Op != "" {
+		return nil, bus.Errorf(bus.CodeUnavailable, "the bus of this system enforces no rights: who has its token may do everything; "+
+			"run it without a token (skandha up), or with keys (make secrets)")
+	}
+	return coreapi.IdentitiesPage{Identities: []coreapi.Identity{}}, nil
 }

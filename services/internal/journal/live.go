@@ -19,10 +19,10 @@ const (
 )
 
 // PublishLive publishes the live copy of an event of the session, or a token delta. It is
-// neither stored nor acknowledged. The subject must be one of [subject.Ref.Live] or
-// [subject.Ref.Stream] of ref.
+// neither stored nor acknowledged. The subject must be one of [subject.Ref.Live],
+// [subject.Ref.Answer] or [subject.Ref.Stream] of ref.
 func (j *Journal) PublishLive(ctx context.Context, ref subject.Ref, subj string, hdr nats.Header, body []byte) error {
-	if subj != ref.Stream() {
+	if subj != ref.Stream() && !ref.IsAnswer(subj) {
 		if owner, _, _, err := subject.ParseLive(subj); err != nil || owner != ref {
 			return bus.Errorf(bus.CodeInvalidArgument, "subject %q is not a live subject of %s", subj, ref)
 		}

@@ -26,6 +26,8 @@ const (
 	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
+	// who from outside may connect to the bus, by name
+	BucketIdentities = "identities"
 )
 
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
@@ -147,6 +149,8 @@ func (c StreamsConfig) buckets() []wanted {
 		// requests for approval are not shown in chat.
 		c.bucket(BucketGateways, "what chat gateways remember, by listener", 16<<20, 30*day),
 		// Some ten thousand schedules.
+		// Some thousand identities.
+		c.bucket(BucketIdentities, "who from outside may connect to the bus, by name", 16<<20, 0),
 		c.bucket(BucketSchedules, "what agents have scheduled, by agent, session and name", 16<<20, 0),
 	}
 }

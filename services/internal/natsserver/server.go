@@ -51,7 +51,8 @@ type Config struct {
 	StoreDir   string // directory of the streams
 	Sync       Sync   // default always
 	Addr       string // host:port to listen on, port 0 or -1 for any; empty: clients of this process only
-	Token      string // required of clients; must be set to listen on more than loopback
+	Token      string // required of clients; it or Operator must be set to listen on more than loopback
+	Operator   *Operator
 	MaxPayload int    // largest message, in bytes; default 8 MiB
 	MaxMemory  int64  // for consumers and streams in memory, in bytes; default 256 MiB
 	MaxStore   int64  // for streams in files, in bytes; default 64 GiB
@@ -103,11 +104,14 @@ func (c Config) Validate() error {
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case c.Token == "" && !isLoopback(host):
+		case c.Token == "" && c.Operator == nil && !isLoopback(host):
 			errs = append(errs,
 				fmt.Errorf("nats.addr %q can be reached from other machines and nats.token is empty; "+
 					"set a token or listen on 127.0.0.1", c.Addr))
 		}
+	}
+	if c.Token != "" && c.Operator != nil {
+		errs = append(errs, errors.New("nats.token and an operator are set; set one"))
 	}
 	errs = append(errs, c.MQTT.validate(c.Token))
 	if c.Cluster != nil {
@@ -218,6 +222,9 @@ func lock(dir string) (*os.File, error) {
 
 func (c Config) start() (*server.Server, error) {
 	o := c.options()
+	if err := c.trust(o); err != nil {
+		return nil, err
+	}
 	auth := c.offerMQTT(o)
 	srv, err := server.NewServer(o)
 	if err != nil {

@@ -180,7 +180,7 @@ func TestEachFaultIsSeenByItsCheck(t *testing.T) {
 		"overhears":              {"subjects", "SUB hook.before_plan.*"},
 		"speaks as core":         {"subjects", "only core writes"},
 		"speaks undeclared":      {"subjects", "declare somebody"},
-		"answers twice":          {"replies", "2 on reply.plain."},
+		"answers twice":          {"replies", "2 on reply."},
 		"answers others":         {"replies", "no question gave"},
 	}
 	runs := map[string]<-chan outcome{}

@@ -63,7 +63,7 @@ listeners:
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	j := natstest.Dial(t, bus.Config{URL: s.Join(), Name: "looker"})
+	j := natstest.Join(t, s, "looker")
 	events = make(chan event.Event, 100)
 	if _, err := j.Conn().Subscribe("agent.main.>", func(m *nats.Msg) {
 		if e, err := event.Decode(m.Data); err == nil {

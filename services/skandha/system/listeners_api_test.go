@@ -17,7 +17,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge"
@@ -135,7 +134,7 @@ func TestTheFrontDoorOfASystem(t *testing.T) {
 		return s
 	}
 	s := begin(fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))) // it is there again after a restart
-	link, err := uibridge.AskLink(natstest.Context(t), natstest.Dial(t, bus.Config{URL: s.Join(), Name: "asker"}))
+	link, err := uibridge.AskLink(natstest.Context(t), natstest.Join(t, s, "asker"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/skandha/system"
@@ -62,7 +61,7 @@ listeners:
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	b := natstest.Dial(t, bus.Config{URL: s.Join(), Name: "looker"})
+	b := natstest.Join(t, s, "looker")
 	ref := subject.Ref{Agent: "main", Session: "heard"}
 	ends := make(chan string, 16)
 	if _, err := b.Conn().Subscribe(ref.All(), func(m *nats.Msg) {

@@ -18,10 +18,11 @@ const mqttFile = "mqtt.password"
 // MQTTPasswordFile is the file with the password of MQTT clients.
 func (s *System) MQTTPasswordFile() string { return filepath.Join(s.cfg.Data, mqttFile) }
 
-// mqtt returns where the bus speaks MQTT; nil: nowhere. The password is kept across restarts.
-func (s *System) mqtt() (*natsserver.MQTT, error) {
+// startDevices starts the server that speaks MQTT, if it is wanted. It is not the bus: devices reach
+// nothing of that. The password is kept across restarts.
+func (s *System) startDevices() error {
 	if s.cfg.MQTT == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil
 	}
 	file := s.MQTTPasswordFile()
 	kept, err := os.ReadFile(file)
@@ -34,9 +35,16 @@ func (s *System) mqtt() (*natsserver.MQTT, error) {
 		err = errors.New("it is empty; remove it to get a new one")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the password of MQTT clients: %s: %w", file, err)
+		return fmt.Errorf("the password of MQTT clients: %s: %w", file, err)
 	}
-	return &natsserver.MQTT{Addr: s.cfg.MQTT, Password: password}, nil
+	s.devices, err = natsserver.Start(natsserver.Config{
+		StoreDir: filepath.Join(s.cfg.Data, "mqtt"), Sync: natsserver.Sync(s.cfg.Sync), Name: "skandha-mqtt",
+		Token: newToken(), MQTT: &natsserver.MQTT{Addr: s.cfg.MQTT, Password: password}, Heal: true, Logger: s.log,
+	})
+	if err != nil {
+		return fmt.Errorf("starting MQTT: %w", err)
+	}
+	return nil
 }
 
 // brokers returns the brokers of the configuration, and the one that this system runs.

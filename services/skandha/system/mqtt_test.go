@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/mqttclient"
@@ -126,7 +125,7 @@ listeners:
       qos: 0
       topics: {all: {topic: flood/+, session: flooded, every: 1h}}
 `, nil)
-	b := natstest.Dial(t, bus.Config{URL: s.Join(), Name: "looker"})
+	b := natstest.Join(t, s, "looker")
 	natstest.Eventually(t, "the listener is ok", func() bool {
 		all, err := senses.List(natstest.Context(t), b)
 		return err == nil && len(all) == 1 && all[0].State == "ok"

@@ -32,7 +32,7 @@ type guest struct {
 
 func join(t *testing.T, s *system.System, m plugin.Manifest, subj string, answer string) *guest {
 	t.Helper()
-	b := natstest.Dial(t, bus.Config{URL: s.Join(), Name: string(m.Name)})
+	b := natstest.Join(t, s, string(m.Name))
 	caller, err := b.NewCaller()
 	if err != nil {
 		t.Fatal(err)

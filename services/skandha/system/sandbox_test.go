@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
@@ -101,7 +100,7 @@ func TestWhatPythonHasWrittenIsThereInTheNextTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	b := natstest.Dial(t, bus.Config{URL: s.Join(), Name: "person"})
+	b := natstest.Join(t, s, "person")
 	c, err := client.New(b, "ada", natstest.Logger(t))
 	if err != nil {
 		t.Fatal(err)

@@ -26,19 +26,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
+	"skandha.dev/services/core/identities"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory"
 	memories "skandha.dev/services/internal/memory/open"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
+	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/sandbox"
@@ -55,7 +61,7 @@ type Config struct {
 	ConfigFile string // YAML: agents, policy, listeners and ui; empty: one agent with the defaults
 	Sync       string // always (default) or relaxed
 	NATS       string // listen address of the bus; default a port on loopback that Data keeps
-	Token      string // of the bus; default a random one that Data keeps
+	Token      string // of a bus without rights; default a random one that Data keeps
 	MQTT       string // listen address of MQTT, for devices; empty: none
 	HTTP       string // listen address of health and metrics; empty: none
 	Store      string // of the view; default a SQLite file in Data
@@ -69,6 +75,9 @@ type Config struct {
 	Files                                  filesystem.Limits  // for the file tools
 	Requests                               web.Hosts          // what http:request may reach
 	Web                                    web.Config         // what web:search and web:fetch may reach
+	// Rights makes the bus enforce who may do what: each service has its own credentials, and plugins and
+	// listeners are invited. Without it, who shows Token may do everything.
+	Rights bool
 	// the storage plugin that keeps notes; default files in Workspace
 	NotesPlugin string
 	Slots       int       // of provider, tool runner and sandbox, each; default 64
@@ -82,6 +91,9 @@ type Config struct {
 type System struct {
 	cfg      Config
 	srv      *natsserver.Server
+	devices  *natsserver.Server // that speaks MQTT; nil: none
+	trust    *trust.Authority   // nil: the bus has no rights
+	operator string             // token of the people who run the system
 	store    store.Store
 	memory   index.Store
 	core     *shell.Core
@@ -191,7 +203,7 @@ func (s *System) start(ctx context.Context) (err error) {
 			return httpd.Serve(ctx, httpd.Config{Addr: s.cfg.HTTP, Ready: s.ready, Metrics: s.metrics, Log: s.log})
 		})
 	}
-	return writeRun(s.cfg.Data, Run{PID: os.Getpid(), URL: s.srv.ClientURL(), Token: s.cfg.Token, HTTP: s.cfg.HTTP})
+	return writeRun(s.cfg.Data, Run{PID: os.Getpid(), URL: s.srv.ClientURL(), Token: s.operator, HTTP: s.cfg.HTTP})
 }
 
 // startBus starts the bus with its previous address and token, unless the
@@ -202,11 +214,9 @@ func (s *System) startBus(ctx context.Context) error {
 		return err
 	}
 	keep := was
-	if s.cfg.Token == "" {
-		if keep.Token == "" {
-			keep.Token = newToken()
-		}
-		s.cfg.Token = keep.Token
+	server, err := s.login(&keep)
+	if err != nil {
+		return err
 	}
 	addr := s.cfg.NATS
 	if addr == "" {
@@ -215,16 +225,13 @@ func (s *System) startBus(ctx context.Context) error {
 			addr = "127.0.0.1:-1"
 		}
 	}
-	devices, err := s.mqtt()
-	if err != nil {
-		return err
-	}
-	s.srv, err = natsserver.Start(natsserver.Config{
-		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: natsserver.Sync(s.cfg.Sync),
-		Addr: addr, Token: s.cfg.Token, MQTT: devices, Heal: true, Logger: s.log,
-	})
-	if err != nil {
+	server.StoreDir, server.Sync, server.Addr = filepath.Join(s.cfg.Data, "nats"), natsserver.Sync(s.cfg.Sync), addr
+	server.Heal, server.Logger = true, s.log
+	if s.srv, err = natsserver.Start(server); err != nil {
 		return fmt.Errorf("starting the bus: %w", err)
+	}
+	if err := s.startDevices(); err != nil {
+		return err
 	}
 	if s.cfg.NATS == "" {
 		keep.Address = strings.TrimPrefix(s.srv.ClientURL(), "nats://")
@@ -248,13 +255,83 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Connect opens an in-process connection to the system's bus.
+// login returns who may connect to the bus, as far as a server's configuration says it.
+func (s *System) login(keep *kept) (natsserver.Config, error) {
+	file := filepath.Join(s.cfg.Data, keysFile)
+	if _, err := os.Stat(file); err == nil {
+		s.cfg.Rights = true // the log belongs to the account of these keys
+	}
+	if s.cfg.Rights && s.cfg.Token != "" {
+		return natsserver.Config{}, fmt.Errorf("%s has a bus with rights, which needs no token; leave out --token (SKANDHA_TOKEN)",
+			s.cfg.Data)
+	}
+	if !s.cfg.Rights {
+		if s.cfg.Token == "" {
+			keep.Token = cmp.Or(keep.Token, newToken())
+			s.cfg.Token = keep.Token
+		}
+		s.operator = s.cfg.Token
+		return natsserver.Config{Token: s.cfg.Token}, nil
+	}
+	keep.Token = "" // of a system that had no rights
+	var err error
+	if s.trust, err = trust.Open(file); err != nil {
+		return natsserver.Config{}, err
+	}
+	// The token in run.json is for as long as the system runs.
+	if err := s.trust.Rotate(file, trust.OperatorService); err != nil {
+		return natsserver.Config{}, fmt.Errorf("the keys of the bus: %w", err)
+	}
+	if s.operator, err = s.trust.OperatorToken(); err != nil {
+		return natsserver.Config{}, err
+	}
+	operator, err := s.trust.Server()
+	return natsserver.Config{Operator: operator}, err
+}
+
+// keysFile is the file in the data directory with the keys of the bus.
+const keysFile = "keys.json"
+
+// Connect opens an in-process connection to the system's bus: as the service of that name, or, if
+// there is no such service, as the program that runs the system, which may do everything.
 func (s *System) Connect(ctx context.Context, name string) (*journal.Journal, error) {
-	b, err := journal.Connect(ctx, bus.Config{InProcess: s.srv, Token: s.cfg.Token, Name: name, Logger: s.log})
+	cfg := bus.Config{InProcess: s.srv, Token: s.cfg.Token, Name: name, Logger: s.log}
+	if s.trust != nil {
+		var err error
+		if cfg.Credentials, err = s.credentials(name); err != nil {
+			return nil, fmt.Errorf("connecting %s: %w", name, err)
+		}
+	}
+	b, err := journal.Connect(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connecting %s: %w", name, err)
 	}
 	return b, nil
+}
+
+func (s *System) credentials(name string) (*bus.Credentials, error) {
+	if k, err := s.trust.Key(name); err == nil {
+		return k.Credentials()
+	}
+	return s.trust.Whole(subject.Identity(name))
+}
+
+// identities are who from outside may connect; nil if the bus has no rights.
+func (s *System) identities(b *journal.Journal) (*identities.Identities, error) {
+	if s.trust == nil {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	keeper, err := s.trust.Keeper()
+	if err != nil {
+		return nil, err
+	}
+	dial := func(opts ...nats.Option) (*nats.Conn, error) {
+		return nats.Connect("", append(opts, nats.InProcessServer(s.srv), nats.UserJWT(keeper.JWT, keeper.Sign))...)
+	}
+	log := s.log.With("service", "core")
+	return identities.New(identities.Config{
+		Bus: b, Authority: s.trust, Keeper: identities.NewKeeper(dial, log), Log: log,
+	}), nil
 }
 
 // background runs a service until Stop; b is drained after it.
@@ -278,8 +355,12 @@ func (s *System) background(name string, b *journal.Journal, run func(context.Co
 }
 
 func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Config) error {
+	who, err := s.identities(b)
+	if err != nil {
+		return err
+	}
 	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second, Schedules: true}, core.Deps{
-		Bus: b, Store: s.store, Index: s.memory, Log: s.log.With("service", "core"),
+		Bus: b, Store: s.store, Index: s.memory, Log: s.log.With("service", "core"), Identities: who,
 	})
 	if err != nil {
 		return err
@@ -305,7 +386,7 @@ func (s *System) attempts() string { return filepath.Join(s.cfg.Data, "attempts"
 
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}
-	for _, secret := range []string{bus.RunFile, busFile, mqttFile, access.TokenFile} { // also under other names
+	for _, secret := range []string{bus.RunFile, busFile, keysFile, mqttFile, access.TokenFile} { // also under other names
 		protect = append(protect, filepath.Join(s.cfg.Data, secret))
 	}
 	if s.cfg.Sandbox != nil && s.cfg.Sandbox.Dir != "" {
@@ -375,13 +456,30 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 // About returns one line with the provider in use and the reason.
 func (s *System) About() string { return s.about }
 
-// Join returns the SKANDHA_NATS for other processes: a URL with the token in it.
-func (s *System) Join() string {
+// Join returns the SKANDHA_NATS of the people who run the system: a URL with their token in it.
+func (s *System) Join() string { return s.with(s.operator) }
+
+// Invite returns the SKANDHA_NATS of a plugin or listener with the charter.
+func (s *System) Invite(ctx context.Context, c rights.Charter) (string, error) {
+	if s.trust == nil {
+		return s.Join(), nil
+	}
+	page, err := s.core.Identities().Do(ctx, coreapi.IdentitiesQuery{
+		Op: coreapi.IdentityInvite, Charter: &c, Bearer: true, Replace: true, Caller: "system",
+	})
+	if err != nil {
+		return "", err
+	}
+	return s.with(page.Credentials.Token), nil
+}
+
+// with is the URL of the bus with a token.
+func (s *System) with(token string) string {
 	u, err := url.Parse(s.srv.ClientURL())
 	if err != nil {
 		return s.srv.ClientURL()
 	}
-	u.User = url.User(s.cfg.Token)
+	u.User = url.User(token)
 	return u.String()
 }
 
@@ -443,6 +541,9 @@ func (s *System) Stop() {
 			if err := s.memory.Close(); err != nil {
 				s.log.Warn("closing the index of memories", "error", err)
 			}
+		}
+		if s.devices != nil {
+			s.devices.Shutdown()
 		}
 		if s.srv != nil {
 			s.srv.Shutdown()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -158,7 +157,7 @@ func TestThePageOfASystem(t *testing.T) {
 	if _, first, err := ws.Read(natstest.Context(t)); err != nil || !strings.Contains(string(first), "onAttached") {
 		t.Errorf("the WebSocket begins with %s, %v", first, err)
 	}
-	b := natstest.Dial(t, bus.Config{URL: s.Join(), Name: "looker"})
+	b := natstest.Join(t, s, "looker")
 	for m, err := range b.Messages(natstest.Context(t), subject.Ref{Agent: "main", Session: "s"}, 0) {
 		if err != nil {
 			t.Fatal(err)

@@ -366,7 +366,7 @@ func TestEveryEventTypeHasItsChannelAndMessage(t *testing.T) {
 		}
 		var on []string
 		for name, ch := range channels() {
-			if _, ok := ch.Messages[id]; ok {
+			if _, ok := ch.Messages[id]; ok && name != "answer" { // has copies for one writer
 				on = append(on, name)
 			}
 		}

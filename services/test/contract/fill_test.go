@@ -18,6 +18,7 @@ import (
 	"skandha.dev/services/core/registrar"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/rights"
 )
 
 // filler fills Go values at random, within what the schema says of each field:
@@ -378,9 +379,12 @@ func init() { // its functions fill values, which need it
 				p.(*plugin.Manifest).Tools[i].Plugin = ""
 			}
 		},
-		reflect.TypeFor[coreapi.MemoryQuery]():    consistentMemoryQuery,
-		reflect.TypeFor[coreapi.Schedule]():       oneKindOfSchedule,
-		reflect.TypeFor[coreapi.SchedulesQuery](): namedSchedule,
+		reflect.TypeFor[coreapi.MemoryQuery]():     consistentMemoryQuery,
+		reflect.TypeFor[coreapi.Schedule]():        oneKindOfSchedule,
+		reflect.TypeFor[coreapi.SchedulesQuery]():  namedSchedule,
+		reflect.TypeFor[coreapi.IdentitiesQuery](): completeIdentitiesQuery,
+		reflect.TypeFor[coreapi.Credential]():      oneCredential,
+		reflect.TypeFor[rights.Charter]():          grammaticalCharter,
 	}
 	maps.Copy(consistent, consistentUI)
 	maps.Copy(consistent, consistentStorage())

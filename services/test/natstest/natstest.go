@@ -112,3 +112,19 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 func Logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(newTestWriter(t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
+
+// A System has a bus.
+type System interface {
+	Connect(ctx context.Context, name string) (*journal.Journal, error)
+}
+
+// Join connects to the bus of a system that runs in this process, until the test ends.
+func Join(t testing.TB, s System, name string) *journal.Journal {
+	t.Helper()
+	b, err := s.Connect(Context(t), name)
+	if err != nil {
+		t.Fatalf("joining the system: %v", err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}

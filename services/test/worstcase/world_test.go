@@ -104,12 +104,12 @@ func newWorld(t *testing.T, prepare ...func(*world)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.sys.Stop)
-	w.bus = natstest.Dial(t, bus.Config{URL: w.sys.Join(), Name: "world"})
+	w.bus = natstest.Join(t, w.sys, "world")
 	if w.client, err = client.New(w.bus, "ada", natstest.Logger(t)); err != nil {
 		t.Fatal(err)
 	}
 	w.watch(mqttclient.Broker{URL: "mqtt://" + addr, User: "device", Password: "file:" + w.sys.MQTTPasswordFile()})
-	mailer := natstest.Dial(t, bus.Config{URL: w.sys.Join(), Name: "mailer"})
+	mailer := natstest.Join(t, w.sys, "mailer")
 	w.background("gateway", func(ctx context.Context) error { return w.deliver(ctx, mailer) })
 	w.background("plugin", w.plugin)
 	w.leaving = map[string]bool{}

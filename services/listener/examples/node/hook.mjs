@@ -1,6 +1,6 @@
 // A hook that notes for every answer which tools it used, and one that asks a person before a file is replaced.
 //
-//   npm ci && eval "$(bin/skandha env --data .data)" && node hook.mjs
+//   npm ci && eval "$(bin/skandha env --data .data careful)" && node hook.mjs
 import { serve } from "./skandha.mjs";
 
 const manifest = {

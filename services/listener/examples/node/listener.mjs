@@ -1,14 +1,14 @@
 // A listener: sends each line of standard input to an agent, and prints the answer. As it registers, the
 // writer's name is reserved for it while it runs.
 //
-//   npm ci && eval "$(bin/skandha env --data .data)" && echo "what is 2+2?" | node listener.mjs
+//   npm ci && eval "$(bin/skandha env --data .data lines)" && echo "what is 2+2?" | node listener.mjs
 import { randomUUID } from "node:crypto";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { serve } from "./skandha.mjs";
 
 const session = "agent.main.node"; // agent.<agent>.<session>
-const writer = "node-lines";
+const writer = "lines";
 const manifest = { name: "lines", version: "1.0.0", listeners: [{ name: writer, description: "Lines of standard input." }] };
 
 /**
@@ -31,15 +31,17 @@ async function emitInput(nc, text) {
 
 await serve(manifest, {}, async (nc) => {
   const ends = new Map(); // by sequence: a promise's resolve, or the event if it was faster
-  nc.subscribe(`${session}.*.*`, {
+  const ended = {
     callback: (_, message) => {
       const { type, data } = message.json();
       if (type !== "skandha.reflect.recorded.v1" && type !== "skandha.turn.failed.v1") return;
       const waiting = ends.get(data.sequence);
       if (typeof waiting === "function") waiting(data);
-      else ends.set(data.sequence, data);
+      else if (!ends.has(data.sequence)) ends.set(data.sequence, data);
     },
-  });
+  };
+  nc.subscribe(`${session}.*.*`, ended); // the events of the session, and those that answer this listener
+  nc.subscribe(`${session.replace("agent", `answer.${writer}`)}.*.*`, ended);
   for await (const line of createInterface({ input: process.stdin })) {
     if (!line.trim()) continue;
     const sequence = await emitInput(nc, line);

@@ -1,7 +1,7 @@
 // A provider: a language model of 1966. It answers as ELIZA did, and calls a tool on request:
 // "use words:slug {"text": "Hello World"}".
 //
-//   npm ci && eval "$(bin/skandha env --data .data)" && node provider.mjs
+//   npm ci && eval "$(bin/skandha env --data .data eliza)" && node provider.mjs
 import { serve } from "./skandha.mjs";
 
 const manifest = {

@@ -1,6 +1,6 @@
 // Skandha for Node, on the official NATS client, which reconnects by itself.
 //
-// SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
+// SKANDHA_NATS says where the bus is, and who you are:  eval "$(bin/skandha env --data .data NAME)"
 // That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -8,29 +8,27 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, headers } from "@nats-io/transport-node";
 
-/** Where the bus is now: by SKANDHA_DATA's run.json while the system runs, else by SKANDHA_NATS. */
+/** Where the bus is now, by SKANDHA_DATA's run.json while the system runs, and who you are, by SKANDHA_NATS. */
 function where() {
+  const { host, username, password } = new URL(process.env.SKANDHA_NATS);
+  const [user, pass] = [username, password].map(decodeURIComponent);
+  const who = pass ? { user, pass } : user ? { auth_token: user, jwt: user } : {};
   try {
-    const { url, token } = JSON.parse(readFileSync(join(process.env.SKANDHA_DATA, "run.json")));
-    return { host: new URL(url).host, token };
+    const { url } = JSON.parse(readFileSync(join(process.env.SKANDHA_DATA, "run.json")));
+    return { host: new URL(url).host, who };
   } catch { // the system is down, or on another machine
-    const url = new URL(process.env.SKANDHA_NATS);
-    const [user, pass] = [url.username, url.password].map(decodeURIComponent);
-    return { host: url.host, ...(pass ? { user, pass } : user ? { token: user } : {}) };
+    return { host, who };
   }
 }
 
 /** Connects to the bus, and reconnects forever. */
 export async function dial(name) {
   if (!process.env.SKANDHA_NATS) {
-    console.error('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"');
+    console.error('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data NAME)"');
     process.exit(1);
   }
   let nc, { host } = where();
-  const authenticator = () => {
-    const { user, pass, token } = where();
-    return pass ? { user, pass } : { auth_token: token };
-  };
+  const authenticator = () => where().who;
   const reconnectDelayHandler = () => { // called before each attempt
     const now = where().host;
     if (nc && now !== host) { // the client has no public way to change the address

@@ -1,6 +1,6 @@
 // A tool: turns a text into a slug, as used in addresses of web pages.
 //
-//   npm ci && eval "$(bin/skandha env --data .data)" && node tool.mjs
+//   npm ci && eval "$(bin/skandha env --data .data words)" && node tool.mjs
 import { serve } from "./skandha.mjs";
 
 const manifest = {

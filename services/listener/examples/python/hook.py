@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A policy that changes what is about to run: everything the agent writes ends with a newline.
 
-    eval "$(bin/skandha env --data .data)" && python3 hook.py
+    eval "$(bin/skandha env --data .data newline)" && python3 hook.py
 """
 from skandha import serve
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A listener: sends each line of standard input to an agent, and prints the answer.
 
-    eval "$(bin/skandha env --data .data)" && echo 'what is 2+2?' | python3 listener.py
+    eval "$(bin/skandha env --data .data python)" && echo 'what is 2+2?' | python3 listener.py
 """
 import json, secrets, sys, time
 
@@ -17,7 +17,8 @@ def emit(text):
     body = {"text": text, "id": secrets.token_hex(8), "source": "stdin"}
     while True:
         try:
-            bus = Bus(INBOX, SESSION + ".*.*")  # for the acknowledgement and the session's events
+            # for the acknowledgement, and the events of the session; answer.… has those that answer this listener
+            bus = Bus(INBOX, SESSION + ".*.*", SESSION.replace("agent", f"answer.{WRITER}", 1) + ".*.*")
             bus.socket.settimeout(5)
             bus.publish(f"{SESSION}.sense.input.{WRITER}", body, reply=INBOX)
             for subject, _, _, answer in bus:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A policy in one file of plain Python: while it runs, the agent writes no file with "secret" in its name.
 
-    eval "$(bin/skandha env --data .data)" && python3 policy_hook.py
+    eval "$(bin/skandha env --data .data no-secrets)" && python3 policy_hook.py
 """
 import json, os, secrets, signal, socket, sys, time, urllib.parse
 
@@ -35,14 +35,15 @@ def keep(number, _):  # the alarm renews the lease; Ctrl-C and SIGTERM drain it,
 
 def serve():
     global bus, lease
+    url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data no-secrets)"'))
+    token = urllib.parse.unquote(url.username or "")
     try:  # run.json says where the bus is now, in case it has moved
         with open(os.path.join(os.environ["SKANDHA_DATA"], "run.json")) as f:
-            run = json.load(f)
+            url = urllib.parse.urlsplit(json.load(f)["url"])
     except (KeyError, OSError, ValueError):
-        run = {"url": os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"')}
-    url = urllib.parse.urlsplit(run["url"])
+        pass
     bus = socket.create_connection((url.hostname, url.port))
-    hello = json.dumps({"verbose": False, "auth_token": run.get("token") or urllib.parse.unquote(url.username or "")})
+    hello = json.dumps({"verbose": False, "auth_token": token, "jwt": token})
     bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.{NAME}.*.{ME}.* 2\r\n".encode())
     for number in signal.SIGALRM, signal.SIGINT, signal.SIGTERM:
         signal.signal(number, keep)
@@ -52,6 +53,8 @@ def serve():
         verb, *args = stream.readline().decode().split() or [None]
         if verb is None:
             raise ConnectionError("the bus is gone")
+        if verb == "-ERR":
+            sys.exit(f"{NAME}: the bus refuses: {' '.join(args)}")
         if verb == "PING":
             bus.sendall(b"PONG\r\n")
         if verb == "MSG":  # subject, number of the subscription, reply subject if there is one, bytes

@@ -1,6 +1,6 @@
 """Skandha with only Python's standard library: NATS's text protocol on a socket.
 
-SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
+SKANDHA_NATS says where the bus is, and who you are:  eval "$(bin/skandha env --data .data NAME)"
 That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 """
 import collections, json, os, secrets, signal, socket, sys, threading, time, urllib.parse
@@ -8,26 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def where():
-    """The URL and the token of the bus, as of now."""
+    """The URL of the bus, as of now, and your user, or token, and password."""
+    url = urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data NAME)"'))
+    who = [urllib.parse.unquote(s or "") for s in (url.username, url.password)]
     try:
         with open(os.path.join(os.environ["SKANDHA_DATA"], "run.json")) as f:
-            run = json.load(f)
-        return urllib.parse.urlsplit(run["url"]), run["token"]
-    except (KeyError, OSError, ValueError):  # the system is down, or on another machine
-        return urllib.parse.urlsplit(os.environ.get("SKANDHA_NATS") or sys.exit('SKANDHA_NATS is not set; type: eval "$(bin/skandha env --data .data)"')), None
+            url = urllib.parse.urlsplit(json.load(f)["url"])
+    except (KeyError, OSError, ValueError):
+        pass  # the system is down, or on another machine
+    return url, *who
 
 
 class Bus:
     """A connection. Iterate over it for (subject, reply subject, headers, body); OSError when it breaks."""
 
     def __init__(self, *subscriptions):  # each "SUBJECT" or "SUBJECT QUEUE-GROUP"
-        url, token = where()
+        url, user, password = where()
         self.lock = threading.Lock()
         self.socket = socket.create_connection((url.hostname, url.port or 4222), timeout=5)
         self.socket.settimeout(None)
         self.stream = self.socket.makefile("rb")
-        user, password = (urllib.parse.unquote(s or "") for s in (url.username, url.password))
-        who = {"user": user, "pass": password} if password else {"auth_token": token or user}
+        who = {"user": user, "pass": password} if password else {"auth_token": user, "jwt": user}
         self.send("CONNECT " + json.dumps({"verbose": False, "headers": True, "no_responders": True, **who}))
         for n, subscription in enumerate(subscriptions, 1):
             self.send(f"SUB {subscription} {n}")

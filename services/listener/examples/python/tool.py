@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A tool: the model can ask how full the disk is. Start it twice, and both share the work.
 
-    eval "$(bin/skandha env --data .data)" && python3 tool.py
+    eval "$(bin/skandha env --data .data disk)" && python3 tool.py
 """
 import shutil
 

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2034
 # The bus for bash, without other programs: NATS's text protocol on /dev/tcp. Source this file.
 #
-# SKANDHA_NATS says where the bus is:  eval "$(bin/skandha env --data .data)"
+# SKANDHA_NATS says where the bus is, and who you are:  eval "$(bin/skandha env --data .data NAME)"
 # That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 LC_ALL=C # lengths are bytes
 
 # dial SUBSCRIPTION…: connects on descriptor 3; each subscription is "SUBJECT" or "SUBJECT QUEUE-GROUP".
 dial() {
-	[[ ${SKANDHA_NATS:?is not set; type: eval \"\$(bin/skandha env --data .data)\"} =~ ^nats://(([^@]*)@)?([^:/]+)(:([0-9]+))?/?$ ]] || {
+	[[ ${SKANDHA_NATS:?is not set; type: eval \"\$(bin/skandha env --data .data NAME)\"} =~ ^nats://(([^@]*)@)?([^:/]+)(:([0-9]+))?/?$ ]] || {
 		echo "SKANDHA_NATS is not of the form nats://TOKEN@HOST:PORT" >&2
 		return 1
 	}
@@ -16,10 +16,9 @@ dial() {
 	token=$(quote "$token")
 	if run=$(cat "${SKANDHA_DATA-}/run.json" 2>/dev/null) && [[ $run =~ \"url\":\ *\"nats://([^:\"]+):([0-9]+)\" ]]; then
 		host=${BASH_REMATCH[1]} port=${BASH_REMATCH[2]}
-		[[ $run =~ \"token\":\ *(\"([^\"\\]|\\.)*\") ]] && token=${BASH_REMATCH[1]}
 	fi
 	exec 3<>"/dev/tcp/$host/$port" || return
-	printf 'CONNECT {"verbose":false,"auth_token":%s}\r\n' "$token" >&3
+	printf 'CONNECT {"verbose":false,"auth_token":%s,"jwt":%s}\r\n' "$token" "$token" >&3
 	local n=0 subscription
 	for subscription in "$@"; do
 		printf 'SUB %s %d\r\n' "$subscription" $((++n)) >&3

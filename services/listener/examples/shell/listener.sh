@@ -2,7 +2,7 @@
 # A listener: sends its arguments, or else each line of standard input, to an agent, and prints the sequence under
 # which the bus has stored it. From then on it is safe, and ends in exactly one terminal event: see observer.sh.
 #
-#   eval "$(bin/skandha env --data .data)" && ./listener.sh 'what is 2+2?'
+#   eval "$(bin/skandha env --data .data shell)" && ./listener.sh 'what is 2+2?'
 #
 # With the nats command, one line is a listener:
 #   nats --server "$SKANDHA_NATS" req agent.main.shell.sense.input.shell '{"text": "what is 2+2?"}'

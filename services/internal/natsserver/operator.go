@@ -1,0 +1,71 @@
+package natsserver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Operator makes the server know who connects by JWTs, instead of a token.
+type Operator struct {
+	JWT           string            // of the operator
+	SystemAccount string            // id of the account of the server's own messages
+	Account       string            // id of the account that stores
+	Accounts      map[string]string // JWTs by id, known from the start
+}
+
+// accounts is the directory of the JWTs of accounts, below the directory of the streams.
+const accounts = "accounts"
+
+// maxAccounts is how many accounts there may be.
+const maxAccounts = 100_000
+
+// trust sets what the server trusts.
+func (c Config) trust(o *server.Options) error {
+	if c.Operator == nil {
+		return nil
+	}
+	claims, err := jwt.DecodeOperatorClaims(c.Operator.JWT)
+	if err != nil {
+		return fmt.Errorf("the operator of the NATS server: %w", err)
+	}
+	if err := c.adopt(); err != nil {
+		return err
+	}
+	resolver, err := server.NewDirAccResolver(filepath.Join(c.StoreDir, accounts), maxAccounts, time.Minute, server.HardDelete)
+	if err != nil {
+		return fmt.Errorf("the accounts of the NATS server: %w", err)
+	}
+	for id, token := range c.Operator.Accounts {
+		if err := resolver.Store(id, token); err != nil {
+			return fmt.Errorf("the accounts of the NATS server: %w", err)
+		}
+	}
+	o.TrustedOperators, o.SystemAccount, o.AccountResolver = []*jwt.OperatorClaims{claims}, c.Operator.SystemAccount, resolver
+	return nil
+}
+
+// adopt moves what a server without an operator has stored to the account that stores now.
+func (c Config) adopt() error {
+	dir := filepath.Join(c.StoreDir, server.JetStreamStoreDir)
+	was, is := filepath.Join(dir, globalAccount), filepath.Join(dir, c.Operator.Account)
+	if _, err := os.Stat(was); os.IsNotExist(err) {
+		return nil
+	}
+	if _, err := os.Stat(is); err == nil {
+		return fmt.Errorf("both %s and %s exist: the bus has run with other keys, or without any, after it had rights; "+
+			"keep the one with your sessions and move the other away", was, is)
+	}
+	if err := os.Rename(was, is); err != nil {
+		return fmt.Errorf("moving the log to the account of the system: %w", err)
+	}
+	c.Logger.Info("the log was moved to the account of the system", "account", c.Operator.Account)
+	return nil
+}
+
+// globalAccount is the account of a server without an operator.
+const globalAccount = "$G"

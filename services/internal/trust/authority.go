@@ -1,0 +1,235 @@
+package trust
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/rights"
+)
+
+// keys are the seeds of a system, as they are kept.
+type keys struct {
+	Operator string            `json:"operator"`
+	System   string            `json:"system"`  // the account of the server's own messages
+	Account  string            `json:"account"` // the account of the system's services
+	Services map[string]string `json:"services"`
+}
+
+// Authority signs the credentials of a system.
+type Authority struct {
+	name     string
+	operator nkeys.KeyPair
+	system   nkeys.KeyPair
+	account  nkeys.KeyPair
+	services map[string]nkeys.KeyPair
+}
+
+// OperatorService is the service whose key makes the credentials of the system's operators.
+const OperatorService = "operator"
+
+// Open reads the keys in a file, or creates them. A service that is new gets a key.
+func Open(file string) (*Authority, error) {
+	k, err := read(file)
+	if err != nil {
+		return nil, fmt.Errorf("the keys of the bus: %w", err)
+	}
+	changed := false
+	ensure := func(seed *string, create func() (nkeys.KeyPair, error)) nkeys.KeyPair {
+		if *seed == "" {
+			pair, createErr := create()
+			err = errors.Join(err, createErr)
+			if createErr == nil {
+				*seed, changed = seedOf(pair), true
+			}
+		}
+		pair, parseErr := nkeys.FromSeed([]byte(*seed))
+		err = errors.Join(err, parseErr)
+		return pair
+	}
+	a := &Authority{
+		name: "skandha", services: map[string]nkeys.KeyPair{}, operator: ensure(&k.Operator, nkeys.CreateOperator),
+		system: ensure(&k.System, nkeys.CreateAccount), account: ensure(&k.Account, nkeys.CreateAccount),
+	}
+	for _, name := range rights.Declared().ServiceNames() {
+		seed := k.Services[name]
+		a.services[name] = ensure(&seed, nkeys.CreateAccount)
+		k.Services[name] = seed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the keys of the bus: %s: %w; restore the file from a backup, "+
+			"or remove it: then all credentials are new", file, err)
+	}
+	if changed {
+		if err := write(file, k); err != nil {
+			return nil, fmt.Errorf("the keys of the bus: %w", err)
+		}
+	}
+	return a, nil
+}
+
+func read(file string) (k keys, err error) {
+	k.Services = map[string]string{}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return k, nil
+	}
+	if err != nil {
+		return k, err
+	}
+	if err := json.Unmarshal(b, &k); err != nil {
+		return k, fmt.Errorf("%s: %w", file, err)
+	}
+	if k.Services == nil {
+		k.Services = map[string]string{}
+	}
+	return k, nil
+}
+
+func write(file string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+func seedOf(k nkeys.KeyPair) string {
+	seed, err := k.Seed()
+	if err != nil {
+		panic(err) // only of a key without a private part
+	}
+	return string(seed)
+}
+
+func publicOf(k nkeys.KeyPair) string {
+	public, err := k.PublicKey()
+	if err != nil {
+		panic(err) // only of a wiped key
+	}
+	return public
+}
+
+// Rotate replaces the key of a service in the authority and, if file is not empty, in the file.
+// Credentials of the old key end when the server learns the new account.
+func (a *Authority) Rotate(file, service string) error {
+	pair, err := nkeys.CreateAccount()
+	if err != nil {
+		return err
+	}
+	a.services[service] = pair
+	k, err := read(file)
+	if err != nil {
+		return err
+	}
+	k.Services[service] = seedOf(pair)
+	return write(file, k)
+}
+
+// Server returns what the server is configured with.
+func (a *Authority) Server() (*natsserver.Operator, error) {
+	claims := jwt.NewOperatorClaims(publicOf(a.operator))
+	claims.Name, claims.SystemAccount = a.name, publicOf(a.system)
+	operator, err := claims.Encode(a.operator)
+	if err != nil {
+		return nil, fmt.Errorf("signing the operator: %w", err)
+	}
+	system, err := a.systemAccount()
+	if err != nil {
+		return nil, err
+	}
+	account, err := a.Account()
+	if err != nil {
+		return nil, err
+	}
+	return &natsserver.Operator{
+		JWT: operator, SystemAccount: publicOf(a.system), Account: publicOf(a.account),
+		Accounts: map[string]string{publicOf(a.system): system, publicOf(a.account): account},
+	}, nil
+}
+
+func (a *Authority) systemAccount() (string, error) {
+	claims := jwt.NewAccountClaims(publicOf(a.system))
+	claims.Name = "system"
+	out, err := claims.Encode(a.operator)
+	if err != nil {
+		return "", fmt.Errorf("signing the server's account: %w", err)
+	}
+	return out, nil
+}
+
+// Account returns the JWT of the system's account: the permissions of its services, and what it
+// lets parties import.
+func (a *Authority) Account() (string, error) {
+	d := rights.Declared()
+	claims := jwt.NewAccountClaims(publicOf(a.account))
+	claims.Name = a.name
+	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		DiskStorage: jwt.NoLimit, MemoryStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
+	}
+	for _, name := range d.ServiceNames() {
+		p, err := d.Service(name)
+		if err != nil {
+			return "", err
+		}
+		scope := jwt.NewUserScope()
+		scope.Key, scope.Role, scope.Description = publicOf(a.services[name]), name, d.Services[name].Summary
+		scope.Template.Pub.Allow.Add(p.Publish...)
+		scope.Template.Sub.Allow.Add(p.Subscribe...)
+		scope.Template.BearerToken = name == OperatorService
+		claims.SigningKeys.AddScopedSigner(scope)
+	}
+	exported, err := d.Exported()
+	if err != nil {
+		return "", err
+	}
+	for _, s := range exported.Subscribe { // parties receive it
+		claims.Exports.Add(&jwt.Export{Name: s, Subject: jwt.Subject(s), Type: jwt.Stream})
+	}
+	for _, s := range exported.Publish { // parties send it
+		claims.Exports.Add(&jwt.Export{Name: s, Subject: jwt.Subject(s), Type: jwt.Service})
+	}
+	out, err := claims.Encode(a.operator)
+	if err != nil {
+		return "", fmt.Errorf("signing the system's account: %w", err)
+	}
+	return out, nil
+}
+
+// PartyID returns the id of a party's account.
+func (a *Authority) PartyID(name subject.Identity, generation int) (string, error) {
+	k, err := a.partyKey(string(name), generation)
+	if err != nil {
+		return "", err
+	}
+	return publicOf(k), nil
+}
+
+// partyKey is the key of a party's account, which follows from the operator's.
+func (a *Authority) partyKey(name string, generation int) (nkeys.KeyPair, error) {
+	seed, err := a.operator.Seed()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprintf("skandha party %d %s", generation, name), 32)
+	if err != nil {
+		return nil, err
+	}
+	return nkeys.FromRawSeed(nkeys.PrefixByteAccount, raw)
+}

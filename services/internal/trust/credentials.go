@@ -1,0 +1,207 @@
+package trust
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/rights"
+)
+
+// Key lets the processes of one service make their credentials.
+type Key struct {
+	Service string `json:"service"`
+	Account string `json:"account"` // public key of the system's account
+	Seed    string `json:"seed"`
+}
+
+// Key returns the key of a service, or an error if there is no such service.
+func (a *Authority) Key(service string) (Key, error) {
+	pair, ok := a.services[service]
+	if !ok {
+		return Key{}, fmt.Errorf("no service %q; want one of %s", service,
+			strings.Join(rights.Declared().ServiceNames(), ", "))
+	}
+	return Key{service, publicOf(a.account), seedOf(pair)}, nil
+}
+
+// ReadKey reads a key's file.
+func ReadKey(file string) (k Key, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return k, fmt.Errorf("the key of the service: %w", err)
+	}
+	if err := json.Unmarshal(b, &k); err != nil {
+		return k, fmt.Errorf("the key of the service: %s: %w", file, err)
+	}
+	if k.Service == "" || k.Account == "" || k.Seed == "" {
+		return k, fmt.Errorf("the key of the service: %s: service, account or seed is missing; "+
+			"skandha secrets writes such a file", file)
+	}
+	return k, nil
+}
+
+// Write writes the key's file, which only the owner may read.
+func (k Key) Write(file string) error { return write(file, k) }
+
+// Credentials makes the credentials of one process.
+func (k Key) Credentials() (*bus.Credentials, error) {
+	signer, err := nkeys.FromSeed([]byte(k.Seed))
+	if err != nil {
+		return nil, fmt.Errorf("the key of %s: %w", k.Service, err)
+	}
+	return newCredentials(subject.Identity(k.Service), signer, func(c *jwt.UserClaims) {
+		c.IssuerAccount = k.Account
+		c.UserPermissionLimits = jwt.UserPermissionLimits{} // those of the key
+	})
+}
+
+// newCredentials makes credentials with a new key, signed by signer.
+func newCredentials(id subject.Identity, signer nkeys.KeyPair, change func(*jwt.UserClaims)) (*bus.Credentials, error) {
+	own, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	claims := jwt.NewUserClaims(publicOf(own))
+	claims.Name = string(id)
+	change(claims)
+	signed, err := claims.Encode(signer)
+	if err != nil {
+		return nil, fmt.Errorf("signing the credentials of %s: %w", id, err)
+	}
+	return &bus.Credentials{
+		Identity: id, Process: subject.Instance(publicOf(own)),
+		JWT: func() (string, error) { return signed, nil }, Sign: own.Sign,
+	}, nil
+}
+
+// Whole makes credentials that may do everything in the system's account, for a program that runs
+// the system in its own process.
+func (a *Authority) Whole(id subject.Identity) (*bus.Credentials, error) {
+	return newCredentials(id, a.account, func(*jwt.UserClaims) {})
+}
+
+// Keeper makes credentials for the server's own account: to tell it of accounts, and to learn who
+// connects.
+func (a *Authority) Keeper() (*bus.Credentials, error) {
+	return newCredentials("keeper", a.system, func(c *jwt.UserClaims) {
+		c.Pub.Allow.Add("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.SERVER.PING.CONNZ")
+		c.Sub.Allow.Add("$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "_INBOX.>")
+	})
+}
+
+// OperatorToken makes a bearer token for the people who run the system.
+func (a *Authority) OperatorToken() (string, error) {
+	k, err := a.Key(OperatorService)
+	if err != nil {
+		return "", err
+	}
+	c, err := k.Credentials()
+	if err != nil {
+		return "", err
+	}
+	return c.JWT()
+}
+
+// Admission is what a party needs to connect.
+type Admission struct {
+	Account    string // its id
+	AccountJWT string // for the server
+	User       string // public key of these credentials
+	JWT        string
+	Seed       string // empty for a bearer token
+}
+
+// Creds returns the credentials as the file that clients of NATS read.
+func (a Admission) Creds() ([]byte, error) {
+	if a.Seed == "" {
+		return nil, errors.New("a bearer token has no private key")
+	}
+	return jwt.FormatUserConfig(a.JWT, []byte(a.Seed))
+}
+
+// Limits of a party, so that it cannot exhaust the server.
+const (
+	partyConnections   = 128
+	partySubscriptions = 4096
+)
+
+// Admit makes new credentials for the charter's party. Those of the same generation stay valid. A
+// bearer token needs no signature, for languages without Ed25519.
+func (a *Authority) Admit(c rights.Charter, generation int, bearer bool) (Admission, error) {
+	account, err := a.partyKey(string(c.Name), generation)
+	if err != nil {
+		return Admission{}, fmt.Errorf("admitting %s: %w", c.Name, err)
+	}
+	own, err := nkeys.CreateUser()
+	if err != nil {
+		return Admission{}, err
+	}
+	claims := jwt.NewUserClaims(publicOf(own))
+	claims.Name, claims.BearerToken = string(c.Name), bearer
+	claims.Tags.Add(bus.PartyTag)
+	if !c.Expires.IsZero() {
+		claims.Expires = c.Expires.Unix()
+	}
+	out := Admission{Account: publicOf(account), User: publicOf(own)}
+	if out.JWT, err = claims.Encode(account); err != nil {
+		return Admission{}, fmt.Errorf("signing the credentials of %s: %w", c.Name, err)
+	}
+	if !bearer {
+		out.Seed = seedOf(own)
+	}
+	out.AccountJWT, err = a.PartyAccount(c, generation, nil)
+	return out, err
+}
+
+// PartyAccount returns the JWT of a party's account, in which the credentials of the users are
+// revoked.
+func (a *Authority) PartyAccount(c rights.Charter, generation int, revoked []string) (string, error) {
+	account, err := a.partyKey(string(c.Name), generation)
+	if err != nil {
+		return "", err
+	}
+	p, err := rights.Declared().Party(c)
+	if err != nil {
+		return "", err
+	}
+	claims := jwt.NewAccountClaims(publicOf(account))
+	claims.Name = string(c.Name)
+	claims.Limits.Conn, claims.Limits.Subs = partyConnections, partySubscriptions
+	from := publicOf(a.account)
+	for _, s := range p.Subscribe {
+		claims.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: from, Type: jwt.Stream})
+	}
+	for _, s := range p.Publish {
+		claims.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: from, Type: jwt.Service})
+	}
+	for _, user := range revoked {
+		claims.Revoke(user)
+	}
+	out, err := claims.Encode(a.operator)
+	if err != nil {
+		return "", fmt.Errorf("signing the account of %s: %w", c.Name, err)
+	}
+	return out, nil
+}
+
+// Dismissal returns the request with which the server deletes the party's account, and closes its
+// connections.
+func (a *Authority) Dismissal(name subject.Identity, generation int) (string, error) {
+	account, err := a.partyKey(string(name), generation)
+	if err != nil {
+		return "", err
+	}
+	claims := jwt.NewGenericClaims(publicOf(a.operator))
+	claims.Data["accounts"] = []string{publicOf(account)}
+	claims.Expires = time.Now().Add(time.Minute).Unix()
+	return claims.Encode(a.operator)
+}
