@@ -1,4 +1,4 @@
-// Package identities keeps who from outside may connect to the bus, and tells the server.
+// Package identities keeps who from outside may connect to the bus, and informs the server.
 //
 // Consumed: bucket identities, which has one entry per identity, and the server's own messages
 // $SYS.ACCOUNT.*.CONNECT and DISCONNECT, over a separate connection to its account. Produced: changes
@@ -7,8 +7,8 @@
 //
 // Guaranteed: an invitation is in the bucket before its credentials are given out. A revocation is in
 // the bucket before the server is told, and has an effect before it is confirmed: the server closes
-// the connections. Each core tells the server all accounts when it starts and when the server is
+// the connections. Each core gives the server all accounts when it starts and when the server is
 // back, so that a server with an empty directory learns them again. Credentials are not kept.
 //
-// Failure: while the server cannot be told, changes fail with unavailable and may be repeated.
+// Failure: while the server does not answer, changes fail with unavailable and may be repeated.
 package identities

@@ -117,16 +117,16 @@ func (s *Identities) adopt(e journal.Entry) {
 	}
 }
 
-// run tells the server all accounts: at the start, when the server is back, and when a credential ends.
+// run informs the server of all accounts: at the start, when the server is back, and when a credential ends.
 func (s *Identities) run(ctx context.Context) {
 	select {
 	case <-s.filled:
 	case <-ctx.Done():
 		return
 	}
-	told := map[subject.Identity]string{}
+	known := map[subject.Identity]string{}
 	for {
-		next, err := s.tellAll(ctx, told)
+		next, err := s.informAll(ctx, known)
 		wait := time.Hour
 		if err != nil {
 			if ctx.Err() == nil {
@@ -143,7 +143,7 @@ func (s *Identities) run(ctx context.Context) {
 			return
 		case <-s.wake:
 		case <-s.cfg.Keeper.Back():
-			clear(told)
+			clear(known)
 		case <-t.C:
 		}
 		t.Stop()
@@ -152,9 +152,9 @@ func (s *Identities) run(ctx context.Context) {
 
 const retry = time.Second
 
-// tellAll tells the server the accounts that have changed since it was told, and returns when the next
+// informAll gives the server the accounts that have changed since it was informed, and returns when the next
 // credential ends.
-func (s *Identities) tellAll(ctx context.Context, told map[subject.Identity]string) (next time.Time, err error) {
+func (s *Identities) informAll(ctx context.Context, known map[subject.Identity]string) (next time.Time, err error) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.known))
 	s.mu.Unlock()
@@ -164,19 +164,19 @@ func (s *Identities) tellAll(ctx context.Context, told map[subject.Identity]stri
 			next = at
 		}
 		state := fmt.Sprintf("%d %v", r.revision, r.revoked(now))
-		if told[r.Charter.Name] == state {
+		if known[r.Charter.Name] == state {
 			continue
 		}
-		if err := s.tell(ctx, r); err != nil {
+		if err := s.inform(ctx, r); err != nil {
 			return next, err
 		}
-		told[r.Charter.Name] = state
+		known[r.Charter.Name] = state
 	}
 	return next, nil
 }
 
-// tell gives the server the account of an identity. What it revokes has ended then.
-func (s *Identities) tell(ctx context.Context, r *record) error {
+// inform gives the server the account of an identity. What it revokes has ended then.
+func (s *Identities) inform(ctx context.Context, r *record) error {
 	account, err := s.cfg.Authority.PartyAccount(r.Charter, r.Generation, r.revoked(s.cfg.Now()))
 	if err != nil {
 		return err
@@ -356,7 +356,7 @@ func (s *Identities) issue(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.tell(ctx, r); err != nil {
+	if err := s.inform(ctx, r); err != nil {
 		return nil, fmt.Errorf("%s is invited, but cannot connect yet; repeat it: %w", name, err)
 	}
 	s.cfg.Log.Info("credentials issued", "identity", name, "op", q.Op, "by", q.Caller)
@@ -380,7 +380,7 @@ func (s *Identities) revoke(ctx context.Context, q coreapi.IdentitiesQuery) erro
 	if err != nil {
 		return err
 	}
-	if err := s.tell(ctx, r); err != nil {
+	if err := s.inform(ctx, r); err != nil {
 		return fmt.Errorf("%s is revoked, but its connections may still be open; repeat it: %w", q.Name, err)
 	}
 	s.cfg.Log.Info("identity revoked", "identity", q.Name, "by", q.Caller)

@@ -14,7 +14,7 @@ import (
 	"skandha.dev/pkg/bus"
 )
 
-// Server is the NATS server, as it is told of accounts.
+// Server is the NATS server, as far as it learns of accounts.
 type Server interface {
 	// Update gives the server an account. What it revokes has ended when Update returns.
 	Update(ctx context.Context, account string) error

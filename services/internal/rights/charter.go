@@ -42,7 +42,7 @@ const (
 	Observe = "observe" // it may change nothing
 )
 
-// Any stands for all points, namespaces or providers in a charter.
+// Any means all points, namespaces or providers in a charter.
 const Any = "*"
 
 // reserved are names that no charter can have: those of responders and writers of Skandha.

@@ -57,7 +57,7 @@ type Permissions struct {
 	Subscribe []string
 }
 
-// Process stands for the key of a process in the permissions of a service. NATS replaces it.
+// Process is the place of the key of a process in the permissions of a service. NATS replaces it.
 const Process = "{{subject()}}"
 
 // Service returns the permissions of a service's processes.

@@ -9,7 +9,7 @@
 // A service has a [Key]. Each of its processes makes its own credentials with it: the permissions
 // name the process, and no other process can show that name, because it lacks the private key. A
 // party has one credential per [Authority.Admit]; its account limits it, so that it needs no
-// permissions of its own.
+// other permissions.
 //
 // The keys are in one file, which only the owner may read. Who has it can do everything.
 package trust

@@ -19,29 +19,23 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
-	"skandha.dev/services/core/identities"
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/buildinfo"
-	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
 	index "skandha.dev/services/internal/memory"
 	memories "skandha.dev/services/internal/memory/open"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/natsserver"
-	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/internal/trust"
@@ -255,43 +249,6 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// login returns who may connect to the bus, as far as a server's configuration says it.
-func (s *System) login(keep *kept) (natsserver.Config, error) {
-	file := filepath.Join(s.cfg.Data, keysFile)
-	if _, err := os.Stat(file); err == nil {
-		s.cfg.Rights = true // the log belongs to the account of these keys
-	}
-	if s.cfg.Rights && s.cfg.Token != "" {
-		return natsserver.Config{}, fmt.Errorf("%s has a bus with rights, which needs no token; leave out --token (SKANDHA_TOKEN)",
-			s.cfg.Data)
-	}
-	if !s.cfg.Rights {
-		if s.cfg.Token == "" {
-			keep.Token = cmp.Or(keep.Token, newToken())
-			s.cfg.Token = keep.Token
-		}
-		s.operator = s.cfg.Token
-		return natsserver.Config{Token: s.cfg.Token}, nil
-	}
-	keep.Token = "" // of a system that had no rights
-	var err error
-	if s.trust, err = trust.Open(file); err != nil {
-		return natsserver.Config{}, err
-	}
-	// The token in run.json is for as long as the system runs.
-	if err := s.trust.Rotate(file, trust.OperatorService); err != nil {
-		return natsserver.Config{}, fmt.Errorf("the keys of the bus: %w", err)
-	}
-	if s.operator, err = s.trust.OperatorToken(); err != nil {
-		return natsserver.Config{}, err
-	}
-	operator, err := s.trust.Server()
-	return natsserver.Config{Operator: operator}, err
-}
-
-// keysFile is the file in the data directory with the keys of the bus.
-const keysFile = "keys.json"
-
 // Connect opens an in-process connection to the system's bus: as the service of that name, or, if
 // there is no such service, as the program that runs the system, which may do everything.
 func (s *System) Connect(ctx context.Context, name string) (*journal.Journal, error) {
@@ -307,31 +264,6 @@ func (s *System) Connect(ctx context.Context, name string) (*journal.Journal, er
 		return nil, fmt.Errorf("connecting %s: %w", name, err)
 	}
 	return b, nil
-}
-
-func (s *System) credentials(name string) (*bus.Credentials, error) {
-	if k, err := s.trust.Key(name); err == nil {
-		return k.Credentials()
-	}
-	return s.trust.Whole(subject.Identity(name))
-}
-
-// identities are who from outside may connect; nil if the bus has no rights.
-func (s *System) identities(b *journal.Journal) (*identities.Identities, error) {
-	if s.trust == nil {
-		return nil, nil //nolint:nilnil // there are none
-	}
-	keeper, err := s.trust.Keeper()
-	if err != nil {
-		return nil, err
-	}
-	dial := func(opts ...nats.Option) (*nats.Conn, error) {
-		return nats.Connect("", append(opts, nats.InProcessServer(s.srv), nats.UserJWT(keeper.JWT, keeper.Sign))...)
-	}
-	log := s.log.With("service", "core")
-	return identities.New(identities.Config{
-		Bus: b, Authority: s.trust, Keeper: identities.NewKeeper(dial, log), Log: log,
-	}), nil
 }
 
 // background runs a service until Stop; b is drained after it.
@@ -455,33 +387,6 @@ func (s *System) startProvider(ctx context.Context, agents map[string]core.Agent
 
 // About returns one line with the provider in use and the reason.
 func (s *System) About() string { return s.about }
-
-// Join returns the SKANDHA_NATS of the people who run the system: a URL with their token in it.
-func (s *System) Join() string { return s.with(s.operator) }
-
-// Invite returns the SKANDHA_NATS of a plugin or listener with the charter.
-func (s *System) Invite(ctx context.Context, c rights.Charter) (string, error) {
-	if s.trust == nil {
-		return s.Join(), nil
-	}
-	page, err := s.core.Identities().Do(ctx, coreapi.IdentitiesQuery{
-		Op: coreapi.IdentityInvite, Charter: &c, Bearer: true, Replace: true, Caller: "system",
-	})
-	if err != nil {
-		return "", err
-	}
-	return s.with(page.Credentials.Token), nil
-}
-
-// with is the URL of the bus with a token.
-func (s *System) with(token string) string {
-	u, err := url.Parse(s.srv.ClientURL())
-	if err != nil {
-		return s.srv.ClientURL()
-	}
-	u.User = url.User(token)
-	return u.String()
-}
 
 // RestartBus shuts the bus down and starts it again after the pause, on the same
 // address and log; everything that is connected loses its connection.

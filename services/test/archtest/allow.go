@@ -42,7 +42,8 @@ var (
 	// sdkImports is what pkg may import directly.
 	sdkImports = []string{
 		"github.com/nats-io/nats.go",
-		"github.com/nats-io/nuid", // the client's own id generator; it is there anyway
+		"github.com/nats-io/nkeys", // of the NATS client: what its credentials files are read with
+		"github.com/nats-io/nuid",  // the client's own id generator; it is there anyway
 		"go.opentelemetry.io/otel",
 	}
 
@@ -50,7 +51,7 @@ var (
 	sdkRequires = append([]string{
 		// of the OTel API
 		"github.com/cespare/xxhash/v2",
-		"github.com/klauspost/compress", "github.com/nats-io/nkeys", "golang.org/x/crypto", "golang.org/x/sys", // of nats.go
+		"github.com/klauspost/compress", "golang.org/x/crypto", "golang.org/x/sys", // of nats.go
 	}, sdkImports...)
 
 	// owned says which packages alone import a library, and so speak to what is

@@ -111,10 +111,10 @@ func granted(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, s) })
 }
 
-// box collects messages. The connection puts them there in order, so that after a flush all are in it.
-type box chan *nats.Msg
+// mailbox collects messages. The connection puts them there in order, so that after a flush all are in it.
+type mailbox chan *nats.Msg
 
-func (b box) subjects() map[string]bool {
+func (b mailbox) subjects() map[string]bool {
 	got := map[string]bool{}
 	for {
 		select {
@@ -129,7 +129,7 @@ func (b box) subjects() map[string]bool {
 // hold compares what a client can do with what it is granted, and returns the number of checks.
 func (w *world) hold(witness, c connection, granting rights.Permissions, all []string) int {
 	w.Helper()
-	seen, heard := make(box, 8*len(all)), make(box, 8*len(all))
+	seen, heard := make(mailbox, 8*len(all)), make(mailbox, 8*len(all))
 	sub, err := witness.ChanSubscribe(">", seen)
 	if err != nil {
 		w.Fatal(err)
