@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/enginetest"
 )
@@ -97,12 +98,12 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 func (r *rig) left(t testing.TB) []string {
 	t.Helper()
 	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter",
-		"label="+labelOwner+"="+r.cfg.Owner))
+		"label="+form.LabelOwner+"="+r.cfg.Owner))
 }
 
 func (r *rig) volumes(t testing.TB) []string {
 	t.Helper()
-	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
+	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter", "label="+form.LabelOwner+"="+r.cfg.Owner))
 }
 
 // program is a sandbox that runs Python as its first process, and its output by lines.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/enginetest"
 )
@@ -105,11 +106,11 @@ func TestKilledServiceLeavesNoHalfMadeSet(t *testing.T) {
 func TestLeaseThatWasNeverStarted(t *testing.T) {
 	r := newRig(t)
 	labels := []string{
-		"--label", labelOwner + "=" + r.cfg.Owner, "--label", labelBoot + "=a",
-		"--label", labelPurpose + "=",
+		"--label", form.LabelOwner + "=" + r.cfg.Owner, "--label", form.LabelBoot + "=a",
+		"--label", form.LabelPurpose + "=",
 	}
-	for _, purpose := range []string{purposeSandbox, purposeLease} {
-		labels[5] = labelPurpose + "=" + purpose
+	for _, purpose := range []string{form.PurposeSandbox, form.PurposeLease} {
+		labels[5] = form.LabelPurpose + "=" + purpose
 		r.engine.Docker(t, append(append([]string{"create"}, labels...), r.image)...)
 	}
 	if n, err := r.Reap(t.Context()); n != 0 || err != nil {
@@ -127,11 +128,11 @@ func TestForeignThingsAreNotTouched(t *testing.T) {
 	foreign := newRig(t) // another owner
 	theirs := foreign.start(t, runner, small, "")
 	name := "skandha-box-" + strings.ToLower(rand.Text())
-	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", labelPurpose+"="+purposeSandbox,
-		"--label", labelBoot+"=gone",
+	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", form.LabelPurpose+"="+form.PurposeSandbox,
+		"--label", form.LabelBoot+"=gone",
 		"--network", "none", r.image, "python3", "-c", "input()")
 	volume := r.cfg.Owner + "-data-" + strings.ToLower(rand.Text())
-	r.engine.Docker(t, "volume", "create", "--label", labelPurpose+"="+purposeData, volume)
+	r.engine.Docker(t, "volume", "create", "--label", form.LabelPurpose+"="+form.PurposeData, volume)
 	unlabelled := r.cfg.Owner + "-set-" + strings.Repeat("d", 64)
 	r.engine.Docker(t, "volume", "create", unlabelled)
 	t.Cleanup(func() {
