@@ -36,7 +36,7 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
-	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	srv := &http.Server{Handler: Handler(c), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -52,7 +52,8 @@ func Serve(ctx context.Context, c Config) error {
 	return nil
 }
 
-func (c Config) handler() http.Handler {
+// Handler answers the three paths.
+func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
