@@ -94,8 +94,6 @@ func (c Config) metrics() string {
 // Check asks the server at addr whether it is ready: the health check of a
 // container without a shell.
 func Check(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("health check: --http %q: %w", addr, err)
@@ -103,11 +101,27 @@ func Check(ctx context.Context, addr string) error {
 	if host == "" || host == "0.0.0.0" || host == "::" {
 		host = "127.0.0.1"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	return check(ctx, net.JoinHostPort(host, port), http.DefaultClient)
+}
+
+// CheckSocket is Check for a server at a unix socket.
+func CheckSocket(ctx context.Context, path string) error {
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}
+	defer t.CloseIdleConnections()
+	return check(ctx, "socket", &http.Client{Transport: t})
+}
+
+func check(ctx context.Context, host string, client *http.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/readyz", nil)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("health check: %w", err)
 	}

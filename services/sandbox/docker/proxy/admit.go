@@ -162,7 +162,7 @@ func (c *call) checkUpgrade(r *http.Request) error {
 	return nil
 }
 
-// asProblem returns the answer that an error stands for.
+// asProblem returns the answer to a request that ended with an error.
 func asProblem(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p

@@ -32,6 +32,8 @@ type Config struct {
 	Volumes    int `default:"1024" min:"2"`
 	// Connections bounds the clients' connections. Each sandbox has one.
 	Connections int `default:"1024" min:"4"`
+	// HeaderTimeout bounds how long the headers of a request may take to arrive.
+	HeaderTimeout time.Duration `default:"5s" min:"1ms"`
 	// Drain is how long sandboxes may stay attached on shutdown.
 	Drain time.Duration `default:"20s" min:"0"`
 	Log   *slog.Logger

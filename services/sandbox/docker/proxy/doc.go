@@ -1,6 +1,6 @@
 // Package proxy is a filter between the docker driver and a Docker engine. It alone holds the engine's socket,
 // which is as good as root on the host, and passes on only the requests that the driver makes. It is not on
-// the bus: whoever commands the sandbox service by the bus commands sandboxes, and nothing else of the engine.
+// the bus: a client that commands the sandbox service by the bus commands sandboxes, and nothing else of the engine.
 //
 // # What passes
 //

@@ -195,8 +195,8 @@ func (p *Proxy) learn(i form.Image) {
 	p.images[i.ID] = i
 }
 
-// engineFor returns what a container of that image depends on. The image must be one that the configured name
-// has stood for since the proxy started.
+// engineFor returns what a container of that image depends on. The image must be one that has had the
+// configured name since the proxy started.
 func (p *Proxy) engineFor(ctx context.Context, id string) (form.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()

@@ -23,7 +23,6 @@ import (
 )
 
 const (
-	headerTime   = 5 * time.Second
 	idleTime     = 10 * time.Minute // longer than clients keep a connection that they do not use
 	maxHeader    = 16 << 10
 	maxOwned     = 4096 // containers that are remembered
@@ -94,7 +93,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 		_ = p.cli.Close()
 	}()
 	srv := &http.Server{
-		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: p, ReadHeaderTimeout: p.cfg.HeaderTimeout, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
