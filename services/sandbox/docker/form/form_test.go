@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/api/types/volume"
 
 	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
@@ -255,26 +256,27 @@ func TestOtherVolumesAreRefused(t *testing.T) {
 	}
 }
 
-// What is accepted means the same to the engine as what the proxy makes of it.
-func FuzzRead(f *testing.F) {
-	lease := form.Lease(uid)
-	whole, err := json.Marshal(engine.Create(origin, lease))
+// What is accepted means the same to the engine as what the proxy makes of it. A volume has a short body, which is
+// read as that of a container.
+func FuzzReadVolume(f *testing.F) {
+	whole, err := json.Marshal(origin.DataVolume(data, set))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	f.Add([]byte(strings.Replace(string(whole), `"HostConfig":{`, `"hostconfig":{"Privileged":true},"HostConfig":{`, 1)))
+	f.Add([]byte(strings.Replace(string(whole), "{", `{"driver":"nfs",`, 1)))
+	f.Add([]byte(strings.Replace(string(whole), `"Labels":{`, `"Labels":{"a":"b"},"Labels":{`, 1)))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := form.Read(engine, body, origin.ContainerName(lease), bounds)
+		made, err := form.ReadVolume(body, "skandha")
 		if err != nil {
 			return
 		}
-		var client, proxy container.CreateRequest
-		if err := errors.Join(json.Unmarshal(body, &client), json.Unmarshal(got.Body, &proxy)); err != nil {
+		var client, proxy volume.CreateOptions
+		if err := errors.Join(json.Unmarshal(body, &client), json.Unmarshal(made, &proxy)); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(client, proxy) {
-			t.Errorf("%s is read as %s", body, got.Body)
+			t.Errorf("%s is read as %s", body, made)
 		}
 	})
 }
