@@ -1,6 +1,7 @@
 package deps
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +118,36 @@ func TestWhatASandboxPrintsIsBounded(t *testing.T) {
 	l.line("failed made_up: " + strings.Repeat("\u202e", 1000))
 	if l.failure.Code != Failed || len(l.failure.Detail) > maxDetail || strings.Trim(l.failure.Detail, "?") != "" {
 		t.Errorf("a failure is read as %+v", l.failure)
+	}
+}
+
+// Only what the service itself would run, from the configured index, is recognized as an installation.
+func TestInstallationsAreRecognized(t *testing.T) {
+	own := Config{Index: "https://packages.example.com/simple"}
+	args, err := own.withDefaults().args(want(t, "numpy>=2", "pandas[excel]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Recognize(args); err != nil {
+		t.Errorf("the service's own arguments: %v", err)
+	}
+	if err := (Config{}).Recognize(args); err == nil {
+		t.Error("another index is accepted")
+	}
+	input := args[len(args)-1]
+	for about, change := range map[string]func(args []string) []string{
+		"another program":      func(a []string) []string { a[3] = "print(1)"; return a },
+		"more arguments":       func(a []string) []string { return append(a, a[4]) },
+		"no arguments":         func([]string) []string { return nil },
+		"no requirements":      func(a []string) []string { a[4] = `{}`; return a },
+		"a flag of pip":        func(a []string) []string { a[4] = strings.Replace(input, `"-vv"`, `"-v"`, 1); return a },
+		"a requirement by URL": func(a []string) []string { a[4] = strings.Replace(input, "numpy", "x@http://x", 1); return a },
+		"another form":         func(a []string) []string { a[4] = strings.Replace(input, "numpy", "NumPy", 1); return a },
+		"a second list":        func(a []string) []string { a[4] = strings.Replace(input, "{", `{"requirements":["x"],`, 1); return a },
+		"a larger bound":       func(a []string) []string { a[4] = strings.Replace(input, `"max_bytes":`, `"max_bytes":1`, 1); return a },
+	} {
+		if err := own.Recognize(change(slices.Clone(args))); err == nil {
+			t.Errorf("%s is accepted", about)
+		}
 	}
 }

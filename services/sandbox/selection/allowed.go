@@ -3,6 +3,7 @@ package selection
 import (
 	"errors"
 
+	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/docker/proxy"
 )
 
@@ -23,12 +24,17 @@ type Allowed struct {
 	Volumes    int     `env:"SKANDHA_ENGINE_VOLUMES" default:"1024" help:"Maximum number of volumes."`
 }
 
+func (a Allowed) dependencies() deps.Config { return deps.Config{Index: a.Index, Proxy: a.PipProxy} }
+
+// Validate reports every invalid flag that is not part of a proxy's configuration.
+func (a Allowed) Validate() error { return a.dependencies().Validate() }
+
 // Proxy returns the part of a proxy's configuration that the flags are about.
 func (a Allowed) Proxy() proxy.Config {
-	f := Flags{Memory: a.Memory, CPUs: a.CPUs, PIDs: a.PIDs, Workspace: a.Workspace, Index: a.Index, Proxy: a.PipProxy}
+	f := Flags{Memory: a.Memory, CPUs: a.CPUs, PIDs: a.PIDs, Workspace: a.Workspace}
 	c := proxy.Config{
 		Image: a.Image, Runtime: a.Runtime, Owner: a.Owner, Limits: f.Limits(), Containers: a.Containers, Volumes: a.Volumes,
-		Install: f.dependencies().Recognize,
+		Install: a.dependencies().Recognize,
 	}
 	if !a.Packages {
 		c.Install = func([]string) error { return errors.New("installing packages is disabled (SKANDHA_SANDBOX_PACKAGES)") }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -28,7 +29,7 @@ func (e *engine) config() proxy.Config {
 }
 
 // Check implements process.Loner.
-func (e *engine) Check() error { return e.config().Validate() }
+func (e *engine) Check() error { return errors.Join(e.config().Validate(), e.Sandbox.Validate()) }
 
 // Healthy implements process.Loner.
 func (e *engine) Healthy(ctx context.Context) error { return httpd.CheckSocket(ctx, e.Socket) }

@@ -215,6 +215,7 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		"nothing":                        "",
 		"a list":                         "[" + whole + "]",
 		"depth":                          put(`"More":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,"HostConfig":{`),
+		"a long list":                    put(`"More":[0` + strings.Repeat(",0", 1<<16) + `],"HostConfig":{`),
 		"half of it":                     whole[:len(whole)/2],
 		"a name that is not well-formed": put("\"HostConfig\xff\":{},\"HostConfig\":{"),
 	} {

@@ -10,14 +10,19 @@ import (
 	"slices"
 )
 
-// maxDepth bounds the nesting of a body.
-const maxDepth = 16
+// maxDepth and maxValues bound a body, which takes many times its size when it is decoded. The driver's have a few
+// hundred values.
+const (
+	maxDepth  = 16
+	maxValues = 4096
+)
 
 // decode reads a whole body as maps, lists and values. Unlike encoding/json, it refuses duplicate names.
 func decode(body []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
-	v, err := value(d, maxDepth)
+	left := maxValues
+	v, err := value(d, maxDepth, &left)
 	if err != nil {
 		return nil, fmt.Errorf("the body: %w", err)
 	}
@@ -27,7 +32,10 @@ func decode(body []byte) (any, error) {
 	return v, nil
 }
 
-func value(d *json.Decoder, depth int) (any, error) {
+func value(d *json.Decoder, depth int, left *int) (any, error) {
+	if *left--; *left < 0 {
+		return nil, fmt.Errorf("more than %d values", maxValues)
+	}
 	t, err := d.Token()
 	if err != nil {
 		return nil, err
@@ -52,7 +60,7 @@ func value(d *json.Decoder, depth int) (any, error) {
 				return nil, fmt.Errorf("duplicate name %q", name)
 			}
 		}
-		v, err := value(d, depth-1)
+		v, err := value(d, depth-1, left)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/docker/docker/api"
@@ -17,7 +18,8 @@ import (
 )
 
 const (
-	maxBody  = 4 << 20          // bytes
+	maxBody  = 1 << 20          // bytes
+	bodies   = 16               // at a time
 	bodyTime = 10 * time.Second // for a body to arrive
 )
 
@@ -31,6 +33,7 @@ type call struct {
 	name    string // of the container, image or volume
 	args    url.Values
 	content []byte
+	free    func() // its memory is no longer used
 }
 
 // problem is an answer other than the engine's.
@@ -56,7 +59,7 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (*call, error) {
 	}
 	// Not r.URL, which is decoded and may have another host.
 	target, query, _ := strings.Cut(r.RequestURI, "?")
-	c := &call{w: w, r: r}
+	c := &call{w: w, r: r, free: func() {}}
 	if err := p.find(c, r.Method, target); err != nil {
 		return nil, err
 	}
@@ -70,10 +73,17 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (*call, error) {
 	if !c.body {
 		return c, nil
 	}
+	select { // a body takes memory while it is checked
+	case p.bodies <- struct{}{}:
+		c.free = sync.OnceFunc(func() { <-p.bodies })
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
 	c.content, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
+		c.free()
 		return nil, refuse("the body cannot be read: %v", err)
 	}
 	_ = control.SetReadDeadline(time.Time{})

@@ -51,9 +51,12 @@ type limited struct {
 	full func()
 }
 
-// crowded is the answer to a connection too many.
-const crowded = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n" +
-	`{"message":"the engine proxy has reached its connection limit"}`
+// crowded is the answer to a connection too many. With its length, a client reads it whole before it notices that
+// its request was not read.
+var crowded = func(body string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", len(body), body)
+}(`{"message":"the engine proxy has reached its connection limit"}`)
 
 func (l *limited) Accept() (net.Conn, error) {
 	for {
@@ -70,7 +73,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		}
 		l.full()
 		_ = c.SetDeadline(time.Now().Add(time.Second))
-		_, _ = c.Write([]byte(crowded)) // it has room in the connection's buffer
+		_, _ = c.Write(crowded) // it has room in the connection's buffer
 		_ = c.Close()
 	}
 }

@@ -43,6 +43,7 @@ type Proxy struct {
 	ctx       context.Context //nolint:containedctx // of the connections that were taken over
 	end       context.CancelFunc
 	draining  atomic.Bool
+	bodies    chan struct{} // one for each body that is being checked
 	calls     sync.WaitGroup
 
 	streams, passed, refused, crowded atomic.Int64
@@ -58,7 +59,8 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, fmt.Errorf("engine proxy: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	p := &Proxy{cfg: cfg, log: cfg.Log, routes: routes(cfg), images: map[string]form.Image{}}
+	p := &Proxy{cfg: cfg, log: cfg.Log, routes: routes(cfg), images: map[string]form.Image{},
+		bodies: make(chan struct{}, bodies)}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.transport = &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) },
@@ -155,6 +157,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := p.admit(w, r)
 	if err == nil {
+		defer c.free()
 		err = c.serve(p, c)
 	}
 	if err == nil {
@@ -162,7 +165,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		return // the client has gone
+		panic(http.ErrAbortHandler) // the client has gone
 	}
 	p.fail(w, r, asProblem(err))
 }
@@ -179,7 +182,7 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, why *problem) {
 		p.refused.Add(1)
 	}
 	p.log.Log(r.Context(), level, "request not passed on", "method", fmt.Sprintf("%.20s", r.Method),
-		"path", fmt.Sprintf("%.200q", target), "status", why.status, "why", message)
+		"path", fmt.Sprintf("%.200s", target), "status", why.status, "why", message)
 	body, err := json.Marshal(map[string]string{"message": message})
 	if err != nil {
 		return // impossible: it is text

@@ -46,9 +46,11 @@ func (p *Proxy) createContainer(c *call) error {
 	if err != nil {
 		return refuse("%v", err)
 	}
-	if err := p.checkMount(ctx, asked); err != nil {
+	mounted, err := p.checkMount(ctx, asked)
+	if err != nil {
 		return err
 	}
+	defer mounted()
 	done, err := p.room(ctx, &p.making.containers, p.cfg.Containers, "containers", p.countContainers)
 	if err != nil {
 		return err
@@ -66,25 +68,26 @@ func (p *Proxy) createContainer(c *call) error {
 }
 
 // checkMount checks the volume of a container. A sandbox may name one that has just been removed: the engine
-// makes an empty one then, with the owner's label.
-func (p *Proxy) checkMount(ctx context.Context, asked form.Request) error {
+// makes an empty one then, with the owner's label. The caller calls done when the container is made.
+func (p *Proxy) checkMount(ctx context.Context, asked form.Request) (done func(), err error) {
+	done = func() {}
 	if asked.Mount == nil {
-		return nil
+		return done, nil
 	}
 	v, err := p.ownVolume(ctx, asked.Mount.Source)
 	switch {
 	case err != nil && asProblem(err).status == http.StatusNotFound && asked.Purpose == form.PurposeSandbox:
-		return nil
+		return p.room(ctx, &p.making.volumes, p.cfg.Volumes, "volumes", p.countVolumes)
 	case err != nil:
-		return err
+		return nil, err
 	case asked.Purpose == form.PurposeSandbox && v.Labels[form.LabelPurpose] == form.PurposeStray:
-		return nil // the same, a moment later
+		return done, nil // the same, a moment later
 	case v.Labels[form.LabelPurpose] != form.PurposeData:
-		return refuse("the volume %s does not hold packages", v.Name)
+		return nil, refuse("the volume %s does not hold packages", v.Name)
 	case asked.Purpose == form.PurposeInstall && v.Labels[form.LabelBoot] != asked.Boot:
-		return refuse("the volume %s was created by another service", v.Name)
+		return nil, refuse("the volume %s was created by another service", v.Name)
 	}
-	return nil
+	return done, nil
 }
 
 // createVolume creates a volume that the driver might have asked for.
