@@ -52,5 +52,6 @@ func (e *engine) Run(ctx context.Context, log *slog.Logger) error {
 
 func main() {
 	var e engine
-	process.MainAlone("skandha-engine", "Passes on to a Docker engine what the sandbox service needs of it, and nothing else.", &e.Alone, &e)
+	process.MainAlone("skandha-engine", "Passes on to a Docker engine what the sandbox service needs, and nothing else.",
+		&e.Alone, &e)
 }

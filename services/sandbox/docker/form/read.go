@@ -99,7 +99,7 @@ func (e Engine) sandbox(asked container.CreateRequest, b Bounds) (Container, err
 	c := Sandbox(name, uid, asked.Cmd, limits, nil)
 	if mounts := asked.HostConfig.Mounts; len(mounts) > 0 {
 		if !IsData(b.Owner, mounts[0].Source) {
-			return Container{}, fmt.Errorf("HostConfig.Mounts[0].Source is %.100q, want a volume of packages",
+			return Container{}, fmt.Errorf("field HostConfig.Mounts[0].Source is %.100q, want a volume of packages",
 				mounts[0].Source)
 		}
 		c.Mount = SetMount(b.Owner, mounts[0].Source)
@@ -110,20 +110,20 @@ func (e Engine) sandbox(asked container.CreateRequest, b Bounds) (Container, err
 func install(asked container.CreateRequest, b Bounds) (Container, error) {
 	const own = 5 // arguments that begin every installation
 	if len(asked.HostConfig.Mounts) == 0 || !IsData(b.Owner, asked.HostConfig.Mounts[0].Source) {
-		return Container{}, errors.New("HostConfig.Mounts: want a volume for packages")
+		return Container{}, errors.New("field HostConfig.Mounts: want a volume for packages")
 	}
 	if len(asked.Cmd) < own {
-		return Container{}, errors.New("Cmd: want the arguments of an installation")
+		return Container{}, errors.New("field Cmd: want the arguments of an installation")
 	}
 	bytes, err := strconv.ParseInt(asked.Cmd[own-1], 10, 64)
 	if err != nil || bytes <= 0 || bytes > 1<<40 {
-		return Container{}, fmt.Errorf("Cmd: the bound of the packages is %.50q, want a number of bytes up to 1 TiB",
+		return Container{}, fmt.Errorf("field Cmd: the bound of the packages is %.50q, want a number of bytes up to 1 TiB",
 			asked.Cmd[own-1])
 	}
 	args := asked.Cmd[own:]
 	if b.Install != nil {
 		if err := b.Install(args); err != nil {
-			return Container{}, fmt.Errorf("Cmd: %w", err)
+			return Container{}, fmt.Errorf("field Cmd: %w", err)
 		}
 	}
 	return Install(asked.HostConfig.Mounts[0].Source, b.Network, bytes, args), nil
@@ -135,7 +135,7 @@ func (e Engine) uid(user string) (int, error) {
 	text, _, _ := strings.Cut(user, ":")
 	uid, err := strconv.Atoi(text)
 	if err != nil || uid < first || uid-first >= n {
-		return 0, fmt.Errorf("User is %.50q, want an id from %d to %d", user, first, first+n-1)
+		return 0, fmt.Errorf("field User is %.50q, want an id from %d to %d", user, first, first+n-1)
 	}
 	return uid, nil
 }
@@ -172,8 +172,10 @@ func within(l, most driver.Limits) error {
 		name      string
 		got, most float64
 	}{
-		{"memory", float64(l.Memory), float64(most.Memory)}, {"cpus", l.CPUs, most.CPUs},
-		{"pids", float64(l.PIDs), float64(most.PIDs)}, {"open_files", float64(l.OpenFiles), float64(most.OpenFiles)},
+		{"memory", float64(l.Memory), float64(most.Memory)},
+		{"cpus", l.CPUs, most.CPUs},
+		{"pids", float64(l.PIDs), float64(most.PIDs)},
+		{"open_files", float64(l.OpenFiles), float64(most.OpenFiles)},
 		{"workspace", float64(l.Workspace), float64(most.Workspace)},
 		{"workspace_files", float64(l.WorkspaceFiles), float64(most.WorkspaceFiles)},
 		{"tmp", float64(l.Tmp), float64(most.Tmp)},
@@ -206,7 +208,7 @@ func ReadVolume(body []byte, owner string) ([]byte, error) {
 	switch purpose := asked.Labels[LabelPurpose]; purpose {
 	case PurposeData:
 		if !IsData(owner, asked.Name) {
-			return nil, fmt.Errorf("Name is %.100q, want the name of a volume of packages", asked.Name)
+			return nil, fmt.Errorf("field Name is %.100q, want the name of a volume of packages", asked.Name)
 		}
 		return same(got, o.DataVolume(asked.Name, set))
 	case PurposeSet:

@@ -31,9 +31,13 @@ func (p *Proxy) attach(c *call) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = engine.Close() }()
+	defer func() {
+		_ = res.Body.Close()
+		_ = engine.Close()
+	}()
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		return relay(c.w, res)
+		relay(c.w, res)
+		return nil
 	}
 	conn, buffered, err := http.NewResponseController(c.w).Hijack()
 	if err != nil {
@@ -57,7 +61,7 @@ func (p *Proxy) attach(c *call) error {
 	}
 	_ = client.SetDeadline(time.Now().Add(writeTime))
 	if _, err := io.WriteString(client, text+"\r\n"); err != nil {
-		return nil //nolint:nilerr // the client has gone
+		return nil // the client has gone
 	}
 	_ = client.SetDeadline(time.Time{})
 	splice(client, buffered.Reader, engine, reader)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,11 +72,18 @@ func (p *Proxy) ask(c *call, body []byte) (*http.Response, error) {
 
 // pass passes a request on as it is, and the answer as it comes.
 func (p *Proxy) pass(c *call) error {
-	res, err := p.ask(c, nil)
+	return p.forward(c, nil)
+}
+
+// forward asks the engine with this body, and passes the answer on as it comes.
+func (p *Proxy) forward(c *call, body []byte) error {
+	res, err := p.ask(c, body)
 	if err != nil {
 		return err
 	}
-	return relay(c.w, res)
+	defer func() { _ = res.Body.Close() }()
+	relay(c.w, res)
+	return nil
 }
 
 // events passes the engine's events on, until the client or the proxy ends.
@@ -98,8 +106,7 @@ func head(w http.ResponseWriter, res *http.Response) {
 }
 
 // relay copies an answer while it comes. A client that does not read ends it.
-func relay(w http.ResponseWriter, res *http.Response) error {
-	defer func() { _ = res.Body.Close() }()
+func relay(w http.ResponseWriter, res *http.Response) {
 	control := http.NewResponseController(w)
 	head(w, res)
 	piece := make([]byte, 32<<10)
@@ -115,9 +122,9 @@ func relay(w http.ResponseWriter, res *http.Response) error {
 				panic(http.ErrAbortHandler)
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // readers return it so
+		if errors.Is(err, io.EOF) {
 			_ = control.SetWriteDeadline(time.Now().Add(writeTime))
-			return nil
+			return
 		}
 		if err != nil {
 			panic(http.ErrAbortHandler) // the answer must not look whole
@@ -125,65 +132,58 @@ func relay(w http.ResponseWriter, res *http.Response) error {
 	}
 }
 
-// read asks the engine, passes on an answer other than of that status, and else returns it.
-func (p *Proxy) read(c *call, body []byte, status int) ([]byte, *http.Response, error) {
+// edit asks the engine with this body. It passes on the answer as f changes it if it has that status, and else as
+// it comes.
+func (p *Proxy) edit(c *call, body []byte, status int, f func(text []byte) ([]byte, error)) error {
 	res, err := p.ask(c, body)
 	if err != nil {
-		return nil, nil, err
-	}
-	if res.StatusCode != status {
-		return nil, nil, relay(c.w, res)
+		return err
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != status {
+		relay(c.w, res)
+		return nil
+	}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return nil, nil, p.unavailable(err)
+		return p.unavailable(err)
 	}
-	return text, res, nil
-}
-
-// answer writes an answer that was read.
-func answer(w http.ResponseWriter, res *http.Response, text []byte) error {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
-	head(w, res)
-	_, err := w.Write(text)
+	if text, err = f(text); err != nil {
+		return fmt.Errorf("the engine's answer: %w", err)
+	}
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTime))
+	head(c.w, res)
+	_, err = c.w.Write(text)
 	return err
 }
 
 // info answers with the part of the engine's description that the driver uses.
 func (p *Proxy) info(c *call) error {
-	text, res, err := p.read(c, nil, http.StatusOK)
-	if err != nil || res == nil {
-		return err
-	}
-	var whole system.Info
-	if err := json.Unmarshal(text, &whole); err != nil {
-		return fmt.Errorf("the engine's description: %w", err)
-	}
-	facts := form.Facts(whole)
-	p.mu.Lock()
-	p.facts = &facts
-	p.mu.Unlock()
-	if text, err = json.Marshal(facts); err != nil {
-		return err
-	}
-	return answer(c.w, res, text)
+	return p.edit(c, nil, http.StatusOK, func(text []byte) ([]byte, error) {
+		var whole system.Info
+		if err := json.Unmarshal(text, &whole); err != nil {
+			return nil, err
+		}
+		facts := form.Facts(whole)
+		p.mu.Lock()
+		p.facts = &facts
+		p.mu.Unlock()
+		return json.Marshal(facts)
+	})
 }
 
 // image answers with the configured image, and remembers it.
 func (p *Proxy) image(c *call) error {
-	text, res, err := p.read(c, nil, http.StatusOK)
-	if err != nil || res == nil {
-		return err
-	}
-	var found image.InspectResponse
-	if err := json.Unmarshal(text, &found); err != nil {
-		return fmt.Errorf("the engine's image: %w", err)
-	}
-	if i, err := form.ImageOf(p.cfg.Image, found); err == nil { // else the driver refuses it, too
-		p.learn(i)
-	}
-	return answer(c.w, res, text)
+	return p.edit(c, nil, http.StatusOK, func(text []byte) ([]byte, error) {
+		var found image.InspectResponse
+		if err := json.Unmarshal(text, &found); err != nil {
+			return nil, err
+		}
+		if i, err := form.ImageOf(p.cfg.Image, found); err == nil { // else the driver refuses it, too
+			p.learn(i)
+		}
+		return text, nil
+	})
 }
 
 func (p *Proxy) learn(i form.Image) {

@@ -59,8 +59,9 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, fmt.Errorf("engine proxy: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	p := &Proxy{cfg: cfg, log: cfg.Log, routes: routes(cfg), images: map[string]form.Image{},
-		bodies: make(chan struct{}, bodies)}
+	p := &Proxy{
+		cfg: cfg, log: cfg.Log, routes: routes(cfg), images: map[string]form.Image{}, bodies: make(chan struct{}, bodies),
+	}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.transport = &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) },
@@ -134,7 +135,8 @@ func (p *Proxy) awaitStreams(failed <-chan error) {
 	defer look.Stop()
 	for p.streams.Load() > 0 {
 		select {
-		case <-failed:
+		case err := <-failed:
+			p.log.Warn("serving has ended", "error", err)
 			return
 		case <-late.C:
 			p.log.Warn("drain timed out; sandboxes that are attached end", "sandboxes", p.streams.Load())

@@ -56,15 +56,14 @@ func (p *Proxy) createContainer(c *call) error {
 		return err
 	}
 	defer done()
-	text, res, err := p.read(c, asked.Body, http.StatusCreated)
-	if err != nil || res == nil {
-		return err
-	}
-	var made container.CreateResponse
-	if json.Unmarshal(text, &made) == nil && made.ID != "" {
-		p.owned.Add(made.ID, struct{}{})
-	}
-	return answer(c.w, res, text)
+	return p.edit(c, asked.Body, http.StatusCreated, func(text []byte) ([]byte, error) {
+		var made container.CreateResponse
+		err := json.Unmarshal(text, &made)
+		if err == nil {
+			p.owned.Add(made.ID, struct{}{})
+		}
+		return text, err
+	})
 }
 
 // checkMount checks the volume of a container. A sandbox may name one that has just been removed: the engine
@@ -101,11 +100,7 @@ func (p *Proxy) createVolume(c *call) error {
 		return err
 	}
 	defer done()
-	res, err := p.ask(c, body)
-	if err != nil {
-		return err
-	}
-	return relay(c.w, res)
+	return p.forward(c, body)
 }
 
 // room reserves one of the things that the owner may have. The caller calls done once the engine counts it.
