@@ -135,16 +135,20 @@ func TestInstallationsAreRecognized(t *testing.T) {
 		t.Error("another index is accepted")
 	}
 	input := args[len(args)-1]
-	for about, change := range map[string]func(args []string) []string{
-		"another program":      func(a []string) []string { a[3] = "print(1)"; return a },
-		"more arguments":       func(a []string) []string { return append(a, a[4]) },
-		"no arguments":         func([]string) []string { return nil },
-		"no requirements":      func(a []string) []string { a[4] = `{}`; return a },
-		"a flag of pip":        func(a []string) []string { a[4] = strings.Replace(input, `"-vv"`, `"-v"`, 1); return a },
-		"a requirement by URL": func(a []string) []string { a[4] = strings.Replace(input, "numpy", "x@http://x", 1); return a },
-		"another form":         func(a []string) []string { a[4] = strings.Replace(input, "numpy", "NumPy", 1); return a },
-		"a second list":        func(a []string) []string { a[4] = strings.Replace(input, "{", `{"requirements":["x"],`, 1); return a },
-		"a larger bound":       func(a []string) []string { a[4] = strings.Replace(input, `"max_bytes":`, `"max_bytes":1`, 1); return a },
+	type list = []string
+	replace := func(old, text string) func(list) list {
+		return func(a list) list { a[4] = strings.Replace(input, old, text, 1); return a }
+	}
+	for about, change := range map[string]func(list) list{
+		"another program":      func(a list) list { a[3] = "print(1)"; return a },
+		"more arguments":       func(a list) list { return append(a, a[4]) },
+		"no arguments":         func(list) list { return nil },
+		"no requirements":      func(a list) list { a[4] = `{}`; return a },
+		"a flag of pip":        replace(`"-vv"`, `"-v"`),
+		"a requirement by URL": replace("numpy", "x@http://x"),
+		"another form":         replace("numpy", "NumPy"),
+		"a second list":        replace("{", `{"requirements":["x"],`),
+		"a larger bound":       replace(`"max_bytes":`, `"max_bytes":1`),
 	} {
 		if err := own.Recognize(change(slices.Clone(args))); err == nil {
 			t.Errorf("%s is accepted", about)

@@ -152,7 +152,8 @@ func (r *rig) left(t testing.TB) []string {
 
 func (r *rig) volumes(t testing.TB) []string {
 	t.Helper()
-	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter", "label="+form.LabelOwner+"="+r.cfg.Owner))
+	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter",
+		"label="+form.LabelOwner+"="+r.cfg.Owner))
 }
 
 // program is a sandbox that runs Python as its first process, and its output by lines.

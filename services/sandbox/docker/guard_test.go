@@ -37,8 +37,10 @@ func TestDockersCommandGetsNothingThroughTheProxy(t *testing.T) {
 		"create " + label + " " + r.image + " true", "create --net=host " + r.image, "ps", "ps --all", "images", "version",
 		"volume ls", "network ls", "inspect " + theirs, "inspect " + id, "inspect " + ours.Sandbox.(*sandbox).id,
 		"exec " + theirs + " true", "exec " + id + " true", "exec " + ours.Sandbox.(*sandbox).id + " true", "kill " + theirs,
-		"kill " + id, "stop --time 0 " + id, "pause " + id, "rename " + id + " x", "update --memory 64m " + id, "rm --force " + theirs,
-		"rm --force --volumes " + id, "logs " + id, "top " + id, "diff " + id, "attach " + id, "start --attach " + id, "wait " + id,
+		"kill " + id, "stop --time 0 " + id, "pause " + id, "rename " + id + " x",
+		"update --memory 64m " + id, "rm --force " + theirs,
+		"rm --force --volumes " + id, "logs " + id, "top " + id, "diff " + id, "attach " + id,
+		"start --attach " + id, "wait " + id,
 		"commit " + id, "export " + id, "cp " + id + ":/etc/passwd -", "cp /etc/passwd " + id + ":/tmp",
 		"pull skandha-test/none", "tag " + r.image + " skandha-test/none", "rmi " + r.image, "save " + r.image,
 		"volume create --opt type=none --opt o=bind --opt device=/ x", "volume inspect " + volume, "volume rm " + volume,
@@ -70,7 +72,8 @@ func TestDriverWithoutProxy(t *testing.T) {
 		enginetest.Missing(t, "the engine is not ours, so packages cannot be served to it")
 	}
 	id := newID()
-	if err := r.Install(t.Context(), driver.Install{ID: id, Args: append(r.index(t), "greeting"), MaxBytes: 1 << 20}); err != nil {
+	in := driver.Install{ID: id, Args: append(r.index(t), "greeting"), MaxBytes: 1 << 20}
+	if err := r.Install(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	b := r.start(t, runner, small, id)

@@ -128,7 +128,8 @@ func TestForeignThingsAreNotTouched(t *testing.T) {
 	foreign := newRig(t) // another owner
 	theirs := foreign.start(t, runner, small, "")
 	name := "skandha-box-" + strings.ToLower(rand.Text())
-	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name, "--label", form.LabelPurpose+"="+form.PurposeSandbox,
+	r.engine.Docker(t, "run", "--detach", "--interactive", "--name", name,
+		"--label", form.LabelPurpose+"="+form.PurposeSandbox,
 		"--label", form.LabelBoot+"=gone",
 		"--network", "none", r.image, "python3", "-c", "input()")
 	volume := r.cfg.Owner + "-data-" + strings.ToLower(rand.Text())

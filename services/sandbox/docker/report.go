@@ -47,7 +47,8 @@ func (d *Driver) Report(ctx context.Context) (driver.Report, error) {
 	hold(l.seen.Bytes > 0 && l.seen.Bytes <= form.LeaseLimits.Workspace, "workspace",
 		fmt.Sprintf("a tmpfs of %d bytes was created with %d", form.LeaseLimits.Workspace, l.seen.Bytes))
 	hold(l.seen.Files > 0 && l.seen.Files <= form.LeaseLimits.WorkspaceFiles, "files",
-		fmt.Sprintf("a tmpfs of %d files was created with %d; memory bounds them", form.LeaseLimits.WorkspaceFiles, l.seen.Files))
+		fmt.Sprintf("a tmpfs of %d files was created with %d; memory bounds them", form.LeaseLimits.WorkspaceFiles,
+			l.seen.Files))
 	if l.Info.MemoryLimit && !l.Info.SwapLimit {
 		r.Missing = append(r.Missing,
 			"swap: the engine's kernel does not count swap, so a sandbox may use the host's swap in addition to its memory")

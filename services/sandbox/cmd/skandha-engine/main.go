@@ -17,7 +17,7 @@ type engine struct {
 	process.Alone
 
 	Socket  string            `env:"SKANDHA_ENGINE_SOCKET" default:"/run/skandha/engine.sock" placeholder:"FILE" help:"The unix socket to serve, for the sandbox service's DOCKER_HOST."`
-	Host    string            `env:"DOCKER_HOST" default:"unix:///var/run/docker.sock" placeholder:"unix://FILE" help:"The engine's socket: Docker's, rootless or not, or Podman's."`
+	Host    string            `env:"DOCKER_HOST" default:"unix:///var/run/docker.sock" placeholder:"unix://FILE" help:"The engine's socket."`
 	Sandbox selection.Allowed `embed:""`
 	Drain   time.Duration     `env:"SKANDHA_DRAIN" default:"20s" help:"How long sandboxes may stay attached on shutdown."`
 }

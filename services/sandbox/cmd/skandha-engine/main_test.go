@@ -40,7 +40,8 @@ func command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 func TestAWrongSettingIsSaidAtOnce(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--host=tcp://127.0.0.1:2375": "unix:///var/run/docker.sock", "--owner=A b": "owner", "--image=../x": "image",
-		"--memory=1": "limits.memory", "--containers=1": "containers", "--socket=/nowhere/s": "socket", "--nats=x": "unknown flag",
+		"--memory=1": "limits.memory", "--containers=1": "containers",
+		"--socket=/nowhere/s": "socket", "--nats=x": "unknown flag",
 		"--index=ftp://x": "index",
 	} {
 		cmd, out := command(t, flag)

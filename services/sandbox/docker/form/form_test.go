@@ -26,12 +26,13 @@ var (
 	}
 	data   = form.DataName("skandha")
 	limits = driver.DefaultLimits()
-	bounds = form.Bounds{Owner: "skandha", Network: form.DefaultNetwork, Limits: limits, Install: func(args []string) error {
+	bounds = form.Bounds{Owner: "skandha", Network: form.DefaultNetwork, Limits: limits, Install: isPip}
+	isPip  = func(args []string) error {
 		if !slices.Equal(args, []string{"-m", "pip"}) {
 			return errors.New("not an installation")
 		}
 		return nil
-	}}
+	}
 	engine = form.Engine{
 		Info:  system.Info{NCPU: 4, CPUCfsQuota: true},
 		Image: form.Image{ID: "sha256:" + strings.Repeat("1", 64), Env: []string{"PATH", "SECRET"}, Volumes: []string{"/v"}},
@@ -113,7 +114,7 @@ func TestOtherContainersAreRefused(t *testing.T) {
 		"DeviceRequests":    func(r *request) { r.HostConfig.DeviceRequests = []container.DeviceRequest{{Count: -1}} },
 		"Sysctls":           func(r *request) { r.HostConfig.Sysctls = map[string]string{"kernel.msgmax": "1"} },
 		"SecurityOpt":       func(r *request) { r.HostConfig.SecurityOpt = []string{"seccomp=unconfined"} },
-		"SecurityOpt more":  func(r *request) { r.HostConfig.SecurityOpt = append(r.HostConfig.SecurityOpt, "apparmor=unconfined") },
+		"SecurityOpt more":  func(r *request) { r.HostConfig.SecurityOpt[0] = "apparmor=unconfined" },
 		"SecurityOpt less":  func(r *request) { r.HostConfig.SecurityOpt = r.HostConfig.SecurityOpt[:1] },
 		"MaskedPaths":       func(r *request) { r.HostConfig.MaskedPaths = []string{} },
 		"ReadonlyPaths":     func(r *request) { r.HostConfig.ReadonlyPaths = []string{} },
@@ -196,6 +197,7 @@ func TestOtherSandboxesAreRefused(t *testing.T) {
 func TestAmbiguousBodiesAreRefused(t *testing.T) {
 	lease := form.Lease(uid)
 	whole := string(encode(t, engine.Create(origin, lease)))
+	deep := strings.Repeat("[", 99) + strings.Repeat("]", 99)
 	put := func(text string) string { return strings.Replace(whole, `"HostConfig":{`, text, 1) }
 	for about, body := range map[string]string{
 		"a duplicate":                    put(`"HostConfig":{"Privileged":true},"HostConfig":{`),
@@ -214,7 +216,7 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		"something before":               "[]" + whole,
 		"nothing":                        "",
 		"a list":                         "[" + whole + "]",
-		"depth":                          put(`"More":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,"HostConfig":{`),
+		"depth":                          put(`"More":` + deep + `,"HostConfig":{`),
 		"a long list":                    put(`"More":[0` + strings.Repeat(",0", 1<<16) + `],"HostConfig":{`),
 		"half of it":                     whole[:len(whole)/2],
 		"a name that is not well-formed": put("\"HostConfig\xff\":{},\"HostConfig\":{"),
@@ -237,7 +239,7 @@ func TestOtherVolumesAreRefused(t *testing.T) {
 	foreign := origin
 	foreign.Owner = "other"
 	for about, body := range map[string]string{
-		"a bind":          strings.Replace(whole, "{", `{"Driver":"local","DriverOpts":{"type":"none","o":"bind","device":"/"},`, 1),
+		"a bind":          strings.Replace(whole, "{", `{"DriverOpts":{"type":"none","o":"bind","device":"/"},`, 1),
 		"another driver":  strings.Replace(whole, "{", `{"Driver":"nfs",`, 1),
 		"another case":    strings.Replace(whole, `"Name"`, `"name"`, 1),
 		"a duplicate":     strings.Replace(whole, "{", `{"Labels":{},`, 1),

@@ -102,24 +102,30 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 	ours, all := filtersOf(t, form.Owned(form.DefaultOwner)), filtersOf(t, form.Owned("other"))
 	followed := filtersOf(t, form.Events(form.DefaultOwner, origin.Boot))
 	privileged := strings.Replace(body, `"HostConfig":{`, `"HostConfig":{"privileged":true,`, 1)
-	chunked := "POST " + target + " HTTP/1.1\r\nHost: api\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+	chunked := "POST " + target +
+		" HTTP/1.1\r\nHost: api\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
 	attacks := []string{
 		// requests that the driver does not make
 		plain("POST", version+"/containers/"+mine+"/exec"), posted(version+"/containers/"+mine+"/exec", `{"Cmd":["sh"]}`),
 		posted(version+"/exec/"+mine+"/start", `{}`), plain("POST", version+"/containers/"+mine+"/kill"),
 		plain("GET", version+"/containers/"+mine+"/json"), plain("GET", version+"/containers/"+mine+"/logs?stdout=1"),
-		plain("GET", version+"/containers/"+mine+"/archive?path=/"), plain("PUT", version+"/containers/"+mine+"/archive?path=/"),
+		plain("GET", version+"/containers/"+mine+"/archive?path=/"),
+		plain("PUT", version+"/containers/"+mine+"/archive?path=/"),
 		plain("POST", version+"/containers/"+mine+"/rename?name=x"), plain("POST", version+"/containers/"+mine+"/update"),
-		plain("POST", version+"/commit?container="+mine), plain("POST", version+"/build"), plain("POST", version+"/build?remote=x"),
+		plain("POST", version+"/commit?container="+mine), plain("POST", version+"/build"),
+		plain("POST", version+"/build?remote=x"),
 		plain("POST", version+"/images/create?fromImage=alpine"), plain("GET", version+"/images/json"),
 		plain("DELETE", version+"/images/"+form.DefaultImage), plain("POST", version+"/images/load"),
 		plain("GET", version+"/images/other/json"), plain("GET", version+"/images/"+form.DefaultImage+"/history"),
 		plain("POST", version+"/networks/create"), plain("POST", version+"/networks/bridge/connect"),
 		plain("GET", version+"/networks"), plain("POST", version+"/session"), plain("POST", version+"/grpc"),
-		plain("POST", version+"/swarm/init"), plain("POST", version+"/plugins/pull?remote=x"), plain("GET", version+"/system/df"),
+		plain("POST", version+"/swarm/init"), plain("POST", version+"/plugins/pull?remote=x"),
+		plain("GET", version+"/system/df"),
 		plain("POST", version+"/containers/prune"), plain("POST", version+"/volumes/prune"), plain("GET", version+"/version"),
-		plain("POST", version+"/auth"), plain("GET", version+"/libpod/info"), plain("POST", version+"/libpod/containers/create"),
-		plain("OPTIONS", "*"), plain("OPTIONS", version+"/info"), plain("TRACE", version+"/info"), plain("get", version+"/info"),
+		plain("POST", version+"/auth"), plain("GET", version+"/libpod/info"),
+		plain("POST", version+"/libpod/containers/create"),
+		plain("OPTIONS", "*"), plain("OPTIONS", version+"/info"), plain("TRACE", version+"/info"),
+		plain("get", version+"/info"),
 		plain("PRI", "*"), plain("CONNECT", "engine:80"), plain("POST", version+"/info"), plain("GET", version+"/_ping"),
 		// what belongs to others
 		plain("POST", version+"/containers/"+theirs+"/start"), plain("DELETE", version+"/containers/"+theirs+"?force=1&v=1"),
@@ -133,10 +139,12 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 		// other spellings of paths
 		plain("GET", version+"//info"), plain("GET", "/"+version+"/info"), plain("GET", version+"/./info"),
 		plain("GET", version+"/volumes/../info"), plain("GET", version+"/info/"), plain("GET", version+"/%69nfo"),
-		plain("POST", version+"/containers/"+mine+"%2fstart"), plain("POST", version+"/containers/"+mine+"/../"+theirs+"/start"),
+		plain("POST", version+"/containers/"+mine+"%2fstart"),
+		plain("POST", version+"/containers/"+mine+"/../"+theirs+"/start"),
 		plain("POST", version+"/containers/"+mine+"/start;x"), plain("POST", version+"/containers/"+mine+"/start#x"),
 		plain("POST", version+"/containers/"+mine+"/start/"), plain("POST", version+"/containers/"+mine+"%00/start"),
-		plain("GET", "http://engine"+version+"/info"), plain("GET", "//engine"+version+"/info"), plain("GET", version+"\\info"),
+		plain("GET", "http://engine"+version+"/info"), plain("GET", "//engine"+version+"/info"),
+		plain("GET", version+"\\info"),
 		plain("GET", version+"/images/"+strings.Replace(form.DefaultImage, "/", "%2f", 1)+"/json"),
 		// versions
 		plain("GET", "/info"), plain("GET", "/v1.24/info"), plain("GET", "/v1.40/info"), plain("GET", "/v1.99/info"),
@@ -144,7 +152,8 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 		plain("GET", "/v1.41/v1.41/info"),
 		// queries
 		plain("GET", version+"/containers/json"), plain("GET", version+"/containers/json?all=1"),
-		plain("GET", version+"/containers/json?all=1&filters="+all), plain("GET", version+"/containers/json?all=1&filters={}"),
+		plain("GET", version+"/containers/json?all=1&filters="+all),
+		plain("GET", version+"/containers/json?all=1&filters={}"),
 		plain("GET", version+"/containers/json?all=1&filters="+ours+"&filters="+all),
 		plain("GET", version+"/containers/json?all=1&all=1&filters="+ours), plain("GET", version+"/volumes"),
 		plain("GET", version+"/containers/json?all=1&filters="+ours+"&Filters="+all),
@@ -153,7 +162,8 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 		plain("GET", version+"/events"), plain("GET", version+"/events?since=0.000000000&filters="+all),
 		plain("GET", version+"/events?since=-1&filters="+followed), plain("GET", version+"/events?filters="+followed),
 		plain("DELETE", version+"/containers/"+mine), plain("DELETE", version+"/containers/"+mine+"?force=1&v=1&link=1"),
-		plain("DELETE", version+"/containers/"+mine+"?force=1&force=1&v=1"), plain("DELETE", version+"/volumes/"+ourData+"?force=2"),
+		plain("DELETE", version+"/containers/"+mine+"?force=1&force=1&v=1"),
+		plain("DELETE", version+"/volumes/"+ourData+"?force=2"),
 		plain("POST", version+"/containers/"+mine+"/start?checkpoint=x"), plain("GET", version+"/info?x"),
 		posted(strings.Replace(target, "name=", "platform=x&name=", 1), body), posted(target+"&name=x", body),
 		posted(version+"/containers/create", body), posted(target+"x", body), plain("GET", version+"/info?%zz=1"),
@@ -202,7 +212,8 @@ func TestNothingIsSmuggled(t *testing.T) {
 		plain("GET", version+"/info", "Host: other"),
 		plain("GET", version+"/info", "Transfer-Encoding : chunked"), plain("GET", version+"/info", " folded: yes"),
 		plain("GET", version+"/info", "X: "+strings.Repeat("x", 64<<10)), plain("GET", "/"+strings.Repeat("x", 64<<10)),
-		strings.Repeat("x", 64<<10) + "\r\n\r\n", "GET " + version + "/info HTTP/9.9\r\n\r\n", "GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
+		strings.Repeat("x", 64<<10) + "\r\n\r\n", "GET " + version + "/info HTTP/9.9\r\n\r\n",
+		"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
 		plain("GET", version+"/info", "Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n",
 	} {
 		c := r.dial(t)
@@ -228,7 +239,8 @@ func TestThereIsAnEndToContainers(t *testing.T) {
 	}
 	two := newRig(t, func(c *proxy.Config) { c.Containers, c.Volumes = 2, 2 })
 	two.crowd = 2
-	if status, text := two.send(t, posted(target, body)); status != http.StatusForbidden || !strings.Contains(text, "at most 2") {
+	if status, text := two.send(t, posted(target, body)); status != http.StatusForbidden ||
+		!strings.Contains(text, "at most 2") {
 		t.Errorf("the third container is answered %d %s", status, text)
 	}
 	volume, err := json.Marshal(origin.DataVolume(ourData, set))

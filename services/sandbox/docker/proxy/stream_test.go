@@ -227,7 +227,8 @@ func TestDrain(t *testing.T) {
 	if status, answer := r.send(t, posted(target, body)); status != http.StatusServiceUnavailable {
 		t.Errorf("a container is answered %d %s", status, answer)
 	}
-	if status, answer := r.send(t, plain("DELETE", version+"/containers/"+mine+"?force=1&v=1")); status != http.StatusNoContent {
+	remove := plain("DELETE", version+"/containers/"+mine+"?force=1&v=1")
+	if status, answer := r.send(t, remove); status != http.StatusNoContent {
 		t.Errorf("removing one is answered %d %s", status, answer)
 	}
 	_, _ = io.WriteString(engine, "still")

@@ -53,7 +53,8 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 		p.awaitHealthy(t,
 			map[string]int{
-				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "engine": 1, "listener": 1, "uibridge": 1,
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "engine": 1,
+				"listener": 1, "uibridge": 1,
 			})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
@@ -106,7 +107,8 @@ func TestSystemOfContainers(t *testing.T) {
 		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
 		p.awaitHealthy(t,
 			map[string]int{
-				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "engine": 1, "listener": 1, "uibridge": 1,
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "engine": 1,
+				"listener": 1, "uibridge": 1,
 			})
 		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
