@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,8 +65,9 @@ var small = driver.Limits{
 // between them, so that these tests hold the proxy's rules to what the driver needs.
 type rig struct {
 	*Driver
-	engine *enginetest.Engine
-	image  string
+	engine  *enginetest.Engine
+	image   string
+	restart func() // of the proxy
 }
 
 func newRig(t testing.TB, change ...func(*Config)) *rig {
@@ -91,8 +93,8 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 	return rigAt(t, e, filepath.Join(dir, "engine.sock"), change...)
 }
 
-// guard starts an engine proxy with the driver's configuration, until the test ends.
-func guard(t testing.TB, cfg Config, socket string) {
+// guard starts an engine proxy with the driver's configuration, until the test or stop ends it.
+func guard(t testing.TB, cfg Config, socket string) (stop func()) {
 	t.Helper()
 	p, err := proxy.New(proxy.Config{
 		Engine: cfg.Host, Image: cfg.Image, Runtime: cfg.Runtime, Owner: cfg.Owner, Network: cfg.Network,
@@ -105,15 +107,17 @@ func guard(t testing.TB, cfg Config, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // it ends after the driver
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // it ends after the driver
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("the engine proxy ended with %v", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func rigAt(t testing.TB, e *enginetest.Engine, socket string, change ...func(*Config)) *rig {
@@ -127,7 +131,12 @@ func rigAt(t testing.TB, e *enginetest.Engine, socket string, change ...func(*Co
 		c(&cfg)
 	}
 	if socket != "" && cfg.Host == e.Host {
-		guard(t, cfg, socket)
+		behind := cfg
+		stop := guard(t, cfg, socket)
+		r.restart = func() {
+			stop()
+			stop = guard(t, behind, socket)
+		}
 		cfg.Host = "unix://" + socket
 	}
 	d, err := New(cfg)

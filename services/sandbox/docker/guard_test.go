@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 
@@ -62,6 +63,21 @@ func TestDockersCommandGetsNothingThroughTheProxy(t *testing.T) {
 	r.engine.Docker(t, "volume", "inspect", volume)
 	if out, _ := ours.do(t, "print(1)"); out != "1" {
 		t.Errorf("the sandbox says %q", out)
+	}
+}
+
+// With the proxy its sandboxes end, as with the engine; nothing of them is left, and the driver goes on with the next.
+func TestProxyThatEnds(t *testing.T) {
+	r := newRig(t)
+	b := r.start(t, runner, small, "")
+	r.restart()
+	if err := awaitEnd(t, b); !errors.Is(err, errLost) {
+		t.Errorf("the sandbox ended because %v, want %v", err, errLost)
+	}
+	r.awaitLeft(t, 0)
+	next := r.start(t, runner, small, "")
+	if out, _ := next.do(t, "print(1)"); out != "1" {
+		t.Errorf("the next sandbox says %q", out)
 	}
 }
 
