@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api"
 	"github.com/docker/docker/api/types/system"
 
 	"skandha.dev/services/sandbox/docker/form"
@@ -45,6 +46,7 @@ var (
 	foreign    = map[string]string{form.LabelOwner: "other", form.LabelPurpose: form.PurposeData}
 	ourData    = "skandha-data-" + strings.Repeat("a", 26)
 	theirData  = "skandha-data-" + strings.Repeat("b", 26)
+	versions   = regexp.MustCompile(`^/v1\.[0-9]+`)
 	foreverers = regexp.MustCompile(`^/v1\.[0-9]+/(events|containers/[0-9a-f]{64}/attach)$`)
 )
 
@@ -93,9 +95,9 @@ func shortDir(t *testing.T) string {
 }
 
 func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Api-Version", "1.41")
+	w.Header().Set("Api-Version", api.DefaultVersion)
 	w.Header().Set("X-Engine", "secret")
-	path := strings.TrimPrefix(r.URL.Path, version)
+	path := versions.ReplaceAllString(r.URL.Path, "")
 	answer := func(v any) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(v)
@@ -216,14 +218,14 @@ func newRig(t *testing.T, change ...func(*proxy.Config)) *rig {
 	return r
 }
 
-// client is a connection to the proxy.
-type client struct {
+// peer is a connection to the proxy.
+type peer struct {
 	*net.UnixConn
 	t *testing.T
 	r *bufio.Reader
 }
 
-func (r *rig) dial(t *testing.T) *client {
+func (r *rig) dial(t *testing.T) *peer {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "unix", r.proxy)
 	if err != nil {
@@ -231,11 +233,11 @@ func (r *rig) dial(t *testing.T) *client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute)) // so that a failed test ends
-	return &client{c.(*net.UnixConn), t, bufio.NewReader(c)}
+	return &peer{c.(*net.UnixConn), t, bufio.NewReader(c)}
 }
 
 // send writes bytes, and returns the answer to them.
-func (c *client) send(text string) (status int, body string, header http.Header) {
+func (c *peer) send(text string) (status int, body string, header http.Header) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
 		c.t.Logf("sending: %v", err) // refused before all was read

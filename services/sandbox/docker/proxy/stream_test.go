@@ -22,7 +22,7 @@ import (
 var attachment = plain("POST", version+"/containers/"+mine+"/attach?stream=1&stdin=1&stdout=1", upgrade...)
 
 // attach takes over a connection, and returns its two ends.
-func (r *rig) attach(t *testing.T) (*client, *net.UnixConn) {
+func (r *rig) attach(t *testing.T) (*peer, *net.UnixConn) {
 	t.Helper()
 	c := r.dial(t)
 	if status, body, _ := c.send(attachment); status != http.StatusSwitchingProtocols {
@@ -37,7 +37,7 @@ func (r *rig) attach(t *testing.T) (*client, *net.UnixConn) {
 	return c, engine
 }
 
-func (c *client) read(n int) string {
+func (c *peer) read(n int) string {
 	c.t.Helper()
 	buf := make([]byte, n)
 	if _, err := io.ReadFull(c.r, buf); err != nil {
@@ -119,7 +119,7 @@ func TestClientsThatGoLeaveNothing(t *testing.T) {
 		_ = engine.Close()
 	}
 	before := runtime.NumGoroutine()
-	var clients []*client
+	var clients []*peer
 	for range 20 {
 		c, _ := r.attach(t)
 		clients = append(clients, c)
@@ -137,7 +137,7 @@ func TestClientsThatGoLeaveNothing(t *testing.T) {
 }
 
 // follow reads the engine's events.
-func (r *rig) follow(t *testing.T) *client {
+func (r *rig) follow(t *testing.T) *peer {
 	t.Helper()
 	c := r.dial(t)
 	if status, body, _ := c.send(plain("GET", version+"/events?since=1.000000000&filters="+
@@ -165,7 +165,7 @@ func TestEventsComeAtOnce(t *testing.T) {
 
 func TestClientsAreCounted(t *testing.T) {
 	r := newRig(t, func(c *proxy.Config) { c.Connections = 4 })
-	var open []*client
+	var open []*peer
 	for range 4 {
 		c := r.dial(t)
 		if status, _, _ := c.send(plain("GET", "/healthz")); status != http.StatusOK { // it is accepted
