@@ -81,6 +81,7 @@ service provider skandha-provider
 service provider-gemini-legacy skandha-provider-gemini-legacy
 service toolrunner skandha-toolrunner
 service sandbox-service skandha-sandbox
+service engine skandha-engine
 service listener skandha-listener
 service uibridge skandha-uibridge
 service cli skandha

@@ -36,7 +36,7 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
-	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	srv := &http.Server{Handler: Handler(c), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -52,7 +52,8 @@ func Serve(ctx context.Context, c Config) error {
 	return nil
 }
 
-func (c Config) handler() http.Handler {
+// Handler answers the three paths.
+func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -93,8 +94,6 @@ func (c Config) metrics() string {
 // Check asks the server at addr whether it is ready: the health check of a
 // container without a shell.
 func Check(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("health check: --http %q: %w", addr, err)
@@ -102,11 +101,27 @@ func Check(ctx context.Context, addr string) error {
 	if host == "" || host == "0.0.0.0" || host == "::" {
 		host = "127.0.0.1"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	return check(ctx, net.JoinHostPort(host, port), http.DefaultClient)
+}
+
+// CheckSocket is Check for a server at a unix socket.
+func CheckSocket(ctx context.Context, path string) error {
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}
+	defer t.CloseIdleConnections()
+	return check(ctx, "socket", &http.Client{Transport: t})
+}
+
+func check(ctx context.Context, host string, client *http.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/readyz", nil)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("health check: %w", err)
 	}

@@ -1,5 +1,6 @@
 // Package process runs a service as a process, as every service's main does: flags,
-// signals, log, the connection to the bus, and the HTTP server for health.
+// signals, log, the connection to the bus, and the HTTP server for health. MainAlone runs
+// one that is not on the bus.
 //
 // SIGTERM or SIGINT ends the service's context, so that it drains; a second one
 // kills the process.
@@ -35,6 +36,24 @@ type Flags struct {
 	Log         string           `env:"SKANDHA_LOG" enum:"debug,info,warn,error" default:"info" help:"What is logged: debug, info, warn or error."`
 	LogFormat   string           `env:"SKANDHA_LOG_FORMAT" enum:"text,json" default:"text" help:"text or json."`
 	Version     kong.VersionFlag `help:"Print the version."`
+}
+
+// Alone are the flags of a process that is not on the bus. Its own struct embeds them.
+type Alone struct {
+	HealthCheck bool             `name:"health-check" help:"Ask the process that runs with the same flags whether it is ready, and exit 0 or 1."`
+	Log         string           `env:"SKANDHA_LOG" enum:"debug,info,warn,error" default:"info" help:"What is logged: debug, info, warn or error."`
+	LogFormat   string           `env:"SKANDHA_LOG_FORMAT" enum:"text,json" default:"text" help:"text or json."`
+	Version     kong.VersionFlag `help:"Print the version."`
+}
+
+// Loner is a process that is not on the bus, and its flags.
+type Loner interface {
+	// Check verifies the flags before anything is started.
+	Check() error
+	// Run serves until ctx ends, then drains.
+	Run(ctx context.Context, log *slog.Logger) error
+	// Healthy asks the process that runs with the same flags whether it is ready.
+	Healthy(ctx context.Context) error
 }
 
 // Env is what a process provides to its service.
@@ -95,7 +114,29 @@ func Usage(program string, err error) (code int) {
 // Main parses the command line into service, whose embedded Flags are f, and
 // runs it. It does not return.
 func Main(name, description string, f *Flags, service Service) {
-	parser := kong.Must(service, kong.Name(name), kong.Vars{"version": buildinfo.String()},
+	start(name, description, service, func(ctx context.Context) error { return f.run(ctx, name, service) })
+}
+
+// MainAlone is Main for a process that is not on the bus.
+func MainAlone(name, description string, f *Alone, l Loner) {
+	start(name, description, l, func(ctx context.Context) error {
+		if f.HealthCheck {
+			return l.Healthy(ctx)
+		}
+		if err := l.Check(); err != nil {
+			return err
+		}
+		log, err := logger(name, f.Log, f.LogFormat)
+		if err != nil {
+			return err
+		}
+		return l.Run(ctx, log)
+	})
+}
+
+// start parses the command line into flags and runs the process. It does not return.
+func start(name, description string, flags any, run func(context.Context) error) {
+	parser := kong.Must(flags, kong.Name(name), kong.Vars{"version": buildinfo.String()},
 		kong.Description(description+" SIGTERM or SIGINT lets it finish what runs; a second one ends it at once."))
 	k, err := parser.Parse(os.Args[1:])
 	if err != nil {
@@ -103,7 +144,7 @@ func Main(name, description string, f *Flags, service Service) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // the next signal kills
-	if err := f.run(ctx, name, service); err != nil {
+	if err := run(ctx); err != nil {
 		k.Fatalf("%s", telemetry.Redact(err.Error()))
 	}
 	os.Exit(0)
@@ -116,19 +157,24 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 	if err := service.Check(); err != nil {
 		return err
 	}
-	short := name[len("skandha-"):]
-	log, err := telemetry.NewLogger(os.Stderr, short, telemetry.LogConfig{Level: f.Log, Format: f.LogFormat})
+	log, err := logger(name, f.Log, f.LogFormat)
 	if err != nil {
 		return err
 	}
 	b, err := journal.Connect(ctx, bus.Config{
-		URL: f.NATS, Name: short, Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
+		URL: f.NATS, Name: short(name), Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the bus: %w", err)
 	}
 	defer b.Close()
 	return f.serve(ctx, service, &Env{Bus: b, Log: log})
+}
+
+func short(name string) string { return name[len("skandha-"):] }
+
+func logger(name, level, format string) (*slog.Logger, error) {
+	return telemetry.NewLogger(os.Stderr, short(name), telemetry.LogConfig{Level: level, Format: format})
 }
 
 // serve runs the service and its HTTP server. If one fails, the other ends.

@@ -1,6 +1,7 @@
 package deps
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +118,40 @@ func TestWhatASandboxPrintsIsBounded(t *testing.T) {
 	l.line("failed made_up: " + strings.Repeat("\u202e", 1000))
 	if l.failure.Code != Failed || len(l.failure.Detail) > maxDetail || strings.Trim(l.failure.Detail, "?") != "" {
 		t.Errorf("a failure is read as %+v", l.failure)
+	}
+}
+
+// Only what the service itself would run, from the configured index, is recognized as an installation.
+func TestInstallationsAreRecognized(t *testing.T) {
+	own := Config{Index: "https://packages.example.com/simple"}
+	args, err := own.withDefaults().args(want(t, "numpy>=2", "pandas[excel]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Recognize(args); err != nil {
+		t.Errorf("the service's own arguments: %v", err)
+	}
+	if err := (Config{}).Recognize(args); err == nil {
+		t.Error("another index is accepted")
+	}
+	input := args[len(args)-1]
+	type list = []string
+	replace := func(old, text string) func(list) list {
+		return func(a list) list { a[4] = strings.Replace(input, old, text, 1); return a }
+	}
+	for about, change := range map[string]func(list) list{
+		"another program":      func(a list) list { a[3] = "print(1)"; return a },
+		"more arguments":       func(a list) list { return append(a, a[4]) },
+		"no arguments":         func(list) list { return nil },
+		"no requirements":      func(a list) list { a[4] = `{}`; return a },
+		"a flag of pip":        replace(`"-vv"`, `"-v"`),
+		"a requirement by URL": replace("numpy", "x@http://x"),
+		"another form":         replace("numpy", "NumPy"),
+		"a second list":        replace("{", `{"requirements":["x"],`),
+		"a larger bound":       replace(`"max_bytes":`, `"max_bytes":1`),
+	} {
+		if err := own.Recognize(change(slices.Clone(args))); err == nil {
+			t.Errorf("%s is accepted", about)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,6 +57,25 @@ func (c Config) args(reqs Requirements) ([]string, error) {
 		return nil, fmt.Errorf("encoding the installation's input: %w", err)
 	}
 	return []string{"-I", "-B", "-c", program, string(input)}, nil
+}
+
+// Recognize returns an error unless the arguments are those of an installation with this configuration.
+func (c Config) Recognize(args []string) error {
+	var input struct {
+		Requirements Requirements `json:"requirements"`
+	}
+	if len(args) == 0 || json.Unmarshal([]byte(args[len(args)-1]), &input) != nil || len(input.Requirements) == 0 ||
+		len(input.Requirements) > MaxPackages {
+		return fmt.Errorf("want the requirements of 1 to %d packages", MaxPackages)
+	}
+	want, err := c.withDefaults().args(input.Requirements)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(args, want) {
+		return errors.New("these are not the arguments of an installation by this version, from the configured index")
+	}
+	return nil
 }
 
 // lines reads the program's output. It is the output of a sandbox: unknown lines are

@@ -24,8 +24,8 @@ const (
 )
 
 type childConfig struct {
-	owner, image string
-	user         uint32
+	owner, image, host string // host: empty for that of the engine
+	user               uint32
 }
 
 type childProcess struct {
@@ -46,6 +46,9 @@ func startChild(t *testing.T, e *enginetest.Engine, job string, change func(*chi
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(slices.Clone(e.Env), childVariable+"="+job, childOwner+"="+c.owner, childImage+"="+c.image)
+	if c.host != "" {
+		cmd.Env = append(cmd.Env, "DOCKER_HOST="+c.host)
+	}
 	cmd.Stderr = t.Output()
 	if c.user != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.user, Gid: c.user}}

@@ -4,23 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/docker/docker/client"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 )
 
-// defaultImage is the image that `make sandbox-image` builds.
-const defaultImage = "skandha/sandbox:latest"
-
 // Values of Config.Runtime, besides any other runtime that the engine offers.
 const (
-	Auto  = "auto"  // runsc if the engine offers it, else its default
-	Runsc = "runsc" // gVisor
-	Runc  = "runc"
+	Auto  = form.Auto
+	Runsc = form.Runsc
+	Runc  = form.Runc
 )
 
 // Config configures a Driver.
@@ -30,7 +27,7 @@ type Config struct {
 	Host string
 	// Image is a name, "name@sha256:…" or "sha256:…". It is resolved when the driver
 	// connects to the engine, and sandboxes use the image resolved then. It is never
-	// pulled. Default: DefaultImage.
+	// pulled. Default: the one that `make sandbox-image` builds.
 	Image string
 	// Runtime is a name that the engine offers, or Auto, the default.
 	Runtime string
@@ -44,8 +41,6 @@ type Config struct {
 	// Log receives problems that are not returned as errors; nil: the default logger.
 	Log *slog.Logger
 }
-
-var owners = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 // Driver runs sandboxes as containers. It implements driver.Driver.
 type Driver struct {
@@ -71,15 +66,15 @@ func New(cfg Config) (*Driver, error) {
 			*field = value
 		}
 	}
-	set(&cfg.Image, defaultImage)
+	set(&cfg.Image, form.DefaultImage)
 	set(&cfg.Runtime, Auto)
-	set(&cfg.Owner, "skandha")
-	set(&cfg.Network, "bridge")
+	set(&cfg.Owner, form.DefaultOwner)
+	set(&cfg.Network, form.DefaultNetwork)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if !owners.MatchString(cfg.Owner) {
-		return nil, fmt.Errorf("owner %q: want %s", cfg.Owner, owners)
+	if !form.Owners.MatchString(cfg.Owner) {
+		return nil, fmt.Errorf("owner %q: want %s", cfg.Owner, form.Owners)
 	}
 	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
 	if cfg.Host != "" {

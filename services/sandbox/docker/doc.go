@@ -5,6 +5,10 @@
 // files. It is configured only by constants and [driver.Limits]. Where the engine offers
 // gVisor (runsc), sandboxes run on its kernel instead of the host's.
 //
+// Package form makes the requests, and package proxy filters them by the same code: with a
+// proxy between the driver and the engine, nothing else that this process might be made to
+// send gets to the engine. The driver's tests run through a proxy.
+//
 // The agent is the container's first process, deliberately without Docker's init: as
 // process 1 it cannot be killed from inside, and it inherits and ends what runs leave
 // behind, which it could not do as a child of tini.

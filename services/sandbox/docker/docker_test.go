@@ -7,11 +7,15 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"skandha.dev/services/sandbox/docker/form"
+	"skandha.dev/services/sandbox/docker/proxy"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/enginetest"
 )
@@ -57,11 +61,13 @@ var small = driver.Limits{
 	Memory: 64 << 20, CPUs: 0.5, PIDs: 32, OpenFiles: 128, Workspace: 4 << 20, WorkspaceFiles: 100, Tmp: 2 << 20,
 }
 
-// rig is a driver on the package's engine, with a separate owner.
+// rig is a driver on the package's engine, with a separate owner. Unless it says otherwise, an engine proxy is
+// between them, so that these tests hold the proxy's rules to what the driver needs.
 type rig struct {
 	*Driver
-	engine *enginetest.Engine
-	image  string
+	engine  *enginetest.Engine
+	image   string
+	restart func() // of the proxy
 }
 
 func newRig(t testing.TB, change ...func(*Config)) *rig {
@@ -70,7 +76,51 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	return rigOn(t, e, change...)
 }
 
+// directRig is a rig without the engine proxy between the driver and the engine, as in an embedded system.
+func directRig(t testing.TB, change ...func(*Config)) *rig {
+	t.Helper()
+	return rigAt(t, enginetest.Shared(t), "", change...)
+}
+
+// rigOn is a rig behind an engine proxy.
 func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "skandha-proxy-") // short: the paths of sockets are
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return rigAt(t, e, filepath.Join(dir, "engine.sock"), change...)
+}
+
+// guard starts an engine proxy with the driver's configuration, until the test or stop ends it.
+func guard(t testing.TB, cfg Config, socket string) (stop func()) {
+	t.Helper()
+	p, err := proxy.New(proxy.Config{
+		Engine: cfg.Host, Image: cfg.Image, Runtime: cfg.Runtime, Owner: cfg.Owner, Network: cfg.Network,
+		Drain: time.Millisecond, Log: cfg.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := proxy.Listen(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // it ends after the driver
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, l) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("the engine proxy ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func rigAt(t testing.TB, e *enginetest.Engine, socket string, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{engine: e, image: enginetest.SandboxImage(t, e)}
 	cfg := Config{
@@ -79,6 +129,15 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 	}
 	for _, c := range change {
 		c(&cfg)
+	}
+	if socket != "" && cfg.Host == e.Host {
+		behind := cfg
+		stop := guard(t, cfg, socket)
+		r.restart = func() {
+			stop()
+			stop = guard(t, behind, socket)
+		}
+		cfg.Host = "unix://" + socket
 	}
 	d, err := New(cfg)
 	if err != nil {
@@ -97,12 +156,13 @@ func rigOn(t testing.TB, e *enginetest.Engine, change ...func(*Config)) *rig {
 func (r *rig) left(t testing.TB) []string {
 	t.Helper()
 	return strings.Fields(r.engine.Docker(t, "ps", "--all", "--quiet", "--no-trunc", "--filter",
-		"label="+labelOwner+"="+r.cfg.Owner))
+		"label="+form.LabelOwner+"="+r.cfg.Owner))
 }
 
 func (r *rig) volumes(t testing.TB) []string {
 	t.Helper()
-	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter", "label="+labelOwner+"="+r.cfg.Owner))
+	return strings.Fields(r.engine.Docker(t, "volume", "ls", "--quiet", "--filter",
+		"label="+form.LabelOwner+"="+r.cfg.Owner))
 }
 
 // program is a sandbox that runs Python as its first process, and its output by lines.

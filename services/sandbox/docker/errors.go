@@ -30,6 +30,9 @@ func (d *Driver) explain(err error) error {
 		return fmt.Errorf("%w: no Docker engine answers at %s: "+
 			"install one (Debian: docker.io) and start it (systemctl start docker), or set DOCKER_HOST: %w",
 			driver.ErrUnavailable, d.cli.DaemonHost(), err)
+	case strings.Contains(err.Error(), "opening seccomp profile failed"):
+		return fmt.Errorf("%w: the engine at %s takes a seccomp profile only as a file on its host, as Podman does: "+
+			"use a Docker engine, or the driver bwrap", driver.ErrUnavailable, d.cli.DaemonHost())
 	}
 	return err
 }

@@ -45,6 +45,19 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
+// Podman answers so, with the whole profile, which nobody needs to read.
+func TestEngineThatTakesNoProfileIsUnavailable(t *testing.T) {
+	d, err := New(Config{Host: "unix:///nowhere/podman.sock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.explain(errors.New(`container create: opening seccomp profile failed: open {"defaultAction": file name too long`))
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "bwrap") ||
+		strings.Contains(err.Error(), "defaultAction") {
+		t.Errorf("it is explained as %v", err)
+	}
+}
+
 func TestImageWithoutPythonIsUnavailable(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()

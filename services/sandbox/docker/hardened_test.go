@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/enginetest"
 )
@@ -85,10 +86,10 @@ func TestSandboxIsHardenedForTheEngine(t *testing.T) {
 		"has paths of the kernel unmasked": !slices.Contains(h.MaskedPaths, "/proc/kcore") ||
 			!slices.Contains(h.ReadonlyPaths, "/proc/sys"),
 		"has another first process": h.Init == nil || *h.Init,
-		"is not labelled with its owner": c.Config.Labels[labelOwner] != r.cfg.Owner ||
-			c.Config.Labels[labelInstance] != t.Name(),
-		"is not labelled with its name": c.Config.Labels[labelName] != b.name ||
-			c.Config.Labels[labelPurpose] != purposeSandbox || c.Config.Labels[labelBoot] == "",
+		"is not labelled with its owner": c.Config.Labels[form.LabelOwner] != r.cfg.Owner ||
+			c.Config.Labels[form.LabelInstance] != t.Name(),
+		"is not labelled with its name": c.Config.Labels[form.LabelName] != b.name ||
+			c.Config.Labels[form.LabelPurpose] != form.PurposeSandbox || c.Config.Labels[form.LabelBoot] == "",
 	} {
 		if found {
 			t.Errorf("the sandbox %s", problem)

@@ -3,19 +3,14 @@ package docker
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/volume"
-
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 )
 
@@ -24,15 +19,6 @@ const installTime = 15 * time.Minute
 
 // outputKept is how many of the last lines an InstallError holds.
 const outputKept = 100
-
-// installLimits are the limits of the installing sandbox. Unpacked files are in the set's
-// volume, so it needs little else.
-var installLimits = driver.Limits{
-	Memory: 1 << 30, CPUs: 2, PIDs: 64, OpenFiles: 1024, Workspace: 16 << 20, WorkspaceFiles: 1000, Tmp: 64 << 20,
-}
-
-//go:embed install.py
-var installSource string
 
 // ended is how an installation ended.
 type ended struct {
@@ -56,7 +42,7 @@ func (d *Driver) Install(ctx context.Context, in driver.Install) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	data := d.cfg.Owner + "-data-" + strings.ToLower(rand.Text())
+	data := form.DataName(d.cfg.Owner)
 	if err := d.make(ctx, l, data, in.ID); err != nil {
 		return err
 	}
@@ -80,9 +66,7 @@ func (d *Driver) make(ctx context.Context, l *link, data, id string) error {
 	d.mu.Lock()
 	d.making[data] = true
 	d.mu.Unlock()
-	labels := l.labels(purposeData)
-	labels[labelSet] = id
-	_, err := d.cli.VolumeCreate(ctx, volume.CreateOptions{Name: data, Labels: labels})
+	_, err := d.cli.VolumeCreate(ctx, l.origin().DataVolume(data, id))
 	if err != nil {
 		d.mu.Lock()
 		delete(d.making, data)
@@ -94,9 +78,7 @@ func (d *Driver) make(ctx context.Context, l *link, data, id string) error {
 
 // publish marks the volume as the complete set, unless another service was faster.
 func (d *Driver) publish(ctx context.Context, l *link, data, id string, bytes int64) error {
-	labels := l.labels(purposeSet)
-	labels[labelSet], labels[labelData], labels[labelBytes] = id, data, strconv.FormatInt(bytes, 10)
-	if _, err := d.cli.VolumeCreate(ctx, volume.CreateOptions{Name: d.marker(id), Labels: labels}); err != nil {
+	if _, err := d.cli.VolumeCreate(ctx, l.origin().SetVolume(id, data, bytes)); err != nil {
 		return fmt.Errorf("publishing package set %s: %w", id, d.explain(err))
 	}
 	won, err := d.dataOf(ctx, id)
@@ -120,13 +102,7 @@ func (d *Driver) discard(ctx context.Context, data string) {
 
 // install installs the packages into the volume.
 func (d *Driver) install(ctx context.Context, l *link, data string, in driver.Install) (how ended, err error) {
-	b, err := l.create(ctx, wanted{
-		purpose: purposeInstall, name: data[len(data)-26:], uid: driver.UID,
-		args: append([]string{"-I", "-S", "-c", installSource, strconv.FormatInt(in.MaxBytes, 10)}, in.Args...),
-		env:  driver.Environment(), limits: installLimits, fsize: 3 * in.MaxBytes, network: d.cfg.Network,
-		// The new volume gets the owner of the image's directory.
-		mount: &mount.Mount{Type: mount.TypeVolume, Source: data, Target: driver.Packages},
-	})
+	b, err := l.create(ctx, form.Install(data, d.cfg.Network, in.MaxBytes, in.Args))
 	if err != nil {
 		return ended{}, err
 	}

@@ -3,40 +3,28 @@ package docker
 import (
 	"bufio"
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/docker/docker/api/types/events"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/system"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 )
-
-// lease.py reports what it sees and then waits until its standard input ends.
-//
-//go:embed lease.py
-var leaseSource string
-
-// leaseLimits are the limits of a lease; those that it sees are reported.
-var leaseLimits = driver.Limits{
-	Memory: 64 << 20, CPUs: 1, PIDs: 8, OpenFiles: 64, Workspace: 1 << 20, WorkspaceFiles: 64, Tmp: 1 << 20,
-}
 
 // link is a connection to the engine: a lease, which shows that we are alive, and the
 // engine's events about our containers. When either ends, all its sandboxes have ended.
 type link struct {
-	d       *Driver
-	boot    string // random
-	image   image
-	runtime string // empty: the engine's default
-	info    system.Info
-	seen    seen
-	lease   *sandbox
+	form.Engine
+	d     *Driver
+	boot  string // random
+	seen  seen
+	lease *sandbox
 
 	stop context.CancelFunc // ends the event stream
 	over chan struct{}      // closed when the event stream has ended
@@ -45,6 +33,19 @@ type link struct {
 	names     map[string]bool     // being created
 	sandboxes map[string]*sandbox // by container
 	err       error               // why the link has ended
+}
+
+// origin is of everything that the link creates.
+func (l *link) origin() form.Origin {
+	return form.Origin{
+		Owner: l.d.cfg.Owner, Instance: l.d.cfg.Instance, Boot: l.boot, Time: time.Now().UTC().Format(time.RFC3339),
+	}
+}
+
+// ownUID returns a user id for one sandbox.
+func (l *link) ownUID() int {
+	first, n := l.UIDs()
+	return first + rand.IntN(n)
 }
 
 // seen is what the lease's container reports about itself.
@@ -58,10 +59,7 @@ type seen struct {
 
 // begin starts the lease and reads its report.
 func (l *link) begin(ctx context.Context) (err error) {
-	l.lease, err = l.create(ctx, wanted{
-		purpose: purposeLease, name: "lease", uid: l.ownUID(), args: []string{"-I", "-S", "-c", leaseSource},
-		env: driver.Environment(), limits: leaseLimits, fsize: leaseLimits.Workspace,
-	})
+	l.lease, err = l.create(ctx, form.Lease(l.ownUID()))
 	if err != nil {
 		return fmt.Errorf("testing a sandbox: %w", err)
 	}
@@ -81,11 +79,9 @@ func (l *link) begin(ctx context.Context) (err error) {
 // listen follows the engine's events about our containers, starting before the first one.
 func (l *link) listen(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
-	messages, errs := l.d.cli.Events(ctx, events.ListOptions{Since: l.info.SystemTime, Filters: filters.NewArgs(
-		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", labelBoot+"="+l.boot),
-		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionOOM)),
-		filters.Arg("event", string(events.ActionDestroy)),
-	)})
+	messages, errs := l.d.cli.Events(ctx, events.ListOptions{
+		Since: l.Info.SystemTime, Filters: form.Events(l.d.cfg.Owner, l.boot),
+	})
 	go func() {
 		defer close(l.over)
 		for {

@@ -8,8 +8,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/volume"
+
+	"skandha.dev/services/sandbox/docker/form"
 )
 
 // leaseTime bounds the time from the creation of a lease to its start, by the engine's
@@ -19,7 +20,7 @@ const leaseTime = 10 * time.Second
 // Reap removes our containers and volumes without a running lease, and those that this
 // driver has created and no longer knows.
 func (d *Driver) Reap(ctx context.Context) (int, error) {
-	found, err := d.cli.ContainerList(ctx, container.ListOptions{All: true, Filters: d.ours()})
+	found, err := d.cli.ContainerList(ctx, container.ListOptions{All: true, Filters: form.Owned(d.cfg.Owner)})
 	if err != nil {
 		return 0, fmt.Errorf("listing containers: %w", d.explain(err))
 	}
@@ -30,7 +31,7 @@ func (d *Driver) Reap(ctx context.Context) (int, error) {
 	n := 0
 	var errs []error
 	for _, c := range found {
-		if alive[c.Labels[labelBoot]] && d.keeps(c) {
+		if alive[c.Labels[form.LabelBoot]] && d.keeps(c) {
 			continue
 		}
 		if err := d.remove(ctx, c.ID, nil); err != nil {
@@ -38,27 +39,23 @@ func (d *Driver) Reap(ctx context.Context) (int, error) {
 			continue
 		}
 		n++
-		d.log.Info("removed a container left behind", "container", c.ID[:12], "purpose", c.Labels[labelPurpose],
-			"name", c.Labels[labelName], "instance", c.Labels[labelInstance])
+		d.log.Info("removed a container left behind", "container", c.ID[:12], "purpose", c.Labels[form.LabelPurpose],
+			"name", c.Labels[form.LabelName], "instance", c.Labels[form.LabelInstance])
 	}
 	volumes, err := d.reapVolumes(ctx, alive)
 	return n + volumes, errors.Join(append(errs, err)...)
-}
-
-func (d *Driver) ours() filters.Args {
-	return filters.NewArgs(filters.Arg("label", labelOwner+"="+d.cfg.Owner))
 }
 
 // alive returns the boots whose lease runs, or is about to.
 func (d *Driver) alive(ctx context.Context, found []container.Summary) (map[string]bool, error) {
 	out := map[string]bool{}
 	for _, c := range found {
-		if c.Labels[labelPurpose] != purposeLease {
+		if c.Labels[form.LabelPurpose] != form.PurposeLease {
 			continue
 		}
 		switch c.State {
 		case container.StateRunning, container.StatePaused, container.StateRestarting:
-			out[c.Labels[labelBoot]] = true
+			out[c.Labels[form.LabelBoot]] = true
 		case container.StateCreated:
 			info, err := d.cli.Info(ctx)
 			if err != nil {
@@ -68,7 +65,7 @@ func (d *Driver) alive(ctx context.Context, found []container.Summary) (map[stri
 			if err != nil {
 				return nil, fmt.Errorf("the engine's time: %w", err)
 			}
-			out[c.Labels[labelBoot]] = now.Sub(time.Unix(c.Created, 0)) < leaseTime
+			out[c.Labels[form.LabelBoot]] = now.Sub(time.Unix(c.Created, 0)) < leaseTime
 		}
 	}
 	return out, nil
@@ -85,33 +82,33 @@ func (d *Driver) current() *link {
 // services are unknown to this driver.
 func (d *Driver) keeps(c container.Summary) bool {
 	l := d.current()
-	if l == nil || c.Labels[labelBoot] != l.boot {
+	if l == nil || c.Labels[form.LabelBoot] != l.boot {
 		return true
 	}
-	return l.keeps(c.ID, c.Labels[labelName])
+	return l.keeps(c.ID, c.Labels[form.LabelName])
 }
 
 // reapVolumes removes packages that no set refers to and whose service is dead, sets whose
 // packages are missing, and volumes that the engine created by mistake.
 func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, error) {
-	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
+	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: form.Owned(d.cfg.Owner)})
 	if err != nil {
 		return 0, fmt.Errorf("listing volumes: %w", d.explain(err))
 	}
 	there, wanted := map[string]bool{}, map[string]bool{}
 	for _, v := range found.Volumes {
-		there[v.Name] = v.Labels[labelPurpose] == purposeData
-		wanted[v.Labels[labelData]] = true // of a set; other volumes lack this label
+		there[v.Name] = v.Labels[form.LabelPurpose] == form.PurposeData
+		wanted[v.Labels[form.LabelData]] = true // of a set; other volumes lack this label
 	}
 	l := d.current()
 	n := 0
 	var errs []error
 	for _, v := range found.Volumes {
 		keep := false
-		switch boot := v.Labels[labelBoot]; v.Labels[labelPurpose] {
-		case purposeSet:
-			keep = there[v.Labels[labelData]]
-		case purposeData:
+		switch boot := v.Labels[form.LabelBoot]; v.Labels[form.LabelPurpose] {
+		case form.PurposeSet:
+			keep = there[v.Labels[form.LabelData]]
+		case form.PurposeData:
 			keep = wanted[v.Name] || alive[boot] && (l == nil || boot != l.boot) || d.isMaking(v.Name)
 		}
 		if keep {
@@ -120,7 +117,7 @@ func (d *Driver) reapVolumes(ctx context.Context, alive map[string]bool) (int, e
 		switch err := d.cli.VolumeRemove(ctx, v.Name, false); {
 		case err == nil:
 			n++
-			d.log.Info("removed a volume left behind", "volume", v.Name, "purpose", v.Labels[labelPurpose])
+			d.log.Info("removed a volume left behind", "volume", v.Name, "purpose", v.Labels[form.LabelPurpose])
 		case errdefs.IsNotFound(err), errdefs.IsConflict(err): // another service was faster; a sandbox still uses it
 		default:
 			errs = append(errs, fmt.Errorf("removing volume %s: %w", v.Name, err))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/enginetest"
 )
@@ -32,7 +33,7 @@ func TestRuntimeIsTheStrongestThatTheEngineOffers(t *testing.T) {
 		}
 		memory := small.Memory
 		if want == Runsc {
-			memory += gvisorMemory
+			memory += form.GVisorMemory
 		}
 		got := e.Docker(t, "inspect", "--format", "{{.HostConfig.Runtime}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}",
 			b.(*sandbox).id)

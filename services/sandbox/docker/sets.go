@@ -4,55 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/volume"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 )
 
-var (
-	names = regexp.MustCompile(`^[a-z0-9-]{1,48}$`)
-	ids   = regexp.MustCompile(`^[a-f0-9]{64}$`)
-)
-
-// marker returns the name of the volume that marks a set as complete.
-func (d *Driver) marker(id string) string { return d.cfg.Owner + "-set-" + id }
-
 // dataOf returns the volume of a set's packages, or ErrNoSet.
 func (d *Driver) dataOf(ctx context.Context, id string) (string, error) {
-	if !ids.MatchString(id) {
-		return "", fmt.Errorf("package set %q: want %s", id, ids)
+	if !form.Sets.MatchString(id) {
+		return "", fmt.Errorf("package set %q: want %s", id, form.Sets)
 	}
-	v, err := d.cli.VolumeInspect(ctx, d.marker(id))
+	v, err := d.cli.VolumeInspect(ctx, form.Marker(d.cfg.Owner, id))
 	switch {
 	case errdefs.IsNotFound(err):
 		return "", driver.ErrNoSet
 	case err != nil:
 		return "", fmt.Errorf("looking up package set %s: %w", id, d.explain(err))
-	case v.Labels[labelOwner] != d.cfg.Owner || v.Labels[labelSet] != id || v.Labels[labelData] == "":
+	case v.Labels[form.LabelOwner] != d.cfg.Owner || v.Labels[form.LabelSet] != id || v.Labels[form.LabelData] == "":
 		return "", fmt.Errorf("the volume %s has another owner; configure another owner label", v.Name)
 	}
-	return v.Labels[labelData], nil
-}
-
-// mountOf returns the mount of a set. If the volume is removed in the meantime, the engine
-// creates a new one, which verify detects by its labels.
-func (d *Driver) mountOf(ctx context.Context, id string) (*mount.Mount, error) {
-	data, err := d.dataOf(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return &mount.Mount{
-		Type: mount.TypeVolume, Source: data, Target: driver.Packages, ReadOnly: true,
-		VolumeOptions: &mount.VolumeOptions{
-			NoCopy: true, Labels: map[string]string{labelOwner: d.cfg.Owner, labelPurpose: purposeStray},
-		},
-	}, nil
+	return v.Labels[form.LabelData], nil
 }
 
 // verify returns ErrNoSet unless the volume is one of packages. The volume cannot be
@@ -62,7 +38,7 @@ func (d *Driver) verify(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("inspecting volume %s: %w", name, err)
 	}
-	if v.Labels[labelOwner] != d.cfg.Owner || v.Labels[labelPurpose] != purposeData {
+	if v.Labels[form.LabelOwner] != d.cfg.Owner || v.Labels[form.LabelPurpose] != form.PurposeData {
 		return driver.ErrNoSet
 	}
 	return nil
@@ -71,23 +47,23 @@ func (d *Driver) verify(ctx context.Context, name string) error {
 // Sets lists the package sets. Used is when a sandbox of this driver last got the set, or
 // else its creation time.
 func (d *Driver) Sets(ctx context.Context) ([]driver.Set, error) {
-	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: d.ours()})
+	found, err := d.cli.VolumeList(ctx, volume.ListOptions{Filters: form.Owned(d.cfg.Owner)})
 	if err != nil {
 		return nil, fmt.Errorf("listing volumes: %w", d.explain(err))
 	}
 	there := map[string]bool{}
 	for _, v := range found.Volumes {
-		there[v.Name] = v.Labels[labelPurpose] == purposeData
+		there[v.Name] = v.Labels[form.LabelPurpose] == form.PurposeData
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []driver.Set
 	for _, v := range found.Volumes {
-		if v.Labels[labelPurpose] != purposeSet || !there[v.Labels[labelData]] {
+		if v.Labels[form.LabelPurpose] != form.PurposeSet || !there[v.Labels[form.LabelData]] {
 			continue
 		}
-		s := driver.Set{ID: v.Labels[labelSet], Used: d.used[v.Labels[labelSet]]}
-		s.Bytes, _ = strconv.ParseInt(v.Labels[labelBytes], 10, 64) // 0: unknown
+		s := driver.Set{ID: v.Labels[form.LabelSet], Used: d.used[v.Labels[form.LabelSet]]}
+		s.Bytes, _ = strconv.ParseInt(v.Labels[form.LabelBytes], 10, 64) // 0: unknown
 		if s.Used.IsZero() {
 			s.Used, _ = time.Parse(time.RFC3339, v.CreatedAt)
 		}
@@ -111,7 +87,7 @@ func (d *Driver) RemoveSet(ctx context.Context, id string) error {
 		err = nil
 	}
 	if err == nil {
-		err = d.cli.VolumeRemove(ctx, d.marker(id), false)
+		err = d.cli.VolumeRemove(ctx, form.Marker(d.cfg.Owner, id), false)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("removing package set %s: %w", id, d.explain(err))

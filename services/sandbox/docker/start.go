@@ -9,14 +9,16 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
 
+	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
 )
 
 // Start implements driver.Driver.
 func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
-	if !names.MatchString(spec.Name) {
-		return nil, fmt.Errorf("name %q: want %s", spec.Name, names)
+	if !form.Names.MatchString(spec.Name) {
+		return nil, fmt.Errorf("name %q: want %s", spec.Name, form.Names)
 	}
 	if spec.Limits == (driver.Limits{}) {
 		spec.Limits = driver.DefaultLimits()
@@ -28,17 +30,15 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	w := wanted{
-		purpose: purposeSandbox, name: spec.Name, uid: l.ownUID(), args: spec.Args, env: driver.Environment(),
-		limits: spec.Limits,
-		fsize:  max(spec.Limits.Workspace, spec.Limits.Tmp),
-	}
+	var set *mount.Mount
 	if spec.Set != "" {
-		if w.mount, err = d.mountOf(ctx, spec.Set); err != nil {
+		data, err := d.dataOf(ctx, spec.Set)
+		if err != nil {
 			return nil, err
 		}
+		set = form.SetMount(d.cfg.Owner, data)
 	}
-	b, err := l.create(ctx, w)
+	b, err := l.create(ctx, form.Sandbox(spec.Name, l.ownUID(), spec.Args, spec.Limits, set))
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +51,15 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 }
 
 // create creates, attaches to and starts a container.
-func (l *link) create(ctx context.Context, w wanted) (*sandbox, error) {
-	name := l.d.cfg.Owner + "-" + w.purpose + "-" + l.boot[:8] + "-" + w.name
-	if err := l.reserve(w.name); err != nil {
+func (l *link) create(ctx context.Context, w form.Container) (*sandbox, error) {
+	origin := l.origin()
+	name := origin.ContainerName(w)
+	if err := l.reserve(w.Name); err != nil {
 		return nil, err
 	}
-	defer l.release(w.name)
-	made, err := l.d.cli.ContainerCreate(ctx, l.container(w), l.host(w), nil, nil, name)
+	defer l.release(w.Name)
+	body := l.Create(origin, w)
+	made, err := l.d.cli.ContainerCreate(ctx, body.Config, body.HostConfig, nil, nil, name)
 	switch {
 	case errdefs.IsNotFound(err):
 		l.end(errors.New("its image was removed")) // the next link resolves the name again
@@ -77,9 +79,9 @@ func (l *link) create(ctx context.Context, w wanted) (*sandbox, error) {
 	return b, nil
 }
 
-func (l *link) start(ctx context.Context, w wanted, id string) (*sandbox, error) {
-	if w.mount != nil {
-		if err := l.d.verify(ctx, w.mount.Source); err != nil {
+func (l *link) start(ctx context.Context, w form.Container, id string) (*sandbox, error) {
+	if w.Mount != nil {
+		if err := l.d.verify(ctx, w.Mount.Source); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +90,7 @@ func (l *link) start(ctx context.Context, w wanted, id string) (*sandbox, error)
 		return nil, err
 	}
 	b := &sandbox{
-		l: l, id: id, name: w.name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}),
+		l: l, id: id, name: w.Name, conn: pipe.Conn, out: stdout{r: pipe.Reader}, done: make(chan struct{}),
 		gone: make(chan struct{}),
 	}
 	if err := l.add(b); err != nil {

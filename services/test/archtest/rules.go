@@ -171,19 +171,20 @@ func librariesHaveOwners(r *Repo) (out []string) {
 	return out
 }
 
-// driver reports whether the package is an implementation that mains choose.
-func driver(p string) bool {
-	if choosers[p] != "" {
-		return true
-	}
+// driver reports whether the package is, or belongs to, an implementation that mains choose.
+func driver(p string) bool { return choosers[p] != "" || implementation(p) != "" }
+
+// implementation returns the implementation that the package belongs to, or nothing.
+func implementation(p string) string {
 	for family, others := range families {
 		if rest, ok := strings.CutPrefix(p, family+"/"); ok {
 			child, _, _ := strings.Cut(rest, "/")
-			_, isOther := others[child]
-			return !isOther
+			if _, isOther := others[child]; !isOther {
+				return family + "/" + child
+			}
 		}
 	}
-	return false
+	return ""
 }
 
 func driversAreChosenByMains(r *Repo) (out []string) {
@@ -192,7 +193,8 @@ func driversAreChosenByMains(r *Repo) (out []string) {
 			continue
 		}
 		for _, imp := range p.Imports(false) {
-			if driver(imp) && path.Dir(imp) != p.Path && !within(p.Path, imp) {
+			own := implementation(imp) != "" && implementation(imp) == implementation(p.Path)
+			if driver(imp) && !own && path.Dir(imp) != p.Path && !within(p.Path, imp) {
 				out = append(out,
 					fmt.Sprintf("%s imports %s, an implementation; take its interface, and let the main choose", p.Path, imp))
 			}

@@ -53,7 +53,8 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 		p.awaitHealthy(t,
 			map[string]int{
-				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "listener": 1, "uibridge": 1,
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "engine": 1,
+				"listener": 1, "uibridge": 1,
 			})
 		for _, c := range p.containers(t) {
 			c.hardened(t)
@@ -106,7 +107,8 @@ func TestSystemOfContainers(t *testing.T) {
 		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
 		p.awaitHealthy(t,
 			map[string]int{
-				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1, "uibridge": 1,
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "engine": 1,
+				"listener": 1, "uibridge": 1,
 			})
 		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
@@ -408,10 +410,11 @@ func (c container) hardened(t *testing.T) {
 		"keeps capabilities":                !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0,
 		"may gain privileges":               !slices.Contains(h.SecurityOpt, "no-new-privileges:true"),
 		"shares a namespace of the host":    h.NetworkMode == "host" || h.PidMode == "host",
+		"has the engine and a network":      c.service() == "engine" && h.NetworkMode != "none",
 		"may start any number of processes": h.PidsLimit == nil || *h.PidsLimit <= 0,
 		"may take all memory":               h.Memory <= 0,
 		"stays down":                        h.RestartPolicy.Name != "unless-stopped",
-		"runs as root": c.service() != "nats" && c.service() != "sandbox" &&
+		"runs as root": c.service() != "nats" && c.service() != "engine" &&
 			(c.Config.User == "" || strings.HasPrefix(c.Config.User, "0")),
 	} {
 		if found {
@@ -419,8 +422,8 @@ func (c container) hardened(t *testing.T) {
 		}
 	}
 	for _, m := range c.Mounts {
-		if c.service() == "sandbox" && m.Destination == "/var/run/docker.sock" {
-			continue // it alone makes containers
+		if c.service() == "engine" && m.Destination == "/var/run/docker.sock" {
+			continue // it alone asks the engine
 		}
 		if strings.HasSuffix(m.Source, ".sock") || strings.HasSuffix(m.Destination, ".sock") || m.Source == "/" {
 			t.Errorf("%s sees %s of the host", c.Name, m.Source)
