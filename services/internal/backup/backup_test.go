@@ -1,0 +1,484 @@
+package backup_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/backup"
+	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/test/natstest"
+)
+
+var ref = subject.Ref{Agent: "main", Session: "s1"}
+
+// lived returns a bus that has a log, a consumer that has acknowledged some of it, a timer, entries that were
+// replaced, and an artifact.
+func lived(t *testing.T) *journal.Journal {
+	t.Helper()
+	ctx := natstest.Context(t)
+	b := natstest.Connect(t, natstest.Start(t, natstest.WithSync("relaxed")))
+	natstest.EnsureStreams(t, b)
+	must(t, b.EnsureOutgoing(ctx))
+	for i := range 10 {
+		_, err := b.PublishCause(ctx, ref, subject.Input, "ada", "", fmt.Appendf(nil, `{"text": "input %d"}`, i))
+		must(t, err)
+	}
+	must(t, b.ScheduleTimer(ctx, ref, "expiry", time.Now().Add(time.Hour)))
+	bucket, err := b.JetStream().KeyValue(ctx, journal.BucketMemories)
+	must(t, err)
+	for i := range 5 {
+		_, err := bucket.Put(ctx, "main.m1", fmt.Appendf(nil, "version %d", i))
+		must(t, err)
+	}
+	must(t, b.PutArtifact(ctx, "main/s1/uploads/a.txt", bytes.Repeat([]byte("artifact "), 100_000)))
+	return b
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func empty(t *testing.T) *journal.Journal {
+	t.Helper()
+	return emptied(t, natstest.Connect(t, natstest.Start(t, natstest.WithSync("relaxed"))))
+}
+
+func emptied(t *testing.T, b *journal.Journal) *journal.Journal {
+	t.Helper()
+	there, err := backup.Streams(natstest.Context(t), b.Bus)
+	must(t, err)
+	for _, s := range there {
+		must(t, b.JetStream().DeleteStream(natstest.Context(t), s.Config.Name))
+	}
+	return b
+}
+
+func take(t *testing.T, b *journal.Journal, dirs ...backup.Source) []byte {
+	t.Helper()
+	var to bytes.Buffer
+	_, err := backup.Take(natstest.Context(t), b.Bus, &to, backup.TakeConfig{Version: "v1", Dirs: dirs})
+	must(t, err)
+	return to.Bytes()
+}
+
+func open(t *testing.T, archive []byte) *backup.Archive {
+	t.Helper()
+	a, err := backup.Open(bytes.NewReader(archive), int64(len(archive)))
+	must(t, err)
+	return a
+}
+
+// contents returns every message of every stream, with its sequence and time.
+func contents(t *testing.T, b *journal.Journal) map[string][]string {
+	t.Helper()
+	ctx := natstest.Context(t)
+	out := map[string][]string{}
+	infos, err := backup.Streams(ctx, b.Bus)
+	must(t, err)
+	for _, i := range infos {
+		s, err := b.JetStream().Stream(ctx, i.Config.Name)
+		must(t, err)
+		list := []string{fmt.Sprint("last ", i.State.LastSeq)}
+		for seq := max(i.State.FirstSeq, 1); seq <= i.State.LastSeq; seq++ {
+			m, err := s.GetMsg(ctx, seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue
+			}
+			must(t, err)
+			list = append(list, fmt.Sprintf("%d %s %s %v %x", seq, m.Time, m.Subject, m.Header, sha256.Sum256(m.Data)))
+		}
+		out[i.Config.Name] = list
+	}
+	return out
+}
+
+func TestARestoredSystemHasEveryMessageWithItsSequence(t *testing.T) {
+	b := lived(t)
+	archive := take(t, b)
+	other := empty(t)
+	must(t, open(t, archive).Restore(natstest.Context(t), other.Bus, backup.RestoreConfig{}))
+	before, after := contents(t, b), contents(t, other)
+	if len(before) < 10 {
+		t.Errorf("only %d streams were there", len(before))
+	}
+	for name, want := range before {
+		if !slices.Equal(after[name], want) {
+			t.Errorf("stream %s is\n%s\nwant\n%s", name, strings.Join(after[name], "\n"), strings.Join(want, "\n"))
+		}
+	}
+	must(t, other.EnsureStreams(natstest.Context(t), journal.StreamsConfig{})) // with nothing to complain about
+	if has, err := other.HasOutgoing(natstest.Context(t)); err != nil || !has {
+		t.Errorf("the durable consumer is restored: %v, %v", has, err)
+	}
+	data, err := other.GetArtifact(natstest.Context(t), "main/s1/uploads/a.txt")
+	if err != nil || len(data) != 900_000 {
+		t.Errorf("the artifact has %d bytes: %v", len(data), err)
+	}
+}
+
+func TestAConsumerGoesOnWhereItWas(t *testing.T) {
+	b, ctx := lived(t), natstest.Context(t)
+	config := jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second}
+	c, err := b.JetStream().CreateConsumer(ctx, bus.StreamSessions, config)
+	must(t, err)
+	for seq := range 4 {
+		m, err := c.Next()
+		must(t, err)
+		if seq != 2 { // the third is delivered, and not acknowledged
+			must(t, m.DoubleAck(ctx))
+		}
+	}
+	archive := take(t, b)
+	other := empty(t)
+	must(t, open(t, archive).Restore(ctx, other.Bus, backup.RestoreConfig{}))
+	c, err = other.JetStream().Consumer(ctx, bus.StreamSessions, "reader")
+	must(t, err)
+	got := map[uint64]bool{}
+	for range 7 {
+		m, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
+		must(t, err)
+		meta, err := m.Metadata()
+		must(t, err)
+		got[meta.Sequence.Stream] = true
+		must(t, m.DoubleAck(ctx))
+	}
+	for _, seq := range []uint64{3, 5, 6, 7, 8, 9, 10} {
+		if !got[seq] {
+			t.Errorf("message %d was not acknowledged and is not delivered again; got %v", seq, got)
+		}
+	}
+}
+
+func TestATimerFiresInTheRestoredSystem(t *testing.T) {
+	b, ctx := lived(t), natstest.Context(t)
+	soon := time.Now().Add(3 * time.Second)
+	must(t, b.ScheduleTimer(ctx, ref, "soon", soon))
+	archive := take(t, b)
+	other := empty(t)
+	must(t, open(t, archive).Restore(ctx, other.Bus, backup.RestoreConfig{}))
+	fired := make(chan string, 10)
+	c, err := other.ConsumeFired(ctx, func(_ context.Context, _ subject.Ref, id string) error {
+		fired <- id
+		return nil
+	})
+	must(t, err)
+	defer c.Stop()
+	select {
+	case id := <-fired:
+		if id != "soon" || time.Now().Before(soon) {
+			t.Errorf("timer %s has fired, %s after its time", id, time.Since(soon))
+		}
+	case <-ctx.Done():
+		t.Error("the timer has not fired")
+	}
+}
+
+func TestABackupBesideWritersMissesNoKey(t *testing.T) {
+	b, ctx := lived(t), natstest.Context(t)
+	stop, done := make(chan struct{}), make(chan struct{})
+	const keys = 200
+	bucket, err := b.JetStream().KeyValue(ctx, journal.BucketListeners)
+	must(t, err)
+	for i := range keys {
+		_, err := bucket.Put(ctx, fmt.Sprint("k", i), []byte("first"))
+		must(t, err)
+	}
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := bucket.Put(ctx, fmt.Sprint("k", i%keys), []byte("later")); err != nil {
+				return
+			}
+			if i%50 == 49 { // a writer that never rests would let no attempt be whole
+				<-time.After(100 * time.Millisecond)
+			}
+		}
+	}()
+	archive := take(t, b)
+	close(stop)
+	<-done
+	other := empty(t)
+	must(t, open(t, archive).Restore(ctx, other.Bus, backup.RestoreConfig{}))
+	for i := range keys {
+		if _, err := other.Bucket(journal.BucketListeners).Get(ctx, fmt.Sprint("k", i)); err != nil {
+			t.Errorf("a key that was replaced during the backup is lost: %v", err)
+		}
+	}
+}
+
+func TestARestoreWritesOnlyIntoAnEmptySystem(t *testing.T) {
+	b, ctx := lived(t), natstest.Context(t)
+	a := open(t, take(t, b))
+	other := lived(t)
+	before := contents(t, other)
+	var full *backup.NotEmptyError
+	if err := a.Restore(ctx, other.Bus, backup.RestoreConfig{}); !errors.As(err, &full) ||
+		!strings.Contains(err.Error(), "stream SESSIONS (10 messages)") {
+		t.Errorf("a restore over a log is refused with %v", err)
+	}
+	if after := contents(t, other); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Error("the refused restore has changed something")
+	}
+	must(t, a.Restore(ctx, other.Bus, backup.RestoreConfig{Replace: true}))
+	if got, want := contents(t, other), contents(t, b); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("after a restore with Replace it is\n%v, want\n%v", got, want)
+	}
+}
+
+func TestDirectoriesAreKept(t *testing.T) {
+	b, ctx, from := lived(t), natstest.Context(t), t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(from, "sub/empty"), 0o700))
+	must(t, os.WriteFile(filepath.Join(from, "sub/a.sh"), []byte("#!/bin/sh\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(from, "big"), bytes.Repeat([]byte("x"), 700_000), 0o640))
+	must(t, os.Symlink("/etc/passwd", filepath.Join(from, "link")))
+	archive := take(t, b, backup.Source{Name: "workspace", Path: from},
+		backup.Source{Name: "skills", Path: filepath.Join(from, "absent")})
+	a := open(t, archive)
+	if len(a.Dirs) != 1 || a.Dirs[0].Files != 2 || a.Dirs[0].Skipped != 1 {
+		t.Errorf("the directories are %+v", a.Dirs)
+	}
+	to := filepath.Join(t.TempDir(), "workspace")
+	must(t, a.Restore(ctx, empty(t).Bus, backup.RestoreConfig{Dirs: []backup.Source{{Name: "workspace", Path: to}}}))
+	if got, err := os.ReadFile(filepath.Join(to, "big")); err != nil || len(got) != 700_000 {
+		t.Errorf("a file has %d bytes: %v", len(got), err)
+	}
+	if i, err := os.Stat(filepath.Join(to, "sub/a.sh")); err != nil || i.Mode().Perm() != 0o700 {
+		t.Errorf("a program is %v, %v", i, err)
+	}
+	if i, err := os.Stat(filepath.Join(to, "sub/empty")); err != nil || !i.IsDir() {
+		t.Errorf("an empty directory is %v, %v", i, err)
+	}
+	left, err := os.ReadDir(to)
+	if err != nil || len(left) != 2 {
+		t.Errorf("in the directory are %v, %v", left, err)
+	}
+	var full *backup.NotEmptyError
+	err = a.Restore(ctx, empty(t).Bus, backup.RestoreConfig{Dirs: []backup.Source{{Name: "workspace", Path: to}}})
+	if !errors.As(err, &full) {
+		t.Errorf("a restore over files is refused with %v", err)
+	}
+}
+
+// entries returns what is in a tar file.
+func entries(t *testing.T, archive []byte) (headers []*tar.Header, bodies [][]byte) {
+	t.Helper()
+	r := tar.NewReader(bytes.NewReader(archive))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return headers, bodies
+		}
+		must(t, err)
+		body, err := io.ReadAll(r)
+		must(t, err)
+		headers, bodies = append(headers, h), append(bodies, body)
+	}
+}
+
+// rewritten returns the archive with some bodies and names changed. The manifest gets a digest that matches.
+func rewritten(t *testing.T, archive []byte, change func(h *tar.Header, body []byte) []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	headers, bodies := entries(t, archive)
+	for i, h := range headers {
+		body := change(h, bodies[i])
+		if h.Name == "manifest.json" {
+			sum := sha256.Sum256(body)
+			bodies[i+1] = []byte(hex.EncodeToString(sum[:]) + "\n")
+		}
+		h.Size = int64(len(body))
+		must(t, w.WriteHeader(h))
+		_, err := w.Write(body)
+		must(t, err)
+	}
+	must(t, w.Close())
+	return out.Bytes()
+}
+
+func TestArchivesThatAreRefused(t *testing.T) {
+	archive := take(t, lived(t), backup.Source{Name: "workspace", Path: t.TempDir()})
+	manifest := func(from, to string) []byte {
+		return rewritten(t, archive, func(h *tar.Header, body []byte) []byte {
+			if h.Name == "manifest.json" {
+				return bytes.Replace(body, []byte(from), []byte(to), 1)
+			}
+			return body
+		})
+	}
+	rename := func(from, to string) []byte {
+		return rewritten(t, archive, func(h *tar.Header, body []byte) []byte {
+			h.Name = strings.Replace(h.Name, from, to, 1)
+			return body
+		})
+	}
+	flipped := bytes.Clone(archive)
+	flipped[bytes.Index(flipped, []byte("streams/SESSIONS/"))+600] ^= 1
+	for name, c := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"nothing":                   {nil, "no end"},
+		"something else":            {bytes.Repeat([]byte("no archive "), 200), "not an archive of skandha backup"},
+		"another tar file":          {rewritten(t, archive[:0], nil), "no end"},
+		"truncated":                 {archive[:len(archive)/2], "no end"},
+		"truncated between entries": {archive[:len(archive)/2/512*512], "no end"},
+		"without its last block":    {archive[:len(archive)-512], "missing"},
+		"something appended":        {append(bytes.Clone(archive), "more"...), "4 bytes follow its end"},
+		"a bit is flipped":          {flipped, "stream SESSIONS: its digest differs"},
+		"another format":            {manifest(`"format": 1`, `"format": 7`), "has format 7 and was written by version v1"},
+		"a manifest with more":      {manifest(`"format": 1`, `"format": 1, "run": "me"`), "unknown field"},
+		"a stream of another name":  {manifest(`"name": "DEAD"`, `"name": "../x"`), `stream "../x" of the manifest`},
+		"a stream in another place": {manifest(`streams/DEAD/1`, `streams/CRON/1`), `stream "DEAD" of the manifest`},
+		"a mirror":                  {manifest(`"name": "DEAD",`+"\n        \"desc", `"name": "DEAD", "mirror": {"name": "x"}, "desc`), "has mirror"},
+		"a path that leads out":     {rename("streams/DEAD/1/", "streams/DEAD/../../1/"), "unexpected entry"},
+		"an absolute path":          {rename("streams/DEAD/1/", "/etc/"), "unexpected entry"},
+		"a part is missing":         {rename("streams/DEAD/1/", "streams/DEAD/2/"), "stream DEAD is missing"},
+		"an unknown entry":          {rename("directories/workspace/", "home/"), "unexpected entry"},
+		"chunks out of order":       {rename("SESSIONS/1/00000001", "SESSIONS/1/00000002"), "out of order"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := backup.Open(bytes.NewReader(c.archive), int64(len(c.archive)))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("it is refused with %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// forged returns an archive in which the directory contains one entry.
+func forged(t *testing.T, archive []byte, h tar.Header) []byte {
+	t.Helper()
+	var inner bytes.Buffer
+	w := tar.NewWriter(&inner)
+	must(t, w.WriteHeader(&h))
+	must(t, w.Close())
+	return rewritten(t, archive, func(at *tar.Header, body []byte) []byte {
+		if strings.HasPrefix(at.Name, "directories/") {
+			return inner.Bytes()
+		}
+		if at.Name != "manifest.json" {
+			return body
+		}
+		var m backup.Manifest
+		must(t, json.Unmarshal(body, &m))
+		sum := sha256.Sum256(inner.Bytes())
+		m.Dirs[0].Bytes, m.Dirs[0].SHA256 = int64(inner.Len()), hex.EncodeToString(sum[:])
+		body, err := json.Marshal(m)
+		must(t, err)
+		return body
+	})
+}
+
+func TestFilesThatLeadOutOfTheDirectory(t *testing.T) {
+	archive := take(t, lived(t), backup.Source{Name: "workspace", Path: t.TempDir()})
+	for name, h := range map[string]tar.Header{
+		"upwards":     {Typeflag: tar.TypeReg, Name: "../out", Mode: 0o600},
+		"absolute":    {Typeflag: tar.TypeReg, Name: "/tmp/out", Mode: 0o600},
+		"a link":      {Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc", Mode: 0o777},
+		"a hard link": {Typeflag: tar.TypeLink, Name: "link", Linkname: "../../out"},
+		"a device":    {Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, other := filepath.Join(t.TempDir(), "workspace"), empty(t)
+			err := open(t, forged(t, archive, h)).Restore(natstest.Context(t), other.Bus,
+				backup.RestoreConfig{Dirs: []backup.Source{{Name: "workspace", Path: to}}})
+			if !errors.Is(err, backup.ErrAltered) {
+				t.Errorf("it is refused with %v", err)
+			}
+			if left, err := os.ReadDir(to); err != nil || len(left) != 0 {
+				t.Errorf("it has left %v, %v", left, err)
+			}
+			if there, err := backup.Streams(natstest.Context(t), other.Bus); err != nil || len(there) != 0 {
+				t.Errorf("it has written %d streams, %v", len(there), err)
+			}
+		})
+	}
+}
+
+// full is a disk that is full, or a pipe that is broken, after some bytes.
+type full struct{ left int }
+
+var errFull = errors.New("no space left on device")
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left -= len(b); f.left < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestABackupThatCannotBeWritten(t *testing.T) {
+	b := lived(t)
+	for _, room := range []int{0, 700, 20_000} {
+		_, err := backup.Take(natstest.Context(t), b.Bus, &full{room}, backup.TakeConfig{})
+		if !errors.Is(err, errFull) {
+			t.Errorf("with room for %d bytes it fails with %v", room, err)
+		}
+	}
+	_ = take(t, b) // nothing is in the way of another one
+}
+
+func TestABusWithoutALogHasNothingToTake(t *testing.T) {
+	_, err := backup.Take(natstest.Context(t), empty(t).Bus, io.Discard, backup.TakeConfig{})
+	if !errors.Is(err, backup.ErrNoLog) {
+		t.Errorf("it fails with %v", err)
+	}
+}
+
+// When the server goes away, both end soon, and a restore can be repeated.
+func TestTheServerGoesAway(t *testing.T) {
+	archive := take(t, lived(t))
+	p := natstest.StartProcess(t, t.TempDir(), natstest.FreePort(t))
+	b := emptied(t, natstest.ConnectURL(t, p.URL()))
+	a, ctx := open(t, archive), natstest.Context(t)
+	kill := func(at backup.Progress) {
+		if at.What == "OBJ_"+journal.BucketArtifacts && !at.Done {
+			p.Kill()
+		}
+	}
+	var incomplete *backup.IncompleteError
+	if err := a.Restore(ctx, b.Bus, backup.RestoreConfig{Progress: kill}); !errors.As(err, &incomplete) ||
+		!errors.Is(err, backup.ErrGone) || !strings.Contains(err.Error(), "OBJ_artifacts") {
+		t.Errorf("a restore ends with %v", err)
+	}
+	p.Restart()
+	natstest.Eventually(t, "the bus is back", b.Connected)
+	must(t, a.Restore(ctx, b.Bus, backup.RestoreConfig{Replace: true}))
+	if _, err := backup.Take(ctx, b.Bus, io.Discard, backup.TakeConfig{Progress: kill}); !errors.Is(err, backup.ErrGone) {
+		t.Errorf("a backup ends with %v", err)
+	}
+}
+
+func TestCopiesThatAServerCannotKeep(t *testing.T) {
+	err := open(t, take(t, lived(t))).Restore(natstest.Context(t), empty(t).Bus, backup.RestoreConfig{Replicas: 3})
+	if err == nil || !strings.Contains(err.Error(), "--replicas") {
+		t.Errorf("it fails with %v", err)
+	}
+}
+
