@@ -481,4 +481,3 @@ func TestCopiesThatAServerCannotKeep(t *testing.T) {
 		t.Errorf("it fails with %v", err)
 	}
 }
-

@@ -277,4 +277,3 @@ func (r *reporting) Write(b []byte) (int, error) {
 	r.report(r.at)
 	return n, err
 }
-
