@@ -74,7 +74,7 @@ image() { # NAME ROOT UID:GID DIRECTORIES CHANGE...
 service() { # NAME BINARY
 	install "$work/root" "$work/bin/$2" /service
 	install "$work/root" "$certificates" /etc/ssl/certs/ca-certificates.crt
-	image "$1" "$work/root" 65532:65532 "data workspace" "USER 65532:65532" "WORKDIR /data" "ENV HOME=/data" 'ENTRYPOINT ["/service"]'
+	image "$1" "$work/root" 65532:65532 "data workspace state spool" "USER 65532:65532" "WORKDIR /data" "ENV HOME=/data" 'ENTRYPOINT ["/service"]'
 }
 service core skandha-core
 service provider skandha-provider

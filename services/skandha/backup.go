@@ -29,7 +29,7 @@ const backupExt = ".backup"
 
 // directories are the flags that say which directories an archive has beside the bus.
 type directories struct {
-	Dir []string `placeholder:"NAME=PATH" help:"Also this directory. Repeatable. A system on --data has workspace, guides, skills and attempts, which these replace by name."`
+	Dir []string `env:"SKANDHA_BACKUP_DIRS" placeholder:"NAME=PATH" help:"Also this directory. Repeatable. A system on --data has workspace, guides, skills and attempts, which these replace by name."`
 }
 
 // of returns the directories of a system on --data, and those of the flags.
