@@ -165,6 +165,13 @@ compose-upgrade: .env ## Make new images, take a backup, and replace one service
 compose-back: .env ## Go back to the images before the last upgrade
 	@BACK=yes deploy/dev/compose-upgrade.sh $(COMPOSE)
 
+.PHONY: tls tls-renew
+tls: .env build ## Make certificates for the bus in SKANDHA_TLS=./tls, and have docker-compose.yml use TLS
+	@deploy/dev/tls.sh
+
+tls-renew: .env build ## Make a new certificate of the bus
+	@deploy/dev/tls.sh renew
+
 # The secrets of docker-compose.yml, each made once.
 .PHONY: secrets
 .env: secrets

@@ -20,6 +20,11 @@ services=$("$@" config --services | grep -vxE 'nats|redis|cli')
 "$@" up -d --no-build nats
 say "reading the archive"
 "$@" run --rm -T cli restore --check - <"$file"
+scale=() # so that as many start again
+for service in $services; do
+	n=$("$@" ps --all --quiet "$service" 2>/dev/null | wc -w)
+	[ "$n" -eq 0 ] || scale+=(--scale "$service=$n")
+done
 say "stopping the services; the bus goes on"
 # shellcheck disable=SC2086 # one service a word
 "$@" stop $services
@@ -31,5 +36,5 @@ if [ "$code" -ne 0 ]; then
 	exit "$code"
 fi
 say "starting the services"
-"$@" up -d --no-build
+"$@" up -d --no-build "${scale[@]}"
 deploy/dev/compose-healthy.sh "$@"

@@ -68,4 +68,3 @@ func States(data, workspace string) []State {
 		{"attempts", filepath.Join(data, "attempts")},
 	}
 }
-

@@ -42,6 +42,7 @@ type project struct {
 	secret  []byte // of the webhook
 	uiToken string // of the page's owner
 	skandha string // the command
+	dir     string // of the test
 }
 
 func TestSystemOfContainers(t *testing.T) {
@@ -164,6 +165,8 @@ func TestSystemOfContainers(t *testing.T) {
 			t.Errorf("3+4 is %q, want 7 in it", answer)
 		}
 	})
+	t.Run("an upgrade takes a backup, stops at what does not run, and goes back", p.upgrade)
+	t.Run("a backup is restored", p.restore)
 	t.Run("a container that has stopped is named", func(t *testing.T) {
 		p.run(t, "stop", "listener")
 		cmd := p.script(t.Context(), healthy)
@@ -194,6 +197,7 @@ func up(t *testing.T) *project {
 	prefix := "skandha-e2e-" + id
 	p := &project{
 		engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text()), uiToken: "u" + rand.Text(),
+		dir: t.TempDir(),
 	}
 	p.skandha = e.images(t, prefix, "test")
 	image := enginetest.SandboxImage(t, e.Engine)
