@@ -147,7 +147,7 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 
 .PHONY: compose-down
 compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
-	COMPOSE_PROFILES=gemini-legacy $(COMPOSE) down
+	COMPOSE_PROFILES=gemini-legacy,observability,chroma,examples $(COMPOSE) down
 
 .PHONY: compose-backup
 compose-backup: .env ## Write a backup of the running system into BACKUPS=backups

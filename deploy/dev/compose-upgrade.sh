@@ -65,7 +65,6 @@ replace() {
 	local before after n
 	before=$(containers "$1")
 	n=$(wc -w <<<"$before")
-	[ "$n" -gt 0 ] || n=1
 	if ! "${compose[@]}" up -d --no-deps --no-build --scale "$1=$n" "$1" >/dev/null 2>"$errors"; then
 		cat "$errors" >&2
 		return 1
@@ -89,10 +88,12 @@ stuck() {
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 "${compose[@]}" config --quiet || fail "docker-compose.yml or .env is not valid (above); nothing was changed"
-services=$("${compose[@]}" config --services | grep -vx cli)
 one=$("${compose[@]}" ps --quiet nats | head -n 1)
 [ -n "$one" ] || fail "the system does not run; make compose-up starts it, with new images"
 project=$(docker inspect --format '{{index .Config.Labels "com.docker.compose.project"}}' "$one")
+# Those that have containers; config --services of version 1 also lists what no profile has enabled.
+services=$(docker ps --all --filter "label=com.docker.compose.project=$project" \
+	--filter label=com.docker.compose.oneoff=False --format '{{.Label "com.docker.compose.service"}}' | sort -u)
 archive=
 
 if [ "${BACK:-}" = yes ]; then
@@ -119,4 +120,9 @@ for service in $order; do
 	grep -qx "$service" <<<"$services" || continue
 	replace "$service" || stuck "$service"
 done
+# What this version has in addition.
+scale=()
+for service in $services; do scale+=(--scale "$service=$(containers "$service" | wc -w)"); done
+"${compose[@]}" up -d --no-build --no-recreate "${scale[@]}" >/dev/null 2>"$errors" || { cat "$errors" >&2; stuck "a new service"; }
+deploy/dev/compose-healthy.sh "${compose[@]}"
 say "done: all services are healthy"

@@ -27,7 +27,10 @@ func (p *project) release(t *testing.T, service, change string) {
 	t.Helper()
 	name := p.name + "/" + service + ":test"
 	c := p.Docker(t, "create", name)
-	p.Docker(t, "commit", "--change", change, c, name)
+	cmd := p.Command(t.Context(), "sh", "-c", `docker export "$0" | docker import "$@"`, c,
+		"--change", "USER 65532:65532", "--change", "WORKDIR /data", "--change", "ENV HOME=/data",
+		"--change", `ENTRYPOINT ["/service"]`, "--change", change, "-", name)
+	enginetest.Output(t, cmd)
 	p.Docker(t, "rm", c)
 }
 
