@@ -61,8 +61,22 @@ await() {
 	return 1
 }
 
+# same says whether a service's containers are of the image and the configuration that it has now.
+same() {
+	local id format='{{.Image}} {{index .Config.Labels "com.docker.compose.config-hash"}} {{.Config.Image}}' image hash name
+	for id in $(containers "$1"); do
+		read -r image hash name <<<"$(docker inspect --format "$format" "$id")"
+		[ "$image" = "$(docker image inspect --format '{{.Id}}' "$name" 2>/dev/null)" ] || return 1
+		grep -qx "$1 $hash" <<<"$hashes" || return 1
+	done
+}
+
 replace() {
 	local before after n
+	if same "$1" && await "$1" 2>/dev/null; then
+		say "$1: as it was"
+		return
+	fi
 	before=$(containers "$1")
 	n=$(wc -w <<<"$before")
 	if ! "${compose[@]}" up -d --no-deps --no-build --scale "$1=$n" "$1" >/dev/null 2>"$errors"; then
@@ -110,6 +124,8 @@ else
 	archive=$(deploy/dev/compose-backup.sh "${compose[@]}") || fail "the backup failed (above); no service was replaced"
 	say "the backup is $archive"
 fi
+
+hashes=$("${compose[@]}" config --hash='*' 2>/dev/null || true) # without it, all are asked about
 
 # The bus and the view first: whatever is connected connects again. Core last.
 last="uibridge listener toolrunner sandbox provider core"

@@ -37,11 +37,13 @@ func (t *taker) directory(ctx context.Context, d Source) error {
 	files := tar.NewWriter(to)
 	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		switch {
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist): // it was removed since it was listed
+			return nil
+		case err != nil:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil, path == ".", strings.HasPrefix(path, partial):
+		case path == ".", strings.HasPrefix(path, partial):
 			return nil
 		case !e.IsDir() && !e.Type().IsRegular():
 			out.Skipped++

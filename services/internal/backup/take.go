@@ -162,7 +162,7 @@ func (t *taker) streams(ctx context.Context, all []string) error {
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", bus.StreamSessions, err)
 		}
-		t.m.Streams = append(positions, s)
+		t.m.Streams = slices.Concat(positions, []Stream{s})
 		break
 	}
 	others, err := t.each(ctx, rest)

@@ -61,7 +61,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("a person on the host is answered", func(t *testing.T) {
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 1) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 1) })
 		if answer := p.ask(t, "what is 2+2?"); !strings.Contains(answer, "4") {
 			t.Errorf("2+2 is %q, want 4 in it", answer)
 		}
@@ -109,7 +109,7 @@ func TestSystemOfContainers(t *testing.T) {
 			map[string]int{
 				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "listener": 1, "uibridge": 1,
 			})
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
 		}
@@ -160,7 +160,7 @@ func TestSystemOfContainers(t *testing.T) {
 			}
 			return nil
 		})
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
 		if answer := p.ask(t, "what is 3+4?"); !strings.Contains(answer, "7") {
 			t.Errorf("3+4 is %q, want 7 in it", answer)
 		}
@@ -302,8 +302,8 @@ func (p *project) logIn(t *testing.T, code string) (string, error) {
 	return string(out), err
 }
 
-// executors says whether core knows n executors of the service.
-func (p *project) executors(ctx context.Context, service string, n int) error {
+// runners says whether core knows n tool runners.
+func (p *project) runners(ctx context.Context, n int) error {
 	cmd := p.HostCommand(ctx, p.skandha, "status", "--json")
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats)
 	out, err := cmd.Output()
@@ -314,8 +314,8 @@ func (p *project) executors(ctx context.Context, service string, n int) error {
 		}
 		return err
 	}
-	if got := bytes.Count(out, []byte(strconv.Quote(service))); got != n {
-		return fmt.Errorf("core knows %d executors of %s, want %d:\n%s", got, service, n, out)
+	if got := bytes.Count(out, []byte(strconv.Quote("toolrunner"))); got != n {
+		return fmt.Errorf("core knows %d tool runners, want %d:\n%s", got, n, out)
 	}
 	return nil
 }

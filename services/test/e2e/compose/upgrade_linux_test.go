@@ -93,7 +93,7 @@ func (p *project) restore(t *testing.T) {
 	if out, err := p.tool(t, "compose-restore.sh", "FILE="+all[0], "REPLACE=yes"); err != nil {
 		t.Fatalf("it ended with %v:\n%s", err, out)
 	}
-	enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+	enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
 	if answer := p.ask(t, "what is in hello.txt?", "--yes"); !strings.Contains(answer, "swordfish") {
 		t.Errorf("hello.txt is %q, want swordfish in it, as in the backup", answer)
 	}
