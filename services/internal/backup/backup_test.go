@@ -22,6 +22,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/backup"
+	"skandha.dev/services/internal/clock"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
 )
@@ -169,10 +170,47 @@ func TestAConsumerGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
+// What was acknowledged a moment too late for the snapshot of the log must not be lost.
+func TestCoresAreGivenEveryCauseAgain(t *testing.T) {
+	b, ctx := lived(t), natstest.Context(t)
+	deliveries := make(chan journal.Delivery, 20)
+	consume := func(b *journal.Journal) (stop func()) {
+		c, err := b.ConsumeCauses(ctx, journal.ConsumeConfig{}, func(d journal.Delivery) {
+			if err := d.Ack(); err != nil {
+				t.Error(err)
+			}
+			deliveries <- d
+		})
+		must(t, err)
+		return c.Stop
+	}
+	stop := consume(b)
+	for range 10 {
+		<-deliveries
+	}
+	stop()
+	other := empty(t)
+	must(t, open(t, take(t, b)).Restore(ctx, other.Bus, backup.RestoreConfig{}))
+	defer consume(other)()
+	for seq := uint64(1); seq <= 10; seq++ {
+		select {
+		case d := <-deliveries:
+			if d.Seq != seq {
+				t.Errorf("cause %d is delivered, want %d", d.Seq, seq)
+			}
+		case <-ctx.Done():
+			t.Fatalf("cause %d is not delivered", seq)
+		}
+	}
+}
+
 func TestATimerFiresInTheRestoredSystem(t *testing.T) {
 	b, ctx := lived(t), natstest.Context(t)
-	soon := time.Now().Add(3 * time.Second)
+	soon := time.Now().Add(2 * time.Second)
 	must(t, b.ScheduleTimer(ctx, ref, "soon", soon))
+	cron, err := clock.Open(ctx, b, "nightly", natstest.Logger(t))
+	must(t, err)
+	must(t, cron.Lay(ctx, "report", soon, []byte("due")))
 	archive := take(t, b)
 	other := empty(t)
 	must(t, open(t, archive).Restore(ctx, other.Bus, backup.RestoreConfig{}))
@@ -191,6 +229,15 @@ func TestATimerFiresInTheRestoredSystem(t *testing.T) {
 	case <-ctx.Done():
 		t.Error("the timer has not fired")
 	}
+	cron, err = clock.Open(ctx, other, "nightly", natstest.Logger(t))
+	must(t, err)
+	for due := ""; due == "" && ctx.Err() == nil; {
+		must(t, cron.Take(ctx, func(d clock.Due) error {
+			due = d.Entry
+			return d.Done()
+		}))
+	}
+	must(t, ctx.Err())
 }
 
 func TestABackupBesideWritersMissesNoKey(t *testing.T) {

@@ -163,7 +163,25 @@ func (a *Archive) stream(ctx context.Context, b *bus.Bus, s Stream, at Adapt, re
 		return fmt.Errorf("the server restored %d messages, %d to %d, of %d, %d to %d",
 			st.Msgs, st.FirstSeq, st.LastSeq, want.Msgs, want.FirstSeq, want.LastSeq)
 	}
+	if s.Name == bus.StreamSessions {
+		if err := forgetCauses(ctx, b); err != nil {
+			return err
+		}
+	}
 	report(Progress{What: s.Name, Bytes: s.Bytes, Of: s.Bytes, Done: true})
+	return nil
+}
+
+// forgetCauses removes the consumer of causes. A server reads what was acknowledged a moment after it has fixed
+// the end of the log, so a cause may be acknowledged whose last commit is not in the snapshot: it would
+// never complete. Cores make the consumer again, and acknowledge at once what is done.
+func forgetCauses(ctx context.Context, b *bus.Bus) error {
+	ctx, cancel := context.WithTimeout(ctx, answerIn)
+	defer cancel()
+	err := b.JetStream().DeleteConsumer(ctx, bus.StreamSessions, journal.DurableCauses)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("removing consumer %s: %w", journal.DurableCauses, orGone(ctx, err))
+	}
 	return nil
 }
 
