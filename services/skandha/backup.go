@@ -196,6 +196,9 @@ func (c *restoreCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	if !c.Quiet {
+		fmt.Fprintf(os.Stderr, "reading %s, %s …\n", clean(name), units.BytesSize(float64(info.Size())))
+	}
 	a, err := backup.Open(f, info.Size())
 	if err != nil {
 		return fmt.Errorf("%s: %w; nothing was written", name, err)
