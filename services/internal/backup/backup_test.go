@@ -135,6 +135,7 @@ func TestARestoredSystemHasEveryMessageWithItsSequence(t *testing.T) {
 }
 
 func TestAConsumerGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	b, ctx := lived(t), natstest.Context(t)
 	config := jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second}
 	c, err := b.JetStream().CreateConsumer(ctx, bus.StreamSessions, config)
@@ -169,6 +170,7 @@ func TestAConsumerGoesOnWhereItWas(t *testing.T) {
 
 // What was acknowledged a moment too late for the snapshot of the log must not be lost.
 func TestCoresAreGivenEveryCauseAgain(t *testing.T) {
+	t.Parallel()
 	b, ctx := lived(t), natstest.Context(t)
 	deliveries := make(chan journal.Delivery, 20)
 	consume := func(b *journal.Journal) (stop func()) {
@@ -202,6 +204,7 @@ func TestCoresAreGivenEveryCauseAgain(t *testing.T) {
 }
 
 func TestATimerFiresInTheRestoredSystem(t *testing.T) {
+	t.Parallel()
 	b, ctx := lived(t), natstest.Context(t)
 	soon := time.Now().Add(2 * time.Second)
 	must(t, b.ScheduleTimer(ctx, ref, "soon", soon))
@@ -360,6 +363,7 @@ func TestABusWithoutALogHasNothingToTake(t *testing.T) {
 
 // When the server goes away, both end soon, and a restore can be repeated.
 func TestTheServerGoesAway(t *testing.T) {
+	t.Parallel()
 	archive := take(t, lived(t))
 	p := natstest.StartProcess(t, t.TempDir(), natstest.FreePort(t))
 	b := emptied(t, natstest.ConnectURL(t, p.URL()))
@@ -387,4 +391,20 @@ func TestCopiesThatAServerCannotKeep(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--replicas") {
 		t.Errorf("it fails with %v", err)
 	}
+}
+
+func TestARestoreIntoAClusterMakesCopies(t *testing.T) {
+	t.Parallel()
+	b := lived(t)
+	a := open(t, take(t, b))
+	c := natstest.StartCluster(t)
+	other := emptied(t, natstest.ConnectURL(t, c.URL()))
+	must(t, a.Restore(natstest.Context(t), other.Bus, backup.RestoreConfig{Replicas: 3}))
+	s, err := other.JetStream().Stream(natstest.Context(t), bus.StreamSessions)
+	must(t, err)
+	if i := s.CachedInfo(); i.Config.Replicas != 3 || i.State.Msgs != 10 || i.State.LastSeq != 10 {
+		t.Errorf("the log has %d copies of %+v", i.Config.Replicas, i.State)
+	}
+	again := open(t, take(t, other)) // of a cluster
+	must(t, again.Restore(natstest.Context(t), empty(t).Bus, backup.RestoreConfig{Replicas: 1}))
 }

@@ -23,6 +23,21 @@ const (
 // ErrGone means that the server went away in the middle.
 var ErrGone = errors.New("the connection to the NATS server was lost")
 
+// errEnded means that the server could not complete a snapshot. In a cluster that elects leaders this passes.
+var errEnded = errors.New("the server ended the snapshot")
+
+// rest waits before something is tried again.
+func rest(ctx context.Context) error {
+	t := time.NewTimer(500 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
 // connected returns a context that ends, with the cause [ErrGone], when the connection is lost: the server
 // remembers neither snapshots nor restores.
 func connected(ctx context.Context, b *bus.Bus) (context.Context, context.CancelFunc) {
@@ -138,7 +153,7 @@ func (s *snapshot) copy(ctx context.Context, to io.Writer) error {
 		}
 		if len(m.Data) == 0 {
 			if code := m.Header.Get("Status"); code != "" && code != "204" {
-				return fmt.Errorf("the server ended the snapshot: %s %s", code, m.Header.Get("Description"))
+				return fmt.Errorf("%w: %s %s", errEnded, code, m.Header.Get("Description"))
 			}
 			return nil
 		}

@@ -131,13 +131,13 @@ func Streams(ctx context.Context, b *bus.Bus) (infos []*jetstream.StreamInfo, er
 
 // streams takes the positions, the log at a moment at which these are as taken, and the rest.
 func (t *taker) streams(ctx context.Context, all []string) error {
-	var first, rest []string
+	var first, later []string
 	for _, name := range all {
 		switch {
 		case slices.Contains(before, name):
 			first = append(first, name)
 		case name != bus.StreamSessions:
-			rest = append(rest, name)
+			later = append(later, name)
 		}
 	}
 	for round := 1; ; round++ {
@@ -159,13 +159,19 @@ func (t *taker) streams(ctx context.Context, all []string) error {
 			continue
 		}
 		s, err := t.receive(ctx, bus.StreamSessions, log)
+		if errors.Is(err, errEnded) && round < rounds {
+			if err := rest(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", bus.StreamSessions, err)
 		}
 		t.m.Streams = slices.Concat(positions, []Stream{s})
 		break
 	}
-	others, err := t.each(ctx, rest)
+	others, err := t.each(ctx, later)
 	t.m.Streams = append(t.m.Streams, others...)
 	return err
 }
@@ -215,12 +221,18 @@ func (t *taker) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 // stream takes one stream. A message that is replaced before the server has read it would be
 // missing in both of its versions: then the stream is taken again.
 func (t *taker) stream(ctx context.Context, name string) (Stream, error) {
-	for range tries {
+	for try := 1; try <= tries; try++ {
 		snap, err := begin(ctx, t.b, name)
 		if err != nil {
 			return Stream{}, err
 		}
 		s, err := t.receive(ctx, name, snap)
+		if errors.Is(err, errEnded) && try < tries {
+			if err := rest(ctx); err != nil {
+				return s, err
+			}
+			continue
+		}
 		if err != nil {
 			return s, err
 		}
