@@ -27,6 +27,10 @@ project=$(docker inspect --format '{{index .Config.Labels "com.docker.compose.pr
 running=$(docker ps --all --filter "label=com.docker.compose.project=$project" \
 	--filter label=com.docker.compose.oneoff=False --format '{{.Label "com.docker.compose.service"}}')
 services=$(grep -vxE 'nats|redis' <<<"$running" | sort -u || true)
+if [ -n "$services" ] && [ "${REPLACE:-}" != yes ]; then
+	say "the system has run, and is not empty; nothing was changed. To remove what it holds: make compose-restore FILE=$file REPLACE=yes" >&2
+	exit 3
+fi
 scale=()
 for service in $services; do scale+=(--scale "$service=$(grep -cx "$service" <<<"$running")"); done
 say "stopping the services; the bus goes on"
@@ -36,7 +40,7 @@ code=0
 "$@" run --rm -T cli restore ${flags[@]+"${flags[@]}"} - <"$file" || code=$?
 if [ "$code" -ne 0 ]; then
 	say "nothing was restored, or not all of it (above); the services stay stopped" >&2
-	[ "$code" -ne 3 ] || say "to remove what the system holds: make compose-restore FILE=$file REPLACE=yes; else start it again: $* up -d" >&2
+	[ "$code" -ne 3 ] || say "to remove what the system holds: make compose-restore FILE=$file REPLACE=yes" >&2
 	exit "$code"
 fi
 say "starting the services"

@@ -26,14 +26,14 @@ containers() {
 		--filter "label=com.docker.compose.service=$1" --filter label=com.docker.compose.oneoff=False
 }
 
-# each calls a function for every container, with its image's id and name.
+# each calls a function for every image that runs, with its id and name.
 each() {
-	local service id
-	for service in $services; do
-		for id in $(containers "$service"); do
-			"$1" "$(docker inspect --format '{{.Image}}' "$id")" "$(docker inspect --format '{{.Config.Image}}' "$id")"
-		done
-	done
+	local id name
+	# shellcheck disable=SC2046 # one id a word
+	docker inspect --format '{{.Image}} {{.Config.Image}}' \
+		$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project" \
+			--filter label=com.docker.compose.oneoff=False) | sort -u |
+		while read -r id name; do "$1" "$id" "$name"; done
 }
 keep() { docker tag "$1" "${2%:*}:previous"; }
 revert() {
