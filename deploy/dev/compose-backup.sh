@@ -20,5 +20,5 @@ trap 'rm -f "$partial"' EXIT
 # Without a terminal, for it would change the bytes.
 "$@" run --rm -T cli backup - </dev/null >"$partial"
 sync "$partial" 2>/dev/null || true # not every system has such a sync
-ln "$partial" "$archive"
+mv "$partial" "$archive"
 echo "$archive"
