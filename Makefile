@@ -147,7 +147,30 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 
 .PHONY: compose-down
 compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
-	COMPOSE_PROFILES=gemini-legacy $(COMPOSE) down
+	COMPOSE_PROFILES=gemini-legacy,observability,chroma,examples $(COMPOSE) down
+
+.PHONY: compose-backup
+compose-backup: .env ## Write a backup of the running system into BACKUPS=backups
+	@deploy/dev/compose-backup.sh $(COMPOSE)
+
+.PHONY: compose-restore
+compose-restore: .env ## Stop the services, restore FILE=…, and start them (REPLACE=yes: over what is there)
+	@deploy/dev/compose-restore.sh $(COMPOSE)
+
+.PHONY: compose-upgrade
+compose-upgrade: .env ## Make new images, take a backup, and replace one service after the other (IMAGES=build|pull|present)
+	@deploy/dev/compose-upgrade.sh $(COMPOSE)
+
+.PHONY: compose-back
+compose-back: .env ## Go back to the images before the last upgrade
+	@BACK=yes deploy/dev/compose-upgrade.sh $(COMPOSE)
+
+.PHONY: tls tls-renew
+tls: .env build ## Make certificates for the bus in SKANDHA_TLS=./tls, and have docker-compose.yml use TLS
+	@deploy/dev/tls.sh
+
+tls-renew: .env build ## Make a new certificate of the bus
+	@deploy/dev/tls.sh renew
 
 # The secrets of docker-compose.yml, each made once.
 .PHONY: secrets

@@ -14,5 +14,10 @@ if [ -t 1 ] && link=$("$@" run --rm -T cli ui </dev/null 2>/dev/null); then
 	echo "               $link"
 fi
 echo "               or log in there with SKANDHA_UI_TOKEN of .env"
-echo "join it:       set -a; . ./.env; SKANDHA_NATS=nats://127.0.0.1:\${SKANDHA_NATS_PORT:-4222}; set +a"
+scheme=nats ca=
+if grep -qs '^COMPOSE_FILE=.*deploy/docker/tls.yml' .env; then
+	# shellcheck disable=SC2016 # it is for the reader's shell
+	scheme=tls ca=' SKANDHA_TLS_CA=$SKANDHA_TLS/ca.pem;'
+fi
+echo "join it:       set -a; . ./.env; SKANDHA_NATS=$scheme://127.0.0.1:\${SKANDHA_NATS_PORT:-4222};$ca set +a"
 echo "               for plugins and bin/skandha on this machine"

@@ -15,19 +15,20 @@ cd "$(dirname "$0")/../.."
 say() { printf 'images: %s\n' "$*"; }
 fail() { say "$*" >&2; exit 1; }
 
-if [ "${SKANDHA_REGISTRY:-}" != no ]; then
-	if COMPOSE_PROFILES=cli,gemini-legacy "$@" build; then
-		exit
-	fi
-	say "compose could not build them (above), as without a registry: making them from this machine's programs instead"
-fi
-
-# The names, as compose has them: the environment's, else .env's, else the default.
+# Settings, as compose has them: the environment's, else .env's, else the default.
 setting() { # NAME DEFAULT
 	local value=${!1:-}
 	[ -n "$value" ] || value=$(sed -n "s/^$1=//p" .env 2>/dev/null | tail -n 1)
 	printf '%s' "${value:-$2}"
 }
+
+if [ "${SKANDHA_REGISTRY:-}" != no ]; then
+	if COMPOSE_PROFILES=cli,gemini-legacy,$(setting COMPOSE_PROFILES '') "$@" build; then
+		exit
+	fi
+	say "compose could not build them (above), as without a registry: making them from this machine's programs instead"
+fi
+
 prefix=$(setting SKANDHA_IMAGES skandha)
 version=$(setting SKANDHA_VERSION devel)
 
@@ -74,7 +75,7 @@ image() { # NAME ROOT UID:GID DIRECTORIES CHANGE...
 service() { # NAME BINARY
 	install "$work/root" "$work/bin/$2" /service
 	install "$work/root" "$certificates" /etc/ssl/certs/ca-certificates.crt
-	image "$1" "$work/root" 65532:65532 "data workspace" "USER 65532:65532" "WORKDIR /data" "ENV HOME=/data" 'ENTRYPOINT ["/service"]'
+	image "$1" "$work/root" 65532:65532 "data workspace state spool" "USER 65532:65532" "WORKDIR /data" "ENV HOME=/data" 'ENTRYPOINT ["/service"]'
 }
 service core skandha-core
 service provider skandha-provider

@@ -12,6 +12,8 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/certificate"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
@@ -28,6 +30,7 @@ type globals struct {
 	NATS   string `name:"nats" env:"SKANDHA_NATS" group:"The system" placeholder:"URL" help:"Connect to the system on this bus, e.g. nats://127.0.0.1:4222. Default: the system on --data."`
 	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token for the bus." placeholder:"TOKEN"`
 	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file for the bus." placeholder:"FILE"`
+	CA     string `name:"tls-ca" env:"SKANDHA_TLS_CA" group:"The system" type:"existingfile" help:"Certificates to verify the bus against (PEM). With --nats only." placeholder:"FILE"`
 	Data   string `env:"SKANDHA_DATA" group:"The system" help:"Data directory of the system: its log, its view and the agent's workspace. Default: ./.data if a system has run there, else ${data}. Takes precedence over SKANDHA_NATS." placeholder:"DIR"`
 	Log    string `env:"SKANDHA_LOG" group:"The system" enum:"debug,info,warn,error" default:"warn" help:"Lowest level that is logged to standard error: debug, info, warn or error. While chatting at a terminal, warnings go to DATA/chat.log."`
 	Config string `group:"Embedded system" env:"SKANDHA_CONFIG" type:"existingfile" help:"Configuration file (YAML) for an embedded system: agents and policy." placeholder:"FILE"`
@@ -136,7 +139,14 @@ func (g *globals) dial(ctx context.Context, url, token, about string) (*connecti
 	log := g.logger()
 	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	b, err := journal.Connect(wait, bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log})
+	cfg := bus.Config{URL: url, Name: "skandha", Token: token, CredsFile: g.Creds, Logger: log}
+	if url == g.NATS { // that of a data directory is on this machine
+		cfg.TLS.CA = g.CA
+	}
+	b, err := journal.Connect(wait, cfg)
+	if why := certificate.Explain(err, cfg.TLS.CA); why != "" {
+		return nil, fmt.Errorf("connecting to the bus %s: %s", telemetry.Redact(url), why)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w; start the system (skandha up, make run or make run-services), "+
 			"or name another with --data or --nats", err)

@@ -37,6 +37,9 @@ type cli struct {
 	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
 	Status    statusCmd    `cmd:"" help:"Show the running cores and executors, and the page's address."`
+	Backup    backupCmd    `cmd:"" help:"Write everything that a system keeps to one file, also while it runs."`
+	Restore   restoreCmd   `cmd:"" help:"Restore such a file into an empty system. Exit codes: 0 restored, 1 failed, 3 refused because something is there."`
+	TLS       tlsCmd       `cmd:"" name:"tls" help:"Make, renew and show the certificates with which the bus speaks TLS."`
 	Env       envCmd       `cmd:"" help:"Print the environment with which a plugin in another process joins: eval \"$(skandha env)\"."`
 	Bench     benchCmd     `cmd:"" passthrough:"" help:"Measure this machine against the budgets (skandha-bench)."`
 	Config    configCmd    `cmd:"" name:"config" help:"Check a configuration file."`

@@ -97,7 +97,7 @@ func (l *Loader) otherLog(ctx context.Context, s *decide.State) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("checking whether the log of %s was replaced: %w", s.Ref, err)
 	}
-	return log.Created.After(s.Now.Add(ClockSkew)), nil
+	return log.Replaced(s.Now, ClockSkew), nil
 }
 
 // ClockSkew is how far the clocks of cores and of the server may differ. Only tests

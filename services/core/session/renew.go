@@ -30,7 +30,7 @@ func (s *session) vanished(seq uint64) (deleted bool) {
 		return false
 	}
 	h := s.held[seq]
-	if h == nil || log.Last >= seq && !log.Created.After(h.Time.Add(loader.ClockSkew)) {
+	if h == nil || log.Last >= seq && !log.Replaced(h.Time, loader.ClockSkew) {
 		return true
 	}
 	s.Log.Warn("dropping a delivery of a log that was lost", "session", s.ref, "cause", seq, "log_ends", log.Last)

@@ -112,7 +112,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
 	c.refill = view.NewRefill(view.RefillConfig{
 		Bus: b, Store: v, Loader: c.loader, Log: log, Every: cfg.Compare, Busy: func() bool { return c.sessions.Len() > 0 },
-		Learn: c.learn,
+		Learn: c.learn, Asks: c.scheduleOpen,
 	})
 	c.memories = c.newMemories()
 	c.views = view.NewWriter(view.WriterConfig{
@@ -235,7 +235,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	stopViews, stopLive := c.views.Start(), c.live.Start()
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.model.client.Store(embed.NewClient(caller))
-	stopMemories, stopOutbox, stopSchedules := c.startMemories(), c.outbox.Start(c.ctx), c.startSchedules()
+	stopMemories, stopOutbox, stopSchedules := c.startMemories(c.ctx), c.outbox.Start(c.ctx), c.startSchedules()
 	c.sessions.Start()
 	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.ranker.Run(c.ctx)

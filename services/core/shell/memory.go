@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -14,6 +15,7 @@ import (
 	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/embed"
+	"skandha.dev/services/internal/journal"
 )
 
 func (c *Core) newMemories() *memories.Memories {
@@ -42,11 +44,40 @@ func (c *Core) memory() func(*embed.Patience) decide.Memory {
 	return func(p *embed.Patience) decide.Memory { return c.memories.For(p) }
 }
 
-func (c *Core) startMemories() (stop func()) {
+func (c *Core) startMemories(ctx context.Context) (stop func()) {
 	if c.memories == nil {
 		return func() {}
 	}
+	if err := c.forgetReplaced(ctx); err != nil {
+		c.log.Warn("cannot find out whether the index is of the memories before a restore; if it is, "+
+			"memories are found that were restored away, until the next start", "error", err)
+	}
 	return c.memories.Start(c.ctx, &c.model)
+}
+
+// restoredMark is, in the view, when the bucket of memories that the index is made of was restored from a
+// backup: Unix time in nanoseconds.
+const restoredMark = "memories_restored"
+
+// forgetReplaced wipes the index if the bucket was restored since it was made: its revisions are then of other
+// memories.
+func (c *Core) forgetReplaced(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	at, err := c.bus.Bucket(journal.BucketMemories).Restored(ctx)
+	if err != nil || at.IsZero() {
+		return err
+	}
+	restored := uint64(at.UnixNano()) //nolint:gosec // after 1970
+	of, err := c.store.Mark(ctx, restoredMark)
+	if err != nil || of == restored {
+		return err
+	}
+	c.log.Info("memories were restored from a backup; their index is made again", "restored", at)
+	if err := c.cfg.Index.Wipe(ctx); err != nil {
+		return err
+	}
+	return c.store.SetMark(ctx, restoredMark, restored)
 }
 
 // matcher returns what matches the tools of an agent with requests.

@@ -3,10 +3,13 @@ package shell_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -176,4 +179,37 @@ func TestARefilledViewRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "it is remembered again", one)
+}
+
+// The bucket was restored from a backup and has gone further since, so its revisions do not say that
+// the index is of another one.
+func TestAnIndexFromBeforeARestoreIsMadeAgain(t *testing.T) {
+	s, ctx := start(t, core.Config{}, remembers(t)), t.Context()
+	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
+	_, err := p.caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
+		[]byte(`{"op":"store","agent":"main","caller":"test","text":"my cat is called Tom"}`))
+	must(t, err)
+	natstest.Eventually(t, "it is remembered", func() bool { return len(s.remembered(p.caller, memory.Fact)) == 1 })
+	s.stopCore()
+	stream, err := s.bus.JetStream().Stream(ctx, "KV_"+journal.BucketMemories)
+	must(t, err)
+	config := stream.CachedInfo().Config
+	s.loseMemories()
+	config.Metadata = map[string]string{journal.MetaRestored: time.Now().Format(time.RFC3339Nano)}
+	_, err = s.bus.JetStream().CreateStream(ctx, config)
+	must(t, err)
+	for i := range 15 {
+		body, err := json.Marshal(memory.Memory{
+			ID: fmt.Sprint(i), Agent: "main", Kind: memory.Fact, Text: "restored",
+			Source: memory.Source{Origin: memory.FromPerson}, Created: time.Now().UTC(),
+		})
+		must(t, err)
+		_, err = s.bus.Bucket(journal.BucketMemories).Put(ctx, fmt.Sprint("main.", i), body, journal.Fence{})
+		must(t, err)
+	}
+	s.core = s.startCore(core.Config{})
+	natstest.Eventually(t, "the restored memories are found, and no others", func() bool {
+		all := s.remembered(p.caller, memory.Fact)
+		return len(all) == 15 && !slices.ContainsFunc(all, func(m memory.Memory) bool { return m.Text != "restored" })
+	})
 }

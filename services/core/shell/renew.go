@@ -8,6 +8,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/store"
@@ -79,9 +80,14 @@ func (c *Core) reschedule(ref subject.Ref) {
 		c.log.Warn("scheduling the timers of a session again", "session", ref, "error", err)
 		return
 	}
+	c.scheduleOpen(c.ctx, s)
+}
+
+// scheduleOpen schedules the timers of a state's open confirmations again.
+func (c *Core) scheduleOpen(ctx context.Context, s *decide.State) {
 	for _, st := range s.Confirmations() {
-		if err := c.bus.ScheduleTimer(c.ctx, ref, st.Call, st.ExpiresAt); err != nil {
-			c.log.Warn("scheduling a timer again", "session", ref, "call", st.Call, "error", err)
+		if err := c.bus.ScheduleTimer(ctx, s.Ref, st.Call, st.ExpiresAt); err != nil {
+			c.log.Warn("scheduling a timer again", "session", s.Ref, "call", st.Call, "error", err)
 		}
 	}
 }

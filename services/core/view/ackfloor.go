@@ -87,7 +87,7 @@ func (w *Writer) reportLostFloor(ctx context.Context, seq uint64, at time.Time) 
 		w.cfg.Log.Warn("the ack floor is not in the log; every cause is delivered again", "floor", seq, "error", err)
 		return
 	}
-	if log.Created.After(at.Add(loader.ClockSkew)) {
+	if log.Replaced(at, loader.ClockSkew) {
 		w.cfg.Log.Warn("the view belongs to another log; entries of sessions that this log lacks are "+
 			"dropped at their next input",
 			"log_created", log.Created, "view_at", at)

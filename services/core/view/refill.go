@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
@@ -27,6 +28,9 @@ type RefillConfig struct {
 	Log    *slog.Logger
 	// Learn writes what a commit leaves for the agent's memory; see [WriterConfig].
 	Learn func(ctx context.Context, ref subject.Ref, c event.Commit) error
+	// Asks is called with each session that was folded again. A log that was restored from a backup
+	// may lack timers of open confirmations.
+	Asks  func(ctx context.Context, s *decide.State)
 	Every time.Duration // between two comparisons; default 30 s
 	Busy  func() bool   // whether sessions are open, to which folding gives way
 }

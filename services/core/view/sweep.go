@@ -90,6 +90,11 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 	if err != nil {
 		return err
 	}
+	if foreign {
+		if err := w.dropForeign(ctx, all); err != nil {
+			return err
+		}
+	}
 	if !complete {
 		now, err := r.coverage(ctx)
 		if err != nil {
@@ -204,6 +209,36 @@ func (w *sweep) compare(
 	return failed, nil
 }
 
+// dropForeign removes the sessions that only the other log had. One that is newer than this log has been
+// created since it was listed, or may be all that is left of a log that was lost; see package loader.
+func (w *sweep) dropForeign(ctx context.Context, all []journal.SessionInfo) error {
+	log, err := w.r.cfg.Bus.LogState(ctx)
+	if err != nil {
+		return err
+	}
+	here := make(map[store.Key]bool, len(all))
+	for _, s := range all {
+		here[store.KeyOf(s.Ref)] = true
+	}
+	for after := ""; ; {
+		page, next, err := w.r.cfg.Store.ListSessions(ctx, "", store.MaxPage, after)
+		if err != nil {
+			return err
+		}
+		for _, s := range page {
+			if here[s.Key] || !log.Replaced(s.Updated, loader.ClockSkew) {
+				continue
+			}
+			if err := w.r.cfg.Store.DeleteSession(ctx, s.Key); err != nil {
+				return err
+			}
+		}
+		if after = next; after == "" {
+			return nil
+		}
+	}
+}
+
 // progress publishes how far the sweep is, and keeps the lease.
 func (w *sweep) progress(ctx context.Context, sessions, done, failed int) error {
 	w.r.show(func(v *coreapi.View) {
@@ -289,6 +324,7 @@ func (r *Refill) Refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 			return nil, err
 		}
 	}
+	r.cfg.Asks(ctx, s)
 	return s, r.cfg.Loader.Save(ctx, s)
 }
 

@@ -98,6 +98,20 @@ func (k *Bucket) Now(ctx context.Context) (time.Time, error) {
 	return time.Now(), nil // a server before 2.10
 }
 
+// Restored returns when the bucket was restored from a backup; zero if never.
+func (k *Bucket) Restored(ctx context.Context) (at time.Time, err error) {
+	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
+	if err != nil {
+		return at, bus.TransportError("looking up bucket "+k.name, k.missing(err))
+	}
+	if text := s.CachedInfo().Config.Metadata[MetaRestored]; text != "" {
+		if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return at, fmt.Errorf("bucket %s: metadata %s: %w", k.name, MetaRestored, err)
+		}
+	}
+	return at, nil
+}
+
 // missing marks the error of a bucket that does not exist as temporary.
 func (k *Bucket) missing(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

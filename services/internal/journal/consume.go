@@ -15,9 +15,12 @@ import (
 	"skandha.dev/pkg/subject"
 )
 
+// DurableCauses is the name of the consumer of causes that all cores share.
+const DurableCauses = "core"
+
 // ConsumeConfig is the configuration of [Journal.ConsumeCauses].
 type ConsumeConfig struct {
-	Durable string        // the consumer's name, shared by all replicas; default "core"
+	Durable string        // the consumer's name, shared by all replicas; default DurableCauses
 	AckWait time.Duration // a delivery is repeated if not acknowledged or extended for this long; default 5 s
 	// Floor returns a sequence up to which every cause of every session is known to be done.
 	// It may be called at any time, whenever the consumer must be created; nil means 0. A
@@ -73,7 +76,7 @@ type Consumption struct{ loop *pullLoop }
 // consumer is deleted, it is created again from the floor within about two seconds, and
 // causes that were already done may be delivered again.
 func (j *Journal) ConsumeCauses(ctx context.Context, c ConsumeConfig, handler func(Delivery)) (*Consumption, error) {
-	c.Durable = cmp.Or(c.Durable, "core")
+	c.Durable = cmp.Or(c.Durable, DurableCauses)
 	c.AckWait = cmp.Or(c.AckWait, 5*time.Second)
 	if !subject.Valid(c.Durable) {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "consuming causes: durable %q is not a valid id", c.Durable)

@@ -33,9 +33,19 @@ func (j *Journal) CommitFence(ctx context.Context, ref subject.Ref) (uint64, err
 
 // LogState describes the log of all sessions.
 type LogState struct {
-	Created time.Time // when the stream was created; another time means another log
-	Last    uint64    // sequence of the last message, readable or not
-	Copies  int       // number of copies; if there are several, the one that answers may lag
+	Created  time.Time // when the stream was created; another time means another log
+	Restored bool      // it was created from a backup, while no core ran
+	Last     uint64    // sequence of the last message, readable or not
+	Copies   int       // number of copies; if there are several, the one that answers may lag
+}
+
+// Replaced reports whether what was stored at a time was stored in an earlier log than this one. The clocks may
+// differ by skew; of a log that was restored, what is that old is certainly of the earlier one.
+func (l LogState) Replaced(at time.Time, skew time.Duration) bool {
+	if l.Restored {
+		skew = 0
+	}
+	return l.Created.After(at.Add(skew))
 }
 
 // LogState asks the server about the log.
@@ -44,5 +54,8 @@ func (j *Journal) LogState(ctx context.Context) (LogState, error) {
 	if err != nil {
 		return LogState{}, err
 	}
-	return LogState{Created: info.Created, Last: info.State.LastSeq, Copies: info.Config.Replicas}, nil
+	return LogState{
+		Created: info.Created, Restored: info.Config.Metadata[MetaRestored] != "",
+		Last: info.State.LastSeq, Copies: info.Config.Replicas,
+	}, nil
 }

@@ -30,6 +30,10 @@ const (
 	BucketIdentities = "identities"
 )
 
+// MetaRestored is the key of a stream's metadata that says when the stream was restored from a backup: a time
+// as of RFC 3339. What is derived from the stream as it was before is then of another one.
+const MetaRestored = "skandha.restored"
+
 // StreamsConfig configures the streams. A zero field keeps the existing value, unless
 // that is less than the default; new streams get the default.
 type StreamsConfig struct {

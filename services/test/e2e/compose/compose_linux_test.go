@@ -42,6 +42,7 @@ type project struct {
 	secret  []byte // of the webhook
 	uiToken string // of the page's owner
 	skandha string // the command
+	dir     string // of the test
 }
 
 func TestSystemOfContainers(t *testing.T) {
@@ -61,7 +62,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("a person on the host is answered", func(t *testing.T) {
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 1) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 1) })
 		if answer := p.ask(t, "what is 2+2?"); !strings.Contains(answer, "4") {
 			t.Errorf("2+2 is %q, want 4 in it", answer)
 		}
@@ -110,7 +111,7 @@ func TestSystemOfContainers(t *testing.T) {
 				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "engine": 1,
 				"listener": 1, "uibridge": 1,
 			})
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
 		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
 			t.Errorf("6*7 is %q, want 42 in it", answer)
 		}
@@ -161,11 +162,13 @@ func TestSystemOfContainers(t *testing.T) {
 			}
 			return nil
 		})
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.executors(ctx, "toolrunner", 2) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
 		if answer := p.ask(t, "what is 3+4?"); !strings.Contains(answer, "7") {
 			t.Errorf("3+4 is %q, want 7 in it", answer)
 		}
 	})
+	t.Run("an upgrade takes a backup, stops at what does not run, and goes back", p.upgrade)
+	t.Run("a backup is restored", p.restore)
 	t.Run("a container that has stopped is named", func(t *testing.T) {
 		p.run(t, "stop", "listener")
 		cmd := p.script(t.Context(), healthy)
@@ -196,6 +199,7 @@ func up(t *testing.T) *project {
 	prefix := "skandha-e2e-" + id
 	p := &project{
 		engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text()), uiToken: "u" + rand.Text(),
+		dir: t.TempDir(),
 	}
 	p.skandha = e.images(t, prefix, "test")
 	image := enginetest.SandboxImage(t, e.Engine)
@@ -300,8 +304,8 @@ func (p *project) logIn(t *testing.T, code string) (string, error) {
 	return string(out), err
 }
 
-// executors says whether core knows n executors of the service.
-func (p *project) executors(ctx context.Context, service string, n int) error {
+// runners says whether core knows n tool runners.
+func (p *project) runners(ctx context.Context, n int) error {
 	cmd := p.HostCommand(ctx, p.skandha, "status", "--json")
 	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats)
 	out, err := cmd.Output()
@@ -312,8 +316,8 @@ func (p *project) executors(ctx context.Context, service string, n int) error {
 		}
 		return err
 	}
-	if got := bytes.Count(out, []byte(strconv.Quote(service))); got != n {
-		return fmt.Errorf("core knows %d executors of %s, want %d:\n%s", got, service, n, out)
+	if got := bytes.Count(out, []byte(strconv.Quote("toolrunner"))); got != n {
+		return fmt.Errorf("core knows %d tool runners, want %d:\n%s", got, n, out)
 	}
 	return nil
 }

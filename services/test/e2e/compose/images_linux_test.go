@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,9 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own is over
 		defer cancel()
-		made := strings.Fields(enginetest.Output(t, e.Command(ctx, "docker", "images", "--quiet", prefix+"/*:"+tag)))
+		made := strings.Fields(enginetest.Output(t, e.Command(ctx, "docker", "images", "--quiet", prefix+"/*")))
+		slices.Sort(made) // some have two tags
+		made = slices.Compact(made)
 		if len(made) > 0 {
 			enginetest.Output(t, e.Command(ctx, "docker", append([]string{"rmi", "--force"}, made...)...))
 		}
