@@ -37,6 +37,32 @@ type Login struct {
 	Email   string `yaml:"email"`   // the claim email; it counts only if the provider has verified it
 }
 
+// Who returns the person whom a provider of OpenID Connect knows by the subject or, if the
+// configuration does not name their subject, by the verified e-mail address; empty if there is none.
+func (c Config) Who(sub, email string) string {
+	for name, p := range c {
+		if sub != "" && p.OIDC.Subject == sub {
+			return name
+		}
+	}
+	for name, p := range c {
+		if p.OIDC.Subject == "" && email != "" && strings.EqualFold(p.OIDC.Email, email) {
+			return name
+		}
+	}
+	return ""
+}
+
+// HaveTokens reports whether anybody has a token.
+func (c Config) HaveTokens() bool {
+	for _, p := range c {
+		if p.Token != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // Everywhere means every agent in [Person.Rights].
 const Everywhere = "*"
 
