@@ -283,9 +283,14 @@ func (a *Access) flowName(r *http.Request, purpose string) string {
 	return a.cookieName(r) + "-" + purpose
 }
 
+// flowCookie returns the cookie of a step of a login; a negative life deletes it.
 func (a *Access) flowCookie(r *http.Request, purpose, value string, site http.SameSite, life time.Duration) *http.Cookie {
+	seconds := int(life / time.Second)
+	if life < 0 {
+		seconds = -1
+	}
 	return &http.Cookie{
 		Name: a.flowName(r, purpose), Value: value, Path: "/", HttpOnly: true, SameSite: site, Secure: a.secure(r),
-		MaxAge: max(int(life/time.Second), -1),
+		MaxAge: seconds,
 	}
 }
