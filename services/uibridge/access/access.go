@@ -17,6 +17,7 @@ import (
 	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/passkey"
 	"skandha.dev/services/uibridge/request"
 )
 
@@ -53,6 +54,7 @@ type Access struct {
 	made       string
 	provider   *provider // nil: people log in with tokens alone
 	key        []byte    // signs what browsers keep for a moment; nil without the owner's token
+	passkeys   *passkey.Keys
 	codes      codes
 	logouts    *logouts
 	allowances map[string]allowance // by token
@@ -106,6 +108,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 			return nil, fmt.Errorf("deriving a key: %w", err)
 		}
 	}
+	a.passkeys = passkey.New(deps.DataDir, a.key)
 	if cfg.OIDC.Issuer != "" {
 		if a.key == nil {
 			return nil, errors.New("oidc: logins are signed with a key from the owner's token; set owner or a data directory")

@@ -50,6 +50,10 @@ func isCallback(r *http.Request) bool {
 //	POST /v1/auth/oidc/start            answers with the URL of the provider of OpenID Connect
 //	GET /v1/auth/oidc/callback          takes the provider's answer, and leads to the page
 //	POST /v1/auth/oidc/finish           logs the page in that began the login
+//	GET /v1/auth/passkeys               counts the person's passkeys for this page
+//	POST /v1/auth/passkeys/new          begins the registration of a passkey
+//	POST /v1/auth/passkeys              keeps it
+//	POST /v1/auth/passkeys/challenge    begins an assertion, for an approval
 //	POST /v1/auth/logout                ends the browser's login and its connections
 //	GET /v1/auth/me                     returns the requester's principal
 //
@@ -91,6 +95,7 @@ func (a *Access) Handler() http.Handler {
 		mux.HandleFunc("GET "+pathCallback, a.callback)
 		mux.HandleFunc("POST "+pathFinish, a.land)
 	}
+	a.passkeyRoutes(mux)
 	mux.HandleFunc("POST "+pathLogout, func(w http.ResponseWriter, r *http.Request) {
 		if err := a.logOut(w, r, contract.PrincipalOf(r.Context())); err != nil {
 			a.log.Error("storing a logout failed; it is lost when the bridge restarts", "error", err)
@@ -111,7 +116,12 @@ func (a *Access) Handler() http.Handler {
 // read decodes the body. If it fails, it has sent the answer.
 func (a *Access) read(w http.ResponseWriter, r *http.Request, field string, into any) bool {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginWait)) // not every writer supports deadlines
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin))
+	return a.readObject(w, r, maxLogin, `want a JSON object with a single field "`+field+`", a string`, into)
+}
+
+// readObject decodes a body of up to limit bytes. If it fails, it has sent the answer.
+func (a *Access) readObject(w http.ResponseWriter, r *http.Request, limit int64, want string, into any) bool {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if err == nil {
@@ -120,7 +130,7 @@ func (a *Access) read(w http.ResponseWriter, r *http.Request, field string, into
 		}
 		err = errors.New("trailing data")
 	}
-	e := asTooLarge(err, `want a JSON object with a single field "`+field+`", a string`)
+	e := asTooLarge(err, want)
 	a.reject(w, r, &refusal{e, 0, "body"})
 	return false
 }

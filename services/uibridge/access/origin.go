@@ -232,7 +232,7 @@ var (
 	}
 	// pathWords are the fixed parts of the bridge's paths.
 	pathWords = []string{
-		"v1", "auth", "token", "code", "ways", "oidc", "start", "callback", "finish", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
+		"v1", "auth", "token", "code", "ways", "oidc", "start", "callback", "finish", "passkeys", "new", "challenge", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
 		"cancels", "commands",
 		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets", "audio", "transcriptions", "speech", "camera",
 	}

@@ -79,6 +79,7 @@ type Receipt struct {
 	// absent if core has not decided yet.
 	Counted *bool  `json:"counted,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	Left    int    `json:"left,omitempty"` // how many more people must approve, after an approval that counts
 }
 
 // Answer is a person's answer to a confirmation request.
@@ -90,6 +91,8 @@ type Answer struct {
 	Reason         string
 	Always         *event.Grant // one of those that the request offered; only with Approved
 	Source         string       // the UI
+	// Passkey is the assertion of a passkey for this approval, as the page sends it; empty: none.
+	Passkey json.RawMessage
 }
 
 // Cancellation names the turn to stop: by the sequence in its input's receipt, by the id

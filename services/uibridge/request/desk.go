@@ -75,7 +75,7 @@ func Writes(method string) bool {
 // Call calls a method by its name. The parameters are:
 //
 //	submitUserInput      input, id?, mode?, agent?, session?, files?
-//	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?
+//	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?, passkey?
 //	cancelTurn           sequence?, inputId?, reason?, agent?, session?
 //	runCommand           name, args?, id?, agent?, session?
 //
@@ -155,8 +155,8 @@ func (d *Desk) submit(ctx context.Context, p contract.Principal, o Origin, param
 func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
 	a := contract.Answer{Source: o.Source}
 	var err error
-	if a.Ref, err = o.decode(
-		params,
+	if a.Ref, err = o.decodeLast(
+		params, []Param{{"passkey", &a.Passkey, false}},
 		Param{"confirmationId", &a.ConfirmationID, true},
 		Param{"approved", &a.Approved, true},
 		Param{"hash", &a.Hash, false},
