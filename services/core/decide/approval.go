@@ -96,7 +96,7 @@ func (x *causeDecider) entitled(st *Step, c event.Confirmation) (who answerer, w
 		return who, fmt.Sprintf("%s asked for this call, so somebody else must approve it (%s)", who.person, d.Rule)
 	case slices.ContainsFunc(st.Approvers, func(a Approver) bool { return a.Person == who.person }):
 		return who, fmt.Sprintf("%s has approved this already; another person must approve it, too (%s)", who.person, d.Rule)
-	case d.Passkey && !(c.Passkey && strings.HasPrefix(string(x.c.Writer), bridge)):
+	case d.Passkey && (!c.Passkey || !strings.HasPrefix(string(x.c.Writer), bridge)):
 		return who, fmt.Sprintf("this approval needs a passkey (%s); approve it on the page", d.Rule)
 	}
 	for _, a := range st.Approvers {

@@ -173,6 +173,7 @@ var goTypes = map[string]any{
 	"ui/onToolCall":             ui.ToolCall{},
 	"ui/onToolResult":           ui.ToolResult{},
 	"ui/onPartialApproval":      ui.PartialApproval{},
+	"ui/proof":                  ui.Proof{},
 	"ui/onConfirmationResolved": ui.ConfirmationResolved{},
 	"ui/onAudit":                ui.Audit{},
 	"ui/onTurnEnd":              ui.TurnEnd{},

@@ -169,7 +169,7 @@ func TestAPasskeyApprovesOneCall(t *testing.T) {
 	webtest.Get[any](ann, keepProof)
 	ann.Shot("passkey-needed")
 	ann.Expect(`403 .*/v1/rpc/provideConfirmation$`) // the thief's second attempt
-	ann.Expect(`409 .*/v1/auth/passkeys/challenge$`) // she has none yet: the page registers one
+	ann.Expect(`409 .*/v1/auth/passkeys/challenge$`) // there is none yet: the page registers one
 	ann.Click(".ask-approve")
 	ann.Wait(`one(".ask[data-outcome=approved]")`)
 	ann.Wait(finished + ` === 1`)

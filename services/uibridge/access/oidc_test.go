@@ -21,7 +21,7 @@ import (
 
 const pageSecret = "a secret that only the page has"
 
-// lodge has ann, whom the provider knows by her subject, and bob, by his address.
+// lodge has ann, whom the provider knows by the subject, and bob, by the address.
 func lodge(p *oidctest.Provider) access.Config {
 	cfg := usual()
 	cfg.OIDC = access.OIDC{

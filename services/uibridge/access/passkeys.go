@@ -1,7 +1,6 @@
 package access
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"skandha.dev/services/uibridge/contract"
@@ -22,7 +21,7 @@ func (a *Access) passkeyRoutes(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST "+pathPasskeys+"/new", func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
-			Proof json.RawMessage `json:"proof"`
+			Proof *contract.Proof `json:"proof"`
 		}
 		if a.readObject(w, r, maxProof, "want a JSON object, with proof if there is a passkey already", &body) {
 			o, err := a.passkeys.New(contract.PrincipalOf(r.Context()), a.originOf(r), body.Proof)
@@ -30,7 +29,7 @@ func (a *Access) passkeyRoutes(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("POST "+pathPasskeys, func(w http.ResponseWriter, r *http.Request) {
-		var body passkey.Proof
+		var body contract.Proof
 		if a.readObject(w, r, maxProof, "want a JSON object with state and credential", &body) {
 			p := contract.PrincipalOf(r.Context())
 			err := a.passkeys.Register(p, body)

@@ -22,7 +22,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	if err := checkAnswer(a); err != nil {
 		return contract.Receipt{}, err
 	}
-	if len(a.Passkey) > 0 && a.Approved {
+	if a.Passkey != nil && a.Approved {
 		if b.signed == nil {
 			return contract.Receipt{}, contract.Invalid("passkey", "this bridge uses no passkeys")
 		}
@@ -53,7 +53,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	r := receipt(a.Ref)
 	r.Sequence, err = b.client.As(p.Writer).Answer(ctx, a.Ref, event.Confirmation{
 		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source,
-		Always: a.Always, Passkey: a.Approved && len(a.Passkey) > 0,
+		Always: a.Always, Passkey: a.Approved && a.Passkey != nil,
 	})
 	if err != nil {
 		return r, b.refusal("storing an answer", err)

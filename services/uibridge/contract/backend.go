@@ -91,8 +91,13 @@ type Answer struct {
 	Reason         string
 	Always         *event.Grant // one of those that the request offered; only with Approved
 	Source         string       // the UI
-	// Passkey is the assertion of a passkey for this approval, as the page sends it; empty: none.
-	Passkey json.RawMessage
+	Passkey        *Proof       // the assertion of a passkey for this approval; nil: none
+}
+
+// Proof is what a browser brings back of a ceremony with a passkey.
+type Proof struct {
+	State      string          `json:"state"`      // as the bridge gave it
+	Credential json.RawMessage `json:"credential"` // the browser's PublicKeyCredential
 }
 
 // Cancellation names the turn to stop: by the sequence in its input's receipt, by the id

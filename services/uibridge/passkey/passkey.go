@@ -72,12 +72,6 @@ type Offer struct {
 	State   string `json:"state"`   // to be brought back
 }
 
-// Proof is what the browser brings back.
-type Proof struct {
-	State      string          `json:"state"`
-	Credential json.RawMessage `json:"credential"`
-}
-
 // person implements webauthn.User.
 type person struct {
 	name string
@@ -203,13 +197,12 @@ func (k *Keys) Challenge(p contract.Principal, origin string, s Subject) (o Offe
 }
 
 // Verify returns nil if the proof is an assertion of the principal for exactly this subject.
-func (k *Keys) Verify(p contract.Principal, s Subject, raw json.RawMessage) error {
+func (k *Keys) Verify(p contract.Principal, s Subject, proof *contract.Proof) error {
 	if err := k.usable(p); err != nil {
 		return err
 	}
-	var proof Proof
-	if json.Unmarshal(raw, &proof) != nil {
-		return contract.Invalid("passkey", "want an object with state and credential")
+	if proof == nil {
+		return refused("it is missing")
 	}
 	b, challenge, err := k.bound(p, proof.State, s, false)
 	if err != nil {
@@ -244,7 +237,7 @@ func (k *Keys) Verify(p contract.Principal, s Subject, raw json.RawMessage) erro
 }
 
 // New begins the registration of a passkey. If the principal has one, proof is an assertion of it.
-func (k *Keys) New(p contract.Principal, origin string, proof json.RawMessage) (o Offer, err error) {
+func (k *Keys) New(p contract.Principal, origin string, proof *contract.Proof) (o Offer, err error) {
 	if err := k.usable(p); err != nil {
 		return o, err
 	}
@@ -270,7 +263,7 @@ func (k *Keys) New(p contract.Principal, origin string, proof json.RawMessage) (
 }
 
 // mayRegister counts the passkeys for all hosts: one for another host is one, too.
-func (k *Keys) mayRegister(p contract.Principal, proof json.RawMessage) error {
+func (k *Keys) mayRegister(p contract.Principal, proof *contract.Proof) error {
 	all, err := k.read()
 	switch {
 	case err != nil:
@@ -288,7 +281,7 @@ func (k *Keys) mayRegister(p contract.Principal, proof json.RawMessage) error {
 }
 
 // Register keeps a new passkey.
-func (k *Keys) Register(p contract.Principal, proof Proof) error {
+func (k *Keys) Register(p contract.Principal, proof contract.Proof) error {
 	if err := k.usable(p); err != nil {
 		return err
 	}

@@ -165,6 +165,9 @@ func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, para
 	); err != nil {
 		return nil, err
 	}
+	if p := a.Passkey; p != nil && (p.State == "" || len(p.Credential) == 0) {
+		return nil, contract.Invalid("passkey", "want an object with state and credential")
+	}
 	if a.Hash == "" && o.Shown != nil {
 		a.Hash = o.Shown(a.Ref, a.ConfirmationID)
 	}

@@ -35,6 +35,7 @@ export class Decision {
   #sending; // progress of the answer
   #timer = 0;
   #answered = null; // the answer that this page has sent, unless it was refused
+  #given = false; // this person's approval counts, and more people must approve
   #tried = false; // this page has sent an answer
   #outcome = null;
   #after;
@@ -95,7 +96,8 @@ export class Decision {
     if (!this.#approved.includes(person)) this.#approved.push(person);
     this.#showNeeds(left);
     if (by !== this.#context.app.principal.writer) return;
-    this.#answered = { approved: true };
+    this.#given = true;
+    this.#answered = null; // one who has approved may still refuse
     fill(this.#sending, el('p', { class: 'muted' }, 'Your approval counts. ', left === 1 ? 'One more person must approve it.' : `${left} more people must approve it.`));
     this.#enable();
   }
@@ -199,7 +201,7 @@ export class Decision {
   #enable() {
     const over = this.#remaining() <= 0;
     const off = !this.#armed || over || Boolean(this.#answered) || !this.#context.app.connection.isOpen;
-    for (const b of this.#approvals) b.disabled = off || !this.#seen.all;
+    for (const b of this.#approvals) b.disabled = off || this.#given || !this.#seen.all;
     if (!this.#refusal) return;
     this.#refusal.disabled = off;
     this.#unread.hidden = this.#seen.all;
@@ -216,7 +218,8 @@ export class Decision {
       const passkey = approved && this.#request.approval?.passkey && await this.#prove({ confirmationId, hash });
       const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }), ...(passkey && { passkey }) });
       fill(this.#sending, el('p', { class: 'muted' }, receipt.left ? `Your approval counts. ${receipt.left === 1 ? 'One more person' : `${receipt.left} more people`} must approve it.` : receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
-      if (receipt.counted === false && this.isOpen) this.#answered = null; // it may still be decided
+      if (receipt.left) this.#given = true;
+      if ((receipt.counted === false || receipt.left) && this.isOpen) this.#answered = null; // it may still be decided
       this.#enable();
     } catch (e) {
       fill(this.#sending, el('p', { class: 'ask-error', role: 'alert' }, refusal(e)));

@@ -133,7 +133,7 @@ async function ask(root, problem) {
     root.replaceChildren(el('main', { class: 'login' },
       el('div', { class: 'login-card card' },
         el('h1', null, brand()),
-        provider && [provider, message, el('hr')],
+        provider && [provider, message],
         el('p', { class: 'muted', id: 'login-help' }, 'Open a fresh link: ', el('code', null, 'skandha ui'), ' prints a one-time link. Or paste the token; this browser then stays signed in until you sign out.'),
         form,
         el('p', { class: 'muted small' }, 'The owner’s token is in the file ', el('code', null, 'ui-token'), ' of the data directory, unless the configuration sets it.'))));
