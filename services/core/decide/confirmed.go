@@ -63,6 +63,7 @@ func (s *State) onActConfirmed(p event.ActConfirmed) error {
 	}
 	if p.Outcome == event.Approved {
 		st.Status, st.ApprovedBy = Approved, p.By
+		st.Approvers = slices.DeleteFunc(slices.Clone(st.Approvers), func(a Approver) bool { return !slices.Contains(p.Others, a.Person) })
 		st.approve(Approver{Person: p.Person})
 		s.Breaker.Consecutive = 0
 		s.grant(p.Always)

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -125,7 +126,7 @@ func (a *Access) start(w http.ResponseWriter, r *http.Request) {
 	}
 	found, err := a.provider.discover(r.Context())
 	if err != nil {
-		a.log.Warn("the provider of logins does not answer", "issuer", a.cfg.OIDC.Issuer, "error", err)
+		a.bursts.Log(slog.LevelWarn, "oidc", "the provider of logins does not answer", "issuer", a.cfg.OIDC.Issuer, "error", err)
 		a.reject(w, r, &refusal{&contract.Error{
 			Code: contract.CodeUnavailable, Message: "the login of " + a.cfg.OIDC.Label + " does not answer; " +
 				"try again later, or log in with a token",
