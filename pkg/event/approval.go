@@ -29,7 +29,7 @@ func (a Approval) Needs() string {
 		who += " of " + strings.Join(a.By, ", ")
 	}
 	if a.Requester != "" {
-		who += ", but not " + a.Requester
+		who += ", but not " + a.Requester + ","
 	}
 	if a.Passkey {
 		return who + " must approve it on the page, with a passkey"
