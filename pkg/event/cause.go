@@ -111,6 +111,9 @@ type Confirmation struct {
 	Source         string `json:"source,omitempty"` // the UI in which the user answered
 	From           string `json:"from,omitempty"`   // the person who answered, as in [Input.From]
 	Always         *Grant `json:"always,omitempty"` // with Approved: one of the grants that the request offered
+	// Passkey says that the UI bridge has verified a passkey of the person for this very request. Only
+	// the bridge's word counts.
+	Passkey bool `json:"passkey,omitempty"`
 }
 
 // Cancel stops the turn of an input, or ends the input if it is still queued. It identifies

@@ -16,4 +16,10 @@ type Grant struct {
 	// After is what the request named as read from outside: [ToolCallRequest.After]. The grant
 	// covers no call that follows another text from outside.
 	After []string `json:"after,omitempty"`
+	// People is how many people had to approve it, if more than one. The grant covers no call that
+	// needs more.
+	People int `json:"people,omitempty"`
+	// Requester is set if the person who asks for a call may not approve it: the grant covers calls
+	// for this person alone, or for this writer if the configuration names no such person.
+	Requester string `json:"requester,omitempty"`
 }

@@ -191,6 +191,12 @@ type ActConfirmed struct {
 	Source  string         `json:"source,omitempty"` // the UI in which the user answered, according to the answer
 	From    string         `json:"from,omitempty"`   // the person who answered, as in the answer
 	Always  *Grant         `json:"always,omitempty"` // with Approved: which later calls are approved as well
+	// Person is who answered, by the name that the configuration gives them; empty if it names no such
+	// person. Others lists who approved before them, and For is who delegated the approval to them.
+	Person  string   `json:"person,omitempty"`
+	Others  []string `json:"others,omitempty"`
+	For     string   `json:"for,omitempty"`
+	Passkey bool     `json:"passkey,omitempty"` // with Approved: the person used a passkey
 }
 
 // Effect is a decision of the security layer.
@@ -221,6 +227,7 @@ type Obligations struct {
 type Audited struct {
 	Principal subject.Writer `json:"principal"`
 	From      string         `json:"from,omitempty"`     // the person, as in the input or answer
+	Person    string         `json:"person,omitempty"`   // of a refused answer: as in [ActConfirmed]
 	Action    string         `json:"action"`             // tool.call or confirmation
 	Resource  string         `json:"resource,omitempty"` // the tool
 	Call      string         `json:"call,omitempty"`     // for the action confirmation, as in the answer
@@ -399,6 +406,8 @@ type ToolCallRequest struct {
 	Always          []Grant         `json:"always,omitempty"` // an approval may choose one of them
 	// Owner is the plugin that runs the tool; empty for a built-in one.
 	Owner string `json:"owner,omitempty"`
+	// Approval is what the configuration demands of the answers; absent: one answer is enough.
+	Approval *Approval `json:"approval,omitempty"`
 	// Answer is a plugin's answer that replaces the tool, which does not run: an approval
 	// makes the answer the result.
 	Answer *Answered `json:"answer,omitempty"`

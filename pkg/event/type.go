@@ -26,6 +26,7 @@ const (
 	TypePlanCompleted   Type = "skandha.plan.completed.v1"
 	TypeRecalled        Type = "skandha.plan.recalled.v1"
 	TypeActRequested    Type = "skandha.act.requested.v1"
+	TypeActApproved     Type = "skandha.act.approved.v1"
 	TypeActConfirmed    Type = "skandha.act.confirmed.v1"
 	TypeActCompleted    Type = "skandha.act.completed.v1"
 	TypeAudited         Type = "skandha.security.audited.v1"
@@ -57,7 +58,7 @@ func CauseTypes() []Type {
 func CommitTypes() []Type {
 	return []Type{
 		TypePerceived, TypeRecalled, TypePlanConsidered, TypePlanRequested, TypePlanCompleted,
-		TypeActRequested, TypeActConfirmed, TypeActCompleted, TypeAudited, TypeRecorded,
+		TypeActRequested, TypeActApproved, TypeActConfirmed, TypeActCompleted, TypeAudited, TypeRecorded,
 		TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint, TypeSummarized,
 		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}

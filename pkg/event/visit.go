@@ -12,6 +12,7 @@ type Visitor struct {
 	PlanCompleted   func(PlanCompleted)
 	Audited         func(Audited)
 	ToolCallRequest func(ToolCallRequest)
+	ActApproved     func(ActApproved)
 	ActConfirmed    func(ActConfirmed)
 	ActRequested    func(ActRequested)
 	ActCompleted    func(ActCompleted)
@@ -45,6 +46,8 @@ func (v Visitor) Visit(e Event) error {
 		return visit(e, v.Audited)
 	case TypeToolCallRequest:
 		return visit(e, v.ToolCallRequest)
+	case TypeActApproved:
+		return visit(e, v.ActApproved)
 	case TypeActConfirmed:
 		return visit(e, v.ActConfirmed)
 	case TypeActRequested:

@@ -29,7 +29,7 @@
 //		})
 //	}
 //
-// Run it after eval "$(skandha env)", which sets SKANDHA_NATS and SKANDHA_DATA. The policy
+// Run it after eval "$(skandha env house)", which sets SKANDHA_NATS and SKANDHA_DATA. The policy
 // applies from the next tool call, and the model has the tool from its next request. Both
 // are removed when the program ends. The directory examples has more plugins.
 //

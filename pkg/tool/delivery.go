@@ -47,6 +47,8 @@ type Approval struct {
 	Args           json.RawMessage `json:"args"`
 	ExpiresAt      time.Time       `json:"expires_at"`
 	Warning        string          `json:"warning,omitempty"`
+	// Needs says in words what an approval takes; empty: one answer.
+	Needs string `json:"needs,omitempty"`
 }
 
 // MetadataPermanent is the key of the metadata of a failed delivery that a repetition cannot mend,

@@ -26,6 +26,7 @@ import (
 	"skandha.dev/services/core/shell"
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/people"
 )
 
 // DefaultAgent is the agent that exists when none is configured.
@@ -35,6 +36,10 @@ const DefaultAgent = "main"
 type Config struct {
 	Agents map[string]AgentConfig `yaml:"agents"`
 	Policy []Rule                 `yaml:"policy"`
+	// People names the people who use the system. Their rights and logins belong to the UI bridge.
+	People people.Config `yaml:"people"`
+	// Approvals says who approves calls for which an approval is required.
+	Approvals security.ApprovalsConfig `yaml:"approvals"`
 	// Hooks configures how plugins are asked, by hook point.
 	Hooks   map[hook.Point]HookConfig `yaml:"hooks"`
 	Plugins PluginsConfig             `yaml:"plugins"`
@@ -218,6 +223,13 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 	}
 	policy, err := security.New(c.Policy)
 	return agents, policy, errors.Join(append(errs, err)...)
+}
+
+// BuildApprovals checks the people and the rules of approvals.
+func (c Config) BuildApprovals() (*security.Approvals, error) {
+	who, err := people.New(c.People)
+	rules, badRules := security.NewApprovals(c.Approvals, who)
+	return rules, errors.Join(err, badRules)
 }
 
 // BuildStreams checks the configuration of the streams.

@@ -50,11 +50,12 @@ func (c Config) Check() error {
 
 func (c Config) shell() (shell.Config, error) {
 	agents, policy, badAgents := c.Build()
+	approvals, badApprovals := c.BuildApprovals()
 	plugins, badPlugins := c.BuildPlugins()
 	streams, badStreams := c.BuildStreams()
 	backlog, badLimits := c.Limits.backlog()
 	return shell.Config{
-		Agents: agents, Policy: policy, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
+		Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
 		Notify: c.Notify,
-	}, errors.Join(badAgents, badPlugins, badStreams, badLimits, c.Notify.Validate())
+	}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badLimits, c.Notify.Validate())
 }

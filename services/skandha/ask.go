@@ -234,6 +234,7 @@ func (w *waiter) show(i follow.Item) (q *event.ToolCallRequest, err error) {
 	if w.in.Owns(e) {
 		v.PlanRequested, v.ActCompleted = w.planned, w.result
 		v.ToolCallRequest = func(p event.ToolCallRequest) { q = &p }
+		v.ActApproved, v.Audited = w.approved, w.audited
 	}
 	_ = v.Visit(e) // what cannot be read is not shown
 	return q, nil
@@ -315,6 +316,23 @@ func (w *waiter) message(e event.Event, m event.UIMessage) {
 	_, _ = fmt.Fprintln(w.out, clean(m.Content))
 }
 
+// approved says that more people must approve a call.
+func (w *waiter) approved(p event.ActApproved) { w.aside(terminal.FirstDecision(p)) }
+
+// audited says why an answer does not count.
+func (w *waiter) audited(p event.Audited) {
+	if p.Action == event.ActionConfirmation {
+		w.aside("the answer of " + line(cmp.Or(p.Person, string(p.Principal)), 100) + " does not count: " + line(p.Reason, 500))
+	}
+}
+
+func (w *waiter) aside(text string) {
+	if !w.json {
+		s := stylesFor(w.err)
+		_, _ = fmt.Fprintf(w.err, "%s· %s%s\n", s.dim, text, s.off)
+	}
+}
+
 // result shows the result of a tool call.
 func (w *waiter) result(p event.ActCompleted) {
 	if p.Result.Error != nil && (p.Result.Error.Code == tool.CodeDenied || p.Result.Error.Code == tool.CodeExpired) {
@@ -358,6 +376,9 @@ func (w *waiter) confirm(ctx context.Context, q event.ToolCallRequest, items <-c
 		_, _ = fmt.Fprintf(w.err, "  %s%s%s\n", s.yellow, clean(q.SecurityWarning.Message), s.off)
 	}
 	_, _ = fmt.Fprintf(w.err, "  with %s\n", safetext.Visible(indentJSON(q.Args)))
+	if needs := terminal.NeedsText(q, nil); needs != "" {
+		_, _ = fmt.Fprintf(w.err, "  %s\n", needs)
+	}
 	_, _ = fmt.Fprintf(w.err, "Approve? [y/N, until %s] ", q.ExpiresAt.Local().Format("15:04:05"))
 	asked := time.Now()
 	for {

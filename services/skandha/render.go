@@ -89,6 +89,7 @@ func summary(e event.Event) string {
 		ActRequested: func(p event.ActRequested) {
 			say("%s %s, attempt %d, to %s", line(p.Tool, 100), line(string(p.Args), 80), p.Attempts, p.Runner)
 		},
+		ActApproved:  func(p event.ActApproved) { say("%s by %s, %d more must", p.Call, p.Person, p.Left) },
 		ActConfirmed: func(p event.ActConfirmed) { say("%s %s by %s %s", p.Call, p.Outcome, p.By, line(p.Reason, 60)) },
 		ActCompleted: func(p event.ActCompleted) { say("%s %s", line(p.Tool, 100), resultSummary(p)) },
 		Recorded: func(p event.Recorded) {
@@ -140,7 +141,7 @@ func printEvent(w io.Writer, s styles, e event.Event, session bool) {
 		colour = s.red
 	case event.TypeRecorded:
 		colour = s.green
-	case event.TypeToolCallRequest, event.TypeActConfirmed:
+	case event.TypeToolCallRequest, event.TypeActApproved, event.TypeActConfirmed:
 		colour = s.yellow
 	}
 	_, _ = fmt.Fprintf(w, "%s%s%s%s %s%-22s%s %s\n", s.dim, e.Time.Local().Format("15:04:05.000"), s.off, where,

@@ -35,7 +35,8 @@ func ReadConfig(path string) (Config, error) {
 // ParseConfig decodes the section from the file's content.
 func ParseConfig(file []byte) (c Config, err error) {
 	_, err = configfile.Section(file, "ui", &c)
-	return c, err
+	_, badPeople := configfile.Section(file, "people", &c.People)
+	return c, errors.Join(err, badPeople)
 }
 
 func (c Config) withDefaults() Config {
@@ -93,7 +94,10 @@ func prefixed(err error) error {
 	}
 	var out []error
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		out = append(out, errors.New("ui."+line))
+		if !strings.HasPrefix(line, "people.") { // another section
+			line = "ui." + line
+		}
+		out = append(out, errors.New(line))
 	}
 	return errors.Join(out...)
 }

@@ -36,7 +36,7 @@ type transports struct {
 func newTransports(a *access.Access, deps Deps) (*transports, error) {
 	log := deps.Log
 	b, err := backend.New(backend.Config{},
-		backend.Deps{Bus: deps.Bus, Log: log, Markdown: hub.Rendering[*markdown.Stream](markdown.New())})
+		backend.Deps{Bus: deps.Bus, Log: log, Markdown: hub.Rendering[*markdown.Stream](markdown.New()), Approves: a.Approves})
 	if err != nil {
 		return nil, err
 	}

@@ -208,7 +208,7 @@ func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v ver
 			return
 		}
 	}
-	ttl := b.agent().Confirm
+	ttl := cmp.Or(v.within, b.agent().Confirm)
 	if ttl <= 0 {
 		ttl = DefaultConfirm
 	}
@@ -216,7 +216,7 @@ func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v ver
 	b.emit(event.ToolCallRequest{
 		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: v.Hash,
 		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: v.warning.Join(followsWarning(after)), Always: v.always,
-		Owner: spec.Plugin, Answer: st.Answer, After: after,
+		Owner: spec.Plugin, Answer: st.Answer, After: after, Approval: v.approval,
 	})
 }
 

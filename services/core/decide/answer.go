@@ -17,21 +17,19 @@ import (
 // no further work. An answer never creates a session: without one, it has no effect
 // (rule 5).
 func (x *causeDecider) confirmation(c event.Confirmation) string {
-	st, no := x.counts(c)
+	st, who, no := x.counts(c)
 	if no.Reason != "" {
-		return x.refused(c, no)
+		return x.refused(c, who.person, no)
 	}
 	c.Reason, c.Source = text.Cut(c.Reason, maxReason), text.Cut(c.Source, maxSource)
-	x.touched = true
 	if c.Approved {
-		x.emit(event.ActConfirmed{
-			Call: st.Call, Hash: st.Hash, Outcome: event.Approved, By: x.c.Writer, From: c.From, Reason: c.Reason, Source: c.Source,
-			Always: c.Always,
-		})
-	} else {
-		x.refuse(st, event.ActConfirmed{Outcome: event.Denied, By: x.c.Writer, From: c.From, Source: c.Source}, tool.CodeDenied,
-			strings.TrimSuffix("refused by "+string(x.c.Writer)+": "+c.Reason, ": "))
+		x.approve(st, c, who)
+		return ""
 	}
+	x.touched = true
+	x.refuse(st, event.ActConfirmed{
+		Outcome: event.Denied, By: x.c.Writer, From: c.From, Source: c.Source, Person: who.person, For: who.delegator,
+	}, tool.CodeDenied, strings.TrimSuffix("refused by "+cmp.Or(who.person, string(x.c.Writer))+": "+c.Reason, ": "))
 	x.advance()
 	return ""
 }
@@ -39,11 +37,11 @@ func (x *causeDecider) confirmation(c event.Confirmation) string {
 // counts reports whether an answer counts. It counts if it names a
 // request that was stored earlier and is still pending, carries the hash of what was
 // shown, and was stored in time (rule 5); if the grant that it chooses, if any, was
-// offered; and if policy lets its writer answer. The ruling has a reason only if the
-// answer does not count.
-func (x *causeDecider) counts(c event.Confirmation) (*Step, Ruling) {
+// offered; and if policy and the rules of approvals let its writer answer. The ruling has a
+// reason only if the answer does not count.
+func (x *causeDecider) counts(c event.Confirmation) (*Step, answerer, Ruling) {
 	if err := cmp.Or(x.c.err, c.Check()); err != nil {
-		return nil, Ruling{Reason: err.Error()}
+		return nil, answerer{}, Ruling{Reason: err.Error()}
 	}
 	st, why := x.pending(c.ConfirmationID)
 	switch {
@@ -58,9 +56,16 @@ func (x *causeDecider) counts(c event.Confirmation) (*Step, Ruling) {
 		why = x.grants(st, c)
 	}
 	if why != "" {
-		return nil, Ruling{Reason: why}
+		return nil, answerer{}, Ruling{Reason: why}
 	}
-	return st, x.mayAnswer(st, c)
+	if no := x.mayAnswer(st, c); no.Reason != "" {
+		return nil, answerer{}, no
+	}
+	who, why := x.entitled(st, c)
+	if why != "" {
+		return nil, who, Ruling{Reason: why, Rule: st.Approval.Rule}
+	}
+	return st, who, Ruling{}
 }
 
 func (x *causeDecider) grants(st *Step, c event.Confirmation) (why string) {
@@ -98,19 +103,24 @@ func (x *causeDecider) mayAnswer(st *Step, c event.Confirmation) Ruling {
 // Bounds, in bytes, of what a refused answer adds to the log.
 const (
 	maxRefusal = 200 // of the reason, which may quote what was sent
+	maxRuled   = 400 // of the reason, if the configuration gives it
 	maxQuoted  = 128 // of the id and the hash that it claims
 )
 
 // refused audits an answer that does not count. In a session without a commit it only
 // returns the reason, because an answer must not create a session.
-func (x *causeDecider) refused(c event.Confirmation, no Ruling) string {
+func (x *causeDecider) refused(c event.Confirmation, person string, no Ruling) string {
 	if x.s.Rev == 0 {
 		return no.Reason
+	}
+	limit := maxRefusal
+	if no.Rule != "" {
+		limit = maxRuled
 	}
 	p := event.Audited{
 		Principal: x.c.Writer, From: c.From, Action: event.ActionConfirmation, Effect: event.EffectDeny,
 		Call: text.Cut(c.ConfirmationID, maxQuoted), Hash: text.Cut(c.Hash, maxQuoted),
-		Reason: text.Cut(no.Reason, maxRefusal), Rule: no.Rule,
+		Reason: text.Cut(no.Reason, limit), Rule: no.Rule, Person: person,
 	}
 	turn := ""
 	if t := x.s.Turn; t != nil {

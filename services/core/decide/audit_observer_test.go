@@ -90,6 +90,35 @@ func (o *observer) askedAsAudited(c *callSeen) error {
 	return nil
 }
 
+// approved checks that the first of several approvals is one, by a person who has given none before.
+func (o *observer) approved(c event.Commit, p event.ActApproved) error {
+	call, err := o.pending(p.Call)
+	if err != nil {
+		return err
+	}
+	t := c.Header.Trigger
+	cause := o.causes[t.Sequence]
+	var said event.Confirmation
+	switch {
+	case call.asked == nil || call.confirmed != nil || call.asked.Approval == nil:
+		return errors.New("no request for several approvals is pending")
+	case t.Kind != event.ByCause || t.Cause != subject.Confirmation || t.Sequence <= call.askedAt ||
+		event.DecodeCause([]byte(cause.body), &said) != nil:
+		return fmt.Errorf("it was approved by %+v", t)
+	case said.ConfirmationID != p.Call || said.Hash != call.asked.Hash || !said.Approved || p.By != cause.Writer ||
+		!cause.Time.Before(call.asked.ExpiresAt):
+		return fmt.Errorf("it was approved by %+v", said)
+	case slices.Contains(call.approvers, p.Person) || p.Person == call.asked.Approval.Requester:
+		return fmt.Errorf("%s has approved before, or may not", p.Person)
+	}
+	call.approvers = append(call.approvers, p.Person)
+	if len(call.approvers)+p.Left < call.asked.Approval.People { // more are left if somebody may not approve any more
+		return fmt.Errorf("%v have approved, %d are left of %d", call.approvers, p.Left, call.asked.Approval.People)
+	}
+	o.answers[t.Sequence]++
+	return nil
+}
+
 // granting records the grant of an answer, which must have been offered.
 func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirmation) error {
 	if t.Cause == subject.Confirmation {
@@ -98,6 +127,8 @@ func (o *observer) granting(t event.Trigger, call *callSeen, said event.Confirma
 	g := call.confirmed.Always
 	switch {
 	case g == nil && (said.Always == nil || said.ConfirmationID == ""):
+		return nil
+	case g == nil && len(call.approvers) > 0: // not all chose it
 		return nil
 	case g == nil || said.Always == nil || !sameGrant(*g, *said.Always):
 		return fmt.Errorf("granted was %+v, said %+v", g, said.Always)

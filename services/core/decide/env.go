@@ -28,6 +28,7 @@ type Env struct {
 	Executors Directory                 // the live executors
 	Hooks     Hooks                     // the hook engine
 	Policy    Policy                    // the security layer
+	Approvals Approvals                 // who approves calls; nil: any one person who may answer
 	Matcher   engine.Matcher            // matches tools with requests; nil: all tools are offered
 	Memory    Memory                    // what agents remember; nil: nothing
 	Project   event.Project             // the notes of the workspace, as they are now
@@ -206,6 +207,19 @@ type Ruling struct {
 // Policy decides who may do what.
 type Policy interface {
 	Evaluate(Access) Ruling
+}
+
+// Approvals are the rules that say who approves which calls.
+type Approvals interface {
+	// Person returns the name of the person behind a writer and what it says about the sender;
+	// empty if the configuration names no such person.
+	Person(by subject.Writer, from string) string
+	// Demand returns what the approval of a call takes, and how long people have: 0 means as long as
+	// the agent's configuration says. Nil: the answer of any one person.
+	Demand(a Access) (*event.Approval, time.Duration)
+	// May returns why a person may not answer a request at a time; empty if they may. delegator is
+	// the person who delegated it to them, if they may not answer themselves.
+	May(d event.Approval, person string, at time.Time) (delegator, why string)
 }
 
 // Closings holds, by call, the outcome of calls that core asked their runners to stop

@@ -12,7 +12,6 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/commands"
-	"skandha.dev/services/core/security/grant"
 	"skandha.dev/services/internal/text"
 )
 
@@ -102,6 +101,7 @@ func (s *State) fold(e event.Event) (err error) {
 		PlanCompleted:   func(p event.PlanCompleted) { err = s.onPlanCompleted(p) },
 		ActRequested:    func(p event.ActRequested) { err = s.onActRequested(p) },
 		ToolCallRequest: func(p event.ToolCallRequest) { err = s.onToolCallRequest(p) },
+		ActApproved:     func(p event.ActApproved) { err = s.onActApproved(p) },
 		ActConfirmed:    func(p event.ActConfirmed) { err = s.onActConfirmed(p) },
 		ActCompleted:    func(p event.ActCompleted) { err = s.onActCompleted(p) },
 		Audited:         func(p event.Audited) { err = s.onAudited(p) },
@@ -126,6 +126,8 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 			return false, nil // its schema is raw JSON
 		}
 		err = s.onPlanRequested(p)
+	case event.ActApproved:
+		err = s.onActApproved(p)
 	case event.ActConfirmed:
 		err = s.onActConfirmed(p)
 	case event.Audited:
@@ -306,55 +308,6 @@ func (s *State) ran(st *Step, p event.ActCompleted) {
 var neverRan = []tool.Code{
 	tool.CodeInvalidArgs, tool.CodeUnknownTool, tool.CodeDenied, tool.CodeExpired, tool.CodeCancelled, tool.CodeNotRun,
 	tool.CodeSkipped, tool.CodeInvalidPlan,
-}
-
-func (s *State) onToolCallRequest(p event.ToolCallRequest) error {
-	st, err := s.open(p.ConfirmationID)
-	if err != nil {
-		return err
-	}
-	st.Status, st.Final, st.Hash, st.Warning = Confirming, p.Args, p.Hash, p.SecurityWarning
-	st.ExpiresAt, st.Always = p.ExpiresAt, p.Always
-	st.ApprovedBy, st.Answer = "", p.Answer
-	t := s.Turn
-	if t.AskedUntil.IsZero() {
-		t.AskedUntil = s.Now
-	}
-	if more := p.ExpiresAt.Sub(t.AskedUntil); more > 0 {
-		t.Deadline, t.AskedUntil = t.Deadline.Add(more), p.ExpiresAt
-	}
-	return nil
-}
-
-func (s *State) onActConfirmed(p event.ActConfirmed) error {
-	st, err := s.open(p.Call)
-	if err != nil {
-		return err
-	}
-	if st.Status != Confirming {
-		return fmt.Errorf("call %s is not waiting for confirmation", p.Call)
-	}
-	st.Always = nil
-	t := s.Turn
-	t.Idle = s.Now
-	if !slices.ContainsFunc(t.Steps, func(o Step) bool { return o.Status == Confirming && o.Call != st.Call }) {
-		t.Deadline, t.AskedUntil = t.Deadline.Add(s.Now.Sub(t.AskedUntil)), time.Time{}
-	}
-	if p.Outcome == event.Approved {
-		st.Status, st.ApprovedBy = Approved, p.By
-		s.Breaker.Consecutive = 0
-		s.grant(p.Always)
-	}
-	return nil
-}
-
-// grant keeps an approval for the session, without duplicates.
-func (s *State) grant(g *event.Grant) {
-	if g == nil || grant.In(s.Grants, *g) {
-		return
-	}
-	s.Grants = append(s.Grants, *g)
-	s.GrantChain = chain(s.GrantChain, encode(*g))
 }
 
 var obligations = []byte(`"obligations"`)

@@ -27,6 +27,9 @@ type verdict struct {
 	event.Audited
 	warning *hook.Warning
 	always  []event.Grant
+	// approval is what an approval takes, if one is required, and within how long people have.
+	approval *event.Approval
+	within   time.Duration
 }
 
 // judge asks the policy about a call that before_act has let pass with d. A denial is
@@ -39,13 +42,14 @@ func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.De
 		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
 		Effect: r.Effect, Reason: text.Cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
 	}}
+	v.approval, v.within = b.demand(&st, spec, args)
 	switch r.Effect {
 	case Allow:
 	case Ask:
-		if g, ok := grant.Find(b.s.Grants, spec, args, hash, b.labels()); ok && !r.Ungrantable {
+		if g, ok := grant.Find(b.usable(v.approval), spec, args, hash, b.labels()); ok && !r.Ungrantable {
 			v.Effect, v.Rule, v.Grant, v.Reason = Allow, ruleGrant, &g, "approved for the session"
 		} else if len(b.s.Grants) < grant.Max && st.Answer == nil && !r.Ungrantable { // a plugin's answer instead of the tool cannot be granted
-			v.always = grant.Offers(spec, args, hash, b.labels())
+			v.always = bound(grant.Offers(spec, args, hash, b.labels()), v.approval)
 		}
 	case Deny:
 		v.Obligations = nil
@@ -104,8 +108,13 @@ func (b *builder) ruledOut(st *Step, spec tool.Spec, args json.RawMessage, hash 
 	case Allow:
 		return "", ""
 	case Ask:
-		if _, granted := grant.Find(b.s.Grants, spec, args, hash, b.labels()); granted && !r.Ungrantable || st.ApprovedBy != "" {
+		d, _ := b.demand(st, spec, args)
+		if _, granted := grant.Find(b.usable(d), spec, args, hash, b.labels()); granted && !r.Ungrantable {
 			return "", ""
+		}
+		if st.ApprovedBy != "" {
+			why = st.short(d)
+			return why, r.Rule
 		}
 		return "policy now requires a person's approval, which was not requested", r.Rule
 	case Deny:

@@ -62,6 +62,7 @@ func (o *observer) passed(call string, args json.RawMessage) bool {
 
 // callSeen is what the log records about one call.
 type callSeen struct {
+	approvers []string // people, while more must approve
 	event.Step
 	turn      string
 	audited   *event.Audited
@@ -172,6 +173,8 @@ func (o *observer) event(c event.Commit, e event.Event, seq uint64) (about bool,
 		o.grants = nil
 	case event.TypeToolCallRequest:
 		return see(e, func(p event.ToolCallRequest) (bool, error) { return true, o.asked(p, seq) })
+	case event.TypeActApproved:
+		return see(e, func(p event.ActApproved) (bool, error) { return false, o.approved(c, p) })
 	case event.TypeActConfirmed:
 		return see(e, func(p event.ActConfirmed) (bool, error) { return true, o.confirmed(c, p) })
 	case event.TypeActRequested:
@@ -284,7 +287,7 @@ func (o *observer) asked(p event.ToolCallRequest, seq uint64) error {
 		return fmt.Errorf("a person is asked about %s, which no judge has let pass", p.Args)
 	}
 	delete(o.judged, judgement{p.ConfirmationID, string(p.Args)})
-	c.asked, c.askedAt, c.askedFor, c.confirmed = &p, seq, len(c.requests), nil
+	c.asked, c.askedAt, c.askedFor, c.confirmed, c.approvers = &p, seq, len(c.requests), nil, nil
 	return o.askedAsAudited(c)
 }
 
@@ -323,6 +326,15 @@ func (o *observer) confirmed(c event.Commit, p event.ActConfirmed) error {
 		return fmt.Errorf("the answer of %s came after %s", cause.Time, call.asked.ExpiresAt)
 	case p.By != cause.Writer:
 		return fmt.Errorf("it was answered by %s, not by %s", cause.Writer, p.By)
+	}
+	if a := call.asked.Approval; a != nil && p.Outcome == event.Approved {
+		switch {
+		case slices.ContainsFunc(p.Others, func(o string) bool { return !slices.Contains(call.approvers, o) }),
+			slices.Contains(p.Others, p.Person):
+			return fmt.Errorf("%s and %v have approved, and before %v", p.Person, p.Others, call.approvers)
+		case len(p.Others)+1 < a.People || p.Person == "" || p.Person == a.Requester:
+			return fmt.Errorf("%s and %v are not enough for %+v", p.Person, p.Others, a)
+		}
 	}
 	call.confirmed = &p
 	return o.granting(t, call, said)

@@ -11,7 +11,9 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/security"
 	"skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/people"
 )
 
 // simulation moves a world at random. Its runners record what really began, and what
@@ -27,6 +29,19 @@ type simulation struct {
 	poisoned map[uint64]bool
 	unruly   bool // hooks and policies answer at random; off while the world comes to rest
 	strange  int  // one in this many model answers is odd
+}
+
+// mustApprovals returns rules that are valid.
+func mustApprovals(who people.Config, rules ...security.ApprovalRule) decide.Approvals {
+	d, err := people.New(who)
+	if err != nil {
+		panic(err)
+	}
+	a, err := security.NewApprovals(security.ApprovalsConfig{Rules: rules}, d)
+	if err != nil {
+		panic(err)
+	}
+	return a
 }
 
 type timer struct {
@@ -54,6 +69,11 @@ func newSimulation(w *world, seed uint64) *simulation {
 	if chance(s.r, 2) {
 		w.matcher, w.agent.Shortlist = words{}, oneOf(s.r, 0, 1, 3)
 		w.agent.Guide.Decision = oneOf(s.r, guide.Native, guide.Engine)
+	}
+	if chance(s.r, 3) {
+		w.approvals = mustApprovals(people.Config{"ann": {Accounts: []string{"web"}}, "bob": {Accounts: []string{"cli"}}, "cid": {}},
+			security.ApprovalRule{People: 1 + s.r.IntN(2)},
+			security.ApprovalRule{Risk: oneOf(s.r, tool.RiskHigh, ""), NotRequester: chance(s.r, 2)})
 	}
 	w.agent.Confirm = oneOf(s.r, 0, time.Minute, 1500*time.Microsecond)
 	if chance(s.r, 6) {

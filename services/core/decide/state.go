@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 10
+const FoldVersion = 11
 
 // Bounds of what a state keeps.
 const (
@@ -240,13 +240,16 @@ type Step struct {
 	Warning    *hook.Warning   `json:"warning,omitempty"`
 	Always     []event.Grant   `json:"always,omitempty"` // grants that an approval may choose; only while pending
 	ApprovedBy subject.Writer  `json:"approved_by,omitempty"`
-	Answer     *event.Answered `json:"answer,omitempty"` // of a plugin instead of the tool; only while pending
-	Spec       string          `json:"spec,omitempty"`   // digest of the spec with which the call was assigned
-	Attempt    string          `json:"attempt,omitempty"`
-	Attempts   int             `json:"attempts,omitempty"`
-	Uncertain  bool            `json:"uncertain,omitempty"` // an earlier attempt may have run
-	Key        string          `json:"key,omitempty"`       // names the call towards other systems
-	Probes     bool            `json:"probes,omitempty"`    // the tool can find out what became of an attempt
+	// Approval is what the answers must fulfil, and Approvers are the people who have approved.
+	Approval  *event.Approval `json:"approval,omitempty"`
+	Approvers []Approver      `json:"approvers,omitempty"`
+	Answer    *event.Answered `json:"answer,omitempty"` // of a plugin instead of the tool; only while pending
+	Spec      string          `json:"spec,omitempty"`   // digest of the spec with which the call was assigned
+	Attempt   string          `json:"attempt,omitempty"`
+	Attempts  int             `json:"attempts,omitempty"`
+	Uncertain bool            `json:"uncertain,omitempty"` // an earlier attempt may have run
+	Key       string          `json:"key,omitempty"`       // names the call towards other systems
+	Probes    bool            `json:"probes,omitempty"`    // the tool can find out what became of an attempt
 	// Probe is set while the call is probed: when its earlier attempts have certainly ended.
 	Probe    time.Time        `json:"probe,omitzero"`
 	Sticky   string           `json:"sticky,omitempty"` // the pool, if the tool is sticky
@@ -260,6 +263,12 @@ type Step struct {
 	// Obligations are the conditions under which policy let the call pass.
 	Obligations *event.Obligations `json:"obligations,omitempty"`
 	sum         string             // of Result, computed when first needed
+}
+
+// Approver is a person who has approved a call.
+type Approver struct {
+	Person string       `json:"person"`
+	Always *event.Grant `json:"always,omitempty"` // the grant that they chose; only while pending
 }
 
 // Status is the progress of a step.

@@ -69,6 +69,7 @@ type world struct {
 	memory       decide.Memory                     // nil: the agent remembers nothing
 	project      event.Project                     // the notes of the workspace
 	answers      func(decide.Access) decide.Ruling // about who may answer; nil: any writer
+	approvals    decide.Approvals                  // nil: one answer is enough
 	delivery     uint64
 	delay        time.Duration // between a commit's decision and its being stored, as the log's order sees it
 	trace        []string
@@ -154,7 +155,7 @@ func (w *world) offer(name string) {
 func (w *world) env() *decide.Env {
 	return &decide.Env{
 		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
-		Matcher: w.matcher, Project: w.project,
+		Matcher: w.matcher, Project: w.project, Approvals: w.approvals,
 		Outside: func(by subject.Writer) bool { return by == "mail" },
 		Nonce:   func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}

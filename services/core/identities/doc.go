@@ -6,7 +6,7 @@
 // [Identities.Do]; the registrar asks for charters.
 //
 // Guaranteed: an invitation is in the bucket before its credentials are given out. A revocation is in
-// the bucket before the server is told, and has an effect before it is confirmed: the server closes
+// the bucket before the server knows it, and has an effect before it is confirmed: the server closes
 // the connections. Each core gives the server all accounts when it starts and when the server is
 // back, so that a server with an empty directory learns them again. Credentials are not kept.
 //

@@ -133,6 +133,9 @@ func asked(p event.ToolCallRequest) *tool.Approval {
 	if p.SecurityWarning != nil {
 		a.Warning = p.SecurityWarning.Message
 	}
+	if p.Approval != nil {
+		a.Needs = p.Approval.Needs()
+	}
 	return a
 }
 
@@ -145,6 +148,9 @@ func question(p event.ToolCallRequest) string {
 	q := fmt.Sprintf("May I run `%s` with these arguments?\n\n```\n%s\n```", p.ToolName, args)
 	if p.SecurityWarning != nil {
 		q += "\n\n" + secret.HideText(p.SecurityWarning.Message)
+	}
+	if p.Approval != nil {
+		q += "\n\nThe rules of this agent say: " + p.Approval.Needs() + "."
 	}
 	return q
 }

@@ -63,7 +63,7 @@ func (r *Registrar) inspect(body []byte, name subject.Plugin) (plugin.Manifest, 
 		if i >= len(m.Listeners) {
 			what, i = "sensors", i-len(m.Listeners)
 		}
-		if strings.HasPrefix(string(l.Name), "ui-") {
+		if strings.HasPrefix(string(l.Name), string(subject.Person(""))) {
 			add(fmt.Sprintf("%s[%d].name", what, i),
 				"%q is reserved: names that begin with ui- belong to users of the UI bridge", l.Name)
 		}

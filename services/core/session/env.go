@@ -31,7 +31,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	patience := embed.NewPatience(embedWait)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
-		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Stats: cfg.ToolUse,
+		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Approvals: cfg.Approvals, Stats: cfg.ToolUse,
 		Matcher:   s.matcher(patience),
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },

@@ -33,11 +33,12 @@ import (
 
 // Config of a set of sessions.
 type Config struct {
-	Open    int // sessions open at once, at least 1; inputs of others wait
-	Cache   int // states cached besides those of open sessions, at least 1
-	Policy  decide.Policy
-	Version string
-	ToolUse func() []commands.ToolUse // for /metrics
+	Open      int // sessions open at once, at least 1; inputs of others wait
+	Cache     int // states cached besides those of open sessions, at least 1
+	Policy    decide.Policy
+	Approvals decide.Approvals // nil: none
+	Version   string
+	ToolUse   func() []commands.ToolUse // for /metrics
 	// Memory returns what agents remember, for one decision that waits so long for embeddings;
 	// nil: nothing.
 	Memory func(*embed.Patience) decide.Memory

@@ -38,7 +38,8 @@ import (
 // Config of a shell.
 type Config struct {
 	Agents        map[subject.Agent]*decide.Agent
-	Policy        decide.Policy // required
+	Policy        decide.Policy    // required
+	Approvals     decide.Approvals // nil: any one person who may answer approves
 	Plugins       plugins.Config
 	Streams       journal.StreamsConfig
 	CacheSessions int           // states cached besides those of open sessions; default 1024
@@ -140,7 +141,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		return nil, err
 	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
-		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Version: cfg.Version,
+		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Approvals: cfg.Approvals, Version: cfg.Version,
 		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,

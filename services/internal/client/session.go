@@ -25,41 +25,58 @@ type Session struct {
 type Asked struct {
 	Event   event.Event
 	Request event.ToolCallRequest
+	// Approved lists the people who have approved, if more must.
+	Approved []string
 }
 
 // folded is what this package reads of a session's state.
 type folded struct {
 	State struct {
-		Rev   uint64           `json:"rev"`
-		UI    event.AgentState `json:"ui"`
-		Title string           `json:"title"`
-		Turn  *struct {
+		Rev    uint64           `json:"rev"`
+		Cursor uint64           `json:"cursor"`
+		UI     event.AgentState `json:"ui"`
+		Title  string           `json:"title"`
+		Turn   *struct {
 			Sequence uint64 `json:"sequence"`
 			Steps    []struct {
-				Call   string `json:"call"`
-				Status string `json:"status"`
-				Asked  uint64 `json:"asked"`
+				Call      string `json:"call"`
+				Status    string `json:"status"`
+				Asked     uint64 `json:"asked"`
+				Approvers []struct {
+					Person string `json:"person"`
+				} `json:"approvers"`
 			} `json:"steps"`
 		} `json:"turn"`
 	} `json:"state"`
 }
 
-// Waits asks core whether a confirmation request of the session still waits for an answer.
-func (c *Client) Waits(ctx context.Context, ref subject.Ref, confirmation string) (bool, error) {
+// Progress is how far a confirmation request is.
+type Progress struct {
+	Until    uint64   // every answer up to this sequence is decided
+	Waits    bool     // for an answer
+	Approved []string // the people who have approved, if more must
+}
+
+// Progress asks core how far a confirmation request of the session is.
+func (c *Client) Progress(ctx context.Context, ref subject.Ref, confirmation string) (s Progress, err error) {
 	var answer folded
-	err := c.Ask(ctx, coreapi.VerbSession, ref, &answer)
+	err = c.Ask(ctx, coreapi.VerbSession, ref, &answer)
 	if errors.Is(err, bus.ErrNotFound) {
-		return false, nil
+		return s, nil
 	}
+	s.Until = answer.State.Cursor
 	if err != nil || answer.State.Turn == nil {
-		return false, err
+		return s, err
 	}
 	for _, st := range answer.State.Turn.Steps {
-		if st.Call == confirmation {
-			return st.Status == confirming, nil
+		if st.Call == confirmation && st.Status == confirming {
+			s.Waits = true
+			for _, a := range st.Approvers {
+				s.Approved = append(s.Approved, a.Person)
+			}
 		}
 	}
-	return false, nil
+	return s, nil
 }
 
 // Session asks core for the state of a session. One without a commit waits for input.
@@ -77,7 +94,8 @@ func (c *Client) Session(ctx context.Context, ref subject.Ref) (Session, error) 
 		return s, nil
 	}
 	s.Running = answer.State.Turn.Sequence
-	waiting := map[uint64][]string{} // calls by the commit that asked
+	waiting := map[uint64][]string{}  // calls by the commit that asked
+	approved := map[string][]string{} // people by call
 	var commits []uint64
 	for _, st := range answer.State.Turn.Steps {
 		if st.Status != confirming {
@@ -87,11 +105,17 @@ func (c *Client) Session(ctx context.Context, ref subject.Ref) (Session, error) 
 			commits = append(commits, st.Asked)
 		}
 		waiting[st.Asked] = append(waiting[st.Asked], st.Call)
+		for _, a := range st.Approvers {
+			approved[st.Call] = append(approved[st.Call], a.Person)
+		}
 	}
 	for _, seq := range commits {
 		asked, err := c.asked(ctx, ref, seq, waiting[seq])
 		if err != nil {
 			return Session{}, fmt.Errorf("reading the confirmation requests: %w", err)
+		}
+		for i := range asked {
+			asked[i].Approved = approved[asked[i].Request.ConfirmationID]
 		}
 		s.Pending = append(s.Pending, asked...)
 	}

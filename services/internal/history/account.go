@@ -133,6 +133,7 @@ func (w *writer) lines() event.Visitor {
 		PlanCompleted:   w.planCompleted,
 		Audited:         w.audited,
 		ToolCallRequest: w.toolCallRequest,
+		ActApproved:     w.approved,
 		ActConfirmed:    w.confirmed,
 		ActRequested:    func(p event.ActRequested) { w.calls[p.Call] = p },
 		ActCompleted:    w.completed,
@@ -249,8 +250,15 @@ func (w *writer) toolCallRequest(p event.ToolCallRequest) {
 	w.line("a person was asked about %s with %s%s", quote(p.ToolName), quote(string(p.Args)), why)
 }
 
+func (w *writer) approved(p event.ActApproved) {
+	w.line("approved by %s, and %d more must approve", quote(p.Person), p.Left)
+}
+
 func (w *writer) confirmed(p event.ActConfirmed) {
-	who := "by " + string(p.By)
+	who := "by " + cmp.Or(p.Person, string(p.By))
+	if len(p.Others) > 0 {
+		who += " after " + strings.Join(p.Others, ", ")
+	}
 	if p.Outcome == event.Expired {
 		who = "as nobody answered"
 	}

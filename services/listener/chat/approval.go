@@ -27,6 +27,7 @@ type request struct {
 	Hash           string      `json:"hash"`
 	Tool           string      `json:"tool"`
 	ExpiresAt      time.Time   `json:"expires_at"`
+	Needs          string      `json:"needs,omitempty"`       // what an approval takes, if not one answer
 	AnsweredBy     string      `json:"answered_by,omitempty"` // the account that answered here
 
 	revision uint64
@@ -86,7 +87,7 @@ func (h *Hub) remember(ctx context.Context, to Place, m contract.Outgoing) (code
 	code = codeOf(m.Key)
 	r := request{
 		Ref: subject.Ref{Agent: m.Agent, Session: m.Session}, ConfirmationID: m.Approval.ConfirmationID, Hash: m.Approval.Hash,
-		Tool: m.Approval.Tool, ExpiresAt: m.Approval.ExpiresAt,
+		Tool: m.Approval.Tool, ExpiresAt: m.Approval.ExpiresAt, Needs: m.Approval.Needs,
 	}
 	err = h.put(ctx, to, code, r)
 	if errors.Is(err, bus.ErrConflict) { // the delivery is a repetition
@@ -137,7 +138,7 @@ func (h *Hub) decide(ctx context.Context, in Place, account string, p place, a A
 	if why := h.closed(ctx, r); why != "" {
 		return why + " Your answer has no effect.", nil
 	}
-	err = h.answerer.Confirm(ctx, r.Ref, event.Confirmation{
+	seq, err := h.answerer.Confirm(ctx, r.Ref, event.Confirmation{
 		ConfirmationID: r.ConfirmationID, Hash: r.Hash, Approved: a.Approved, Reason: a.Reason, Source: h.source(in.Room), From: account,
 	})
 	switch {
@@ -145,6 +146,9 @@ func (h *Hub) decide(ctx context.Context, in Place, account string, p place, a A
 		return "Your answer was not stored: " + err.Error(), nil
 	case err != nil:
 		return "", err
+	}
+	if r.Needs != "" { // others may have to answer, too
+		return h.judged(ctx, r, seq, a), nil
 	}
 	r.AnsweredBy = account
 	if err := h.put(ctx, in, a.Code, r); err != nil { // a second answer gets no explanation, and core ignores it
@@ -154,6 +158,39 @@ func (h *Hub) decide(ctx context.Context, in Place, account string, p place, a A
 		return fmt.Sprintf("Approved: %s (%s).", r.Tool, a.Code), nil
 	}
 	return fmt.Sprintf("Denied: %s (%s).", r.Tool, a.Code), nil
+}
+
+// judged waits briefly for core's decision on an answer to a request with a rule about who decides, and
+// says what came of it.
+func (h *Hub) judged(ctx context.Context, r request, seq uint64, a Answer) string {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	now, err := h.progress(ctx, r.Ref, r.ConfirmationID)
+	for ; ; now, err = h.progress(ctx, r.Ref, r.ConfirmationID) {
+		switch {
+		case err != nil:
+			return fmt.Sprintf("Your answer about %s (%s) is stored. Needed: %s.", r.Tool, a.Code, r.Needs)
+		case now.Until < seq:
+		case !now.Waits && a.Approved:
+			return fmt.Sprintf("Approved: %s (%s).", r.Tool, a.Code)
+		case !now.Waits:
+			return fmt.Sprintf("Denied: %s (%s).", r.Tool, a.Code)
+		default:
+			return h.stillWaits(r, a, now.Approved)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(askPause):
+		}
+	}
+}
+
+func (h *Hub) stillWaits(r request, a Answer, approved []string) string {
+	text := fmt.Sprintf("%s (%s) still waits for approval", r.Tool, a.Code)
+	if len(approved) > 0 {
+		text += ". Approved by " + strings.Join(approved, ", ")
+	}
+	return text + ". Needed: " + r.Needs + ". If yours is missing, the log of the session says why."
 }
 
 // closed says why a request cannot be answered any more; empty if it can.
@@ -166,12 +203,12 @@ func (h *Hub) closed(ctx context.Context, r request) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	waits, err := h.waits(ctx, r.Ref, r.ConfirmationID)
+	now, err := h.progress(ctx, r.Ref, r.ConfirmationID)
 	if err != nil { // core will tell: it ignores an answer to what does not wait
 		h.log.Info("could not ask core whether a request still waits", "error", err)
 		return ""
 	}
-	if !waits {
+	if !now.Waits {
 		return "This request was answered elsewhere, or its turn has ended."
 	}
 	return ""

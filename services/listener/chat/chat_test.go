@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/test/natstest"
@@ -36,14 +37,14 @@ func (d *desk) EmitInput(_ context.Context, in contract.Input) (contract.Receipt
 	return contract.Receipt{ID: in.ID, Sequence: uint64(len(d.inputs))}, nil
 }
 
-func (d *desk) Confirm(_ context.Context, _ subject.Ref, a event.Confirmation) error {
+func (d *desk) Confirm(_ context.Context, _ subject.Ref, a event.Confirmation) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fails != nil {
-		return d.fails
+		return 0, d.fails
 	}
 	d.answers = append(d.answers, a)
-	return nil
+	return uint64(len(d.answers)), nil
 }
 
 func cmpErr(errs ...error) error {
@@ -59,8 +60,10 @@ func cmpErr(errs ...error) error {
 type rig struct {
 	*chat.Hub
 	*desk
-	now   time.Time
-	waits bool
+	now      time.Time
+	waits    bool
+	progress *client.Progress // instead of waits
+	then     func()           // after each look at progress
 }
 
 func config() chat.Config {
@@ -78,7 +81,16 @@ func newRig(t *testing.T, cfg chat.Config) *rig {
 	natstest.EnsureStreams(t, bus)
 	r.Hub = r.again(t, cfg, chat.Deps{
 		Bus: bus, Logger: natstest.Logger(t), Now: func() time.Time { return r.now },
-		Waits: func(context.Context, subject.Ref, string) (bool, error) { return r.waits, nil },
+		Progress: func(context.Context, subject.Ref, string) (client.Progress, error) {
+			if r.progress != nil {
+				now := *r.progress
+				if r.then != nil {
+					r.then()
+				}
+				return now, nil
+			}
+			return client.Progress{Waits: r.waits}, nil
+		},
 	})
 	return r
 }
@@ -265,6 +277,42 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 	c := chat.Config{Rooms: map[string]chat.Room{"#A": {}, "#a": {}}}
 	if _, err := c.Canonical(strings.ToLower, strings.ToLower); err == nil {
 		t.Error("a room that is listed twice was accepted")
+	}
+}
+
+// A request that several people must approve can be answered by each of them, and each reads how far it
+// is.
+func TestSeveralPeopleApproveInARoom(t *testing.T) {
+	cfg := config()
+	cfg.Approve = []string{"ann", "bob", "cid"}
+	r := newRig(t, cfg)
+	at, m := chat.Place{Room: "#ops"}, approval(r, "k1")
+	m.Approval.Needs = "2 people of ops must approve it"
+	shown, err := r.Show(natstest.Context(t), at, m)
+	if err != nil || !strings.Contains(shown.Text, "Needed: 2 people of ops must approve it") {
+		t.Fatalf("%s, %v", shown.Text, err)
+	}
+	for i, c := range []struct {
+		account string
+		then    client.Progress
+		want    string
+	}{
+		{"ann", client.Progress{Waits: true, Approved: []string{"ann"}}, "still waits for approval. Approved by ann. Needed: 2 people of ops must approve it."},
+		{"cid", client.Progress{Waits: true, Approved: []string{"ann"}}, "still waits for approval. Approved by ann."},
+		{"bob", client.Progress{}, "Approved: file_system:delete"},
+	} {
+		r.progress = &c.then
+		r.progress.Until = uint64(i + 1)
+		if i == 2 { // until the answer is stored, the request waits
+			r.progress = &client.Progress{Waits: true, Until: 2}
+			r.then = func() { r.progress = &c.then }
+		}
+		if s := r.say(t, chat.Message{Room: "#ops", Account: c.account, Text: "yes " + shown.Code}); !strings.Contains(s, c.want) {
+			t.Errorf("%s reads %q, want %q", c.account, s, c.want)
+		}
+	}
+	if len(r.answers) != 3 {
+		t.Fatalf("%d answers are stored", len(r.answers))
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	waiting    = 256             // messages that Take accepts before the earlier ones are stored
 	maxSenders = 4096            // whose rate is known
 	askWait    = 3 * time.Second // for core
+	askPause   = 50 * time.Millisecond
 	emitWait   = 2 * time.Minute // for the log, per message
 )
 
@@ -52,8 +53,8 @@ type Deps struct {
 	// StateDir is where a gateway records, on this machine, how far its messages got; see
 	// effect.Attempts. Empty: nowhere.
 	StateDir string
-	// Waits reports whether a request for approval still waits for an answer; default: ask core.
-	Waits func(ctx context.Context, ref subject.Ref, confirmation string) (bool, error)
+	// Progress reports how far a request for approval is; default: ask core.
+	Progress func(ctx context.Context, ref subject.Ref, confirmation string) (client.Progress, error)
 }
 
 // Message is a message of a person in a chat network.
@@ -88,17 +89,17 @@ func (m Message) Place() Place {
 
 // Hub decides what becomes of messages, for one gateway.
 type Hub struct {
-	name    subject.Writer
-	network string
-	cfg     Config
-	log     *slog.Logger
-	now     func() time.Time
-	stats   *Stats
-	bus     *journal.Journal
-	bucket  *journal.Bucket
-	waits   func(context.Context, subject.Ref, string) (bool, error)
-	senders *lru.Cache[string, *sender]
-	is      contract.Condition
+	name     subject.Writer
+	network  string
+	cfg      Config
+	log      *slog.Logger
+	now      func() time.Time
+	stats    *Stats
+	bus      *journal.Journal
+	bucket   *journal.Bucket
+	progress func(context.Context, subject.Ref, string) (client.Progress, error)
+	senders  *lru.Cache[string, *sender]
+	is       contract.Condition
 
 	started  atomic.Bool
 	emitter  contract.Emitter
@@ -135,11 +136,11 @@ func New(name subject.Writer, network string, cfg Config, deps Deps) (*Hub, erro
 	}
 	h := &Hub{
 		name: name, network: network, cfg: cfg.WithDefaults(), log: deps.Logger.With("listener", string(name)), now: deps.Now,
-		stats: deps.Stats, bus: deps.Bus, bucket: deps.Bus.Bucket(journal.BucketGateways), waits: deps.Waits, senders: senders,
+		stats: deps.Stats, bus: deps.Bus, bucket: deps.Bus.Bucket(journal.BucketGateways), progress: deps.Progress, senders: senders,
 		queue: make(chan queued, waiting),
 	}
-	if h.waits == nil {
-		h.waits = h.askCore
+	if h.progress == nil {
+		h.progress = h.askCore
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	return h, nil
@@ -186,8 +187,8 @@ func (h *Hub) Start(e contract.Emitter) error {
 type nobody struct{}
 
 // Confirm implements [contract.Answerer].
-func (nobody) Confirm(context.Context, subject.Ref, event.Confirmation) error {
-	return fmt.Errorf("%w: this process stores no answers", contract.ErrRefused)
+func (nobody) Confirm(context.Context, subject.Ref, event.Confirmation) (uint64, error) {
+	return 0, fmt.Errorf("%w: this process stores no answers", contract.ErrRefused)
 }
 
 // Stop accepts nothing new and waits for what was accepted, as [contract.Listener] says.
@@ -309,12 +310,12 @@ func (h *Hub) once(m Message, text string) string {
 	return text
 }
 
-// askCore reports whether a request still waits.
-func (h *Hub) askCore(ctx context.Context, ref subject.Ref, confirmation string) (bool, error) {
+// askCore reports how far a request is.
+func (h *Hub) askCore(ctx context.Context, ref subject.Ref, confirmation string) (client.Progress, error) {
 	c, err := client.New(h.bus, h.name, h.log)
 	if err != nil {
-		return false, err
+		return client.Progress{}, err
 	}
 	defer func() { _ = c.Close() }()
-	return c.Waits(ctx, ref, confirmation)
+	return c.Progress(ctx, ref, confirmation)
 }

@@ -59,6 +59,9 @@ func approvalText(a tool.Approval, code, link string) string {
 	if a.Warning != "" {
 		lines = append(lines, "Warning: "+oneLine(secret.HideText(a.Warning)))
 	}
+	if a.Needs != "" {
+		lines = append(lines, "Needed: "+oneLine(a.Needs))
+	}
 	lines = append(lines, fmt.Sprintf("Expires: %s; without an answer the call is denied.", clockOf(a.ExpiresAt)),
 		fmt.Sprintf("Answer: yes %s, or: no %s REASON", code, code))
 	return withLink(strings.Join(lines, "\n"), link)

@@ -51,7 +51,7 @@ type Outgoing struct {
 // Answerer stores what people answer to requests for approval. An [Emitter] that a gateway gets is
 // one.
 type Answerer interface {
-	// Confirm stores an answer and returns once the log has acknowledged it. The errors are
-	// those of EmitInput.
-	Confirm(ctx context.Context, ref subject.Ref, a event.Confirmation) error
+	// Confirm stores an answer and returns its sequence once the log has acknowledged it. The errors
+	// are those of EmitInput.
+	Confirm(ctx context.Context, ref subject.Ref, a event.Confirmation) (sequence uint64, err error)
 }

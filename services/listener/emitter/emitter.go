@@ -84,17 +84,18 @@ func (e *Emitter) EmitInput(ctx context.Context, in contract.Input) (contract.Re
 }
 
 // Confirm implements [contract.Answerer].
-func (e *Emitter) Confirm(ctx context.Context, ref subject.Ref, a event.Confirmation) error {
+func (e *Emitter) Confirm(ctx context.Context, ref subject.Ref, a event.Confirmation) (uint64, error) {
 	if err := a.Check(); err != nil {
-		return fmt.Errorf("%w: %w", contract.ErrInvalid, err)
+		return 0, fmt.Errorf("%w: %w", contract.ErrInvalid, err)
 	}
-	if _, err := e.sender.Answer(ctx, ref, a); err != nil {
+	seq, err := e.sender.Answer(ctx, ref, a)
+	if err != nil {
 		err = e.failed(err)
 		e.log.Warn("an answer to a confirmation request was not accepted", "ref", ref.String(), "confirmation",
 			a.ConfirmationID, "error", err)
-		return err
+		return 0, err
 	}
-	return nil
+	return seq, nil
 }
 
 // failed counts an error of the bus and maps it to an error of package contract.

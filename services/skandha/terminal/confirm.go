@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,13 +18,14 @@ import (
 
 // prompt is a confirmation request that waits for an answer.
 type prompt struct {
-	q       event.ToolCallRequest
-	since   time.Time // when it came to the front
-	mode    promptMode
-	keys    string // typed between choosing and granting or deciding
-	sending bool   // an answer from this terminal is being sent
-	yes     bool   // that answer
-	seen    bool   // all of it was on the screen at once, or printed
+	q        event.ToolCallRequest
+	since    time.Time // when it came to the front
+	mode     promptMode
+	keys     string   // typed between choosing and granting or deciding
+	sending  bool     // an answer from this terminal is being sent
+	yes      bool     // that answer
+	seen     bool     // all of it was on the screen at once, or printed
+	approved []string // the people who have approved, if more must
 }
 
 // promptMode decides what the next key means.
@@ -194,6 +196,42 @@ func (m *model) answered(a answered) {
 	}
 }
 
+// approved notes who has approved a call that more people must approve. Its prompt stays.
+func (m *model) approved(p event.ActApproved) {
+	what := ""
+	for _, b := range m.prompts {
+		if b.q.ConfirmationID == p.Call {
+			what = safetext.Visible(b.q.ToolName) + " "
+			b.approved, b.sending = append(b.approved, p.Person), false
+		}
+	}
+	m.note(yellow, what+FirstDecision(p))
+}
+
+// FirstDecision describes an approval that is not enough.
+func FirstDecision(p event.ActApproved) string {
+	who := safetext.Line(p.Person)
+	if p.For != "" {
+		who += " for " + safetext.Line(p.For)
+	}
+	if p.Left == 1 {
+		return "approved by " + who + "; one more person must approve it"
+	}
+	return fmt.Sprintf("approved by %s; %d more people must approve it", who, p.Left)
+}
+
+// NeedsText says who must approve a call, and who has; it is empty if any one person may.
+func NeedsText(q event.ToolCallRequest, approved []string) string {
+	if q.Approval == nil {
+		return ""
+	}
+	text := safetext.Line(q.Approval.Needs())
+	if len(approved) > 0 {
+		text += "; approved by " + safetext.Line(strings.Join(approved, ", "))
+	}
+	return text
+}
+
 // confirmed closes the prompt of a decided request, and prints the decision and who made
 // it.
 func (m *model) confirmed(p event.ActConfirmed) {
@@ -223,7 +261,10 @@ func (m *model) confirmed(p event.ActConfirmed) {
 // means the event's writer.
 func Decision(p event.ActConfirmed, who string) string {
 	if who == "" {
-		who = safetext.Line(string(p.By))
+		who = safetext.Line(cmp.Or(p.Person, string(p.By)))
+		if p.For != "" {
+			who += " for " + safetext.Line(p.For)
+		}
 		if p.Source != "" {
 			who += " in " + safetext.Line(p.Source)
 		}
@@ -236,12 +277,15 @@ func Decision(p event.ActConfirmed, who string) string {
 		text = "expired: no answer in time, which counts as a refusal"
 	default:
 		text = "approved by " + who
+		if len(p.Others) > 0 {
+			text += ", after " + safetext.Line(strings.Join(p.Others, ", "))
+		}
 	}
 	if p.Always != nil {
 		text += ", and from now on in this session: " + grantText(*p.Always)
 	}
 	// Core repeats in the reason who refused.
-	if why, _ := strings.CutPrefix(p.Reason, "refused by "+string(p.By)); p.Outcome != event.Expired &&
+	if why, _ := strings.CutPrefix(p.Reason, "refused by "+cmp.Or(p.Person, string(p.By))); p.Outcome != event.Expired &&
 		strings.Trim(why, ": ") != "" {
 		text += ": " + safetext.Line(strings.TrimLeft(why, ": "))
 	}
@@ -281,6 +325,7 @@ func (m *model) explain(d described) {
 		return
 	}
 	q := m.prompts[i].q
+	needs := NeedsText(q, m.prompts[i].approved)
 	m.prompts[i].seen = true
 	m.print(func(width int) []string {
 		out := []string{"", bold.of("About this request")}
@@ -292,6 +337,9 @@ func (m *model) explain(d described) {
 		out = append(out, "  arguments, exactly as they will be used:")
 		for _, row := range argRows(q.Args, width-4) {
 			out = append(out, "    "+row)
+		}
+		if needs != "" {
+			out = append(out, lines("who decides: "+needs+" ("+q.Approval.Rule+")", yellow, width, "  ")...)
 		}
 		for _, g := range q.Always {
 			out = append(out, lines("“always” could approve "+grantText(g), dim, width, "  ")...)
@@ -389,6 +437,9 @@ func (b *prompt) body(m *model, width, height int) (rows []string, whole bool) {
 		for i, line := range strings.Split(w.Message, "\n") { // policy's message, then one of each plugin
 			warn = append(warn, wrap(s.of([]string{"⚠ ", "  "}[min(i, 1)]+safetext.Line(line)), width, "", "  ")...)
 		}
+	}
+	if needs := NeedsText(b.q, b.approved); needs != "" {
+		warn = append(warn, wrap("• "+needs, width, "", "  ")...)
 	}
 	args := callRows(b.q.ToolName, b.q.Args, &m.files, width)
 	over := len(name) + len(warn) + len(args) - height

@@ -37,6 +37,25 @@ func TestRequests(t *testing.T) {
 			r.reads("mail:send approved by you")
 			r.seesNot("wants to run")
 		}},
+		{"two people must approve, and the first waits for the second", func(r *rig) {
+			r.begin()
+			r.event("t5", event.ToolCallRequest{
+				ToolName: "mail:send", ConfirmationID: "c1", Hash: "hash-c1", Args: []byte(`{"to":"bob"}`), ExpiresAt: r.now.Add(time.Minute),
+				Approval: &event.Approval{Rule: "approvals.rules[0]", By: []string{"ops"}, People: 2, Requester: "dan"},
+			})
+			r.later(grace)
+			r.sees("2 people of ops, but not dan, must approve it", "y approve")
+			r.keys("y", "enter")
+			r.asked(`answer c1 hash-c1 true ""`)
+			r.event("t5", event.ActApproved{Call: "c1", By: "me", Person: "ann", Left: 1})
+			r.reads("mail:send approved by ann; one more person must approve it")
+			r.sees("approved by ann", "wants to run")
+			r.event("t5", event.ActConfirmed{
+				Call: "c1", Outcome: event.Approved, By: "ui-cid", Person: "cid", For: "bob", Others: []string{"ann"}, Source: "web",
+			})
+			r.reads("mail:send approved by cid for bob in web, after ann")
+			r.seesNot("wants to run")
+		}},
 		{"a person who is typing when a request comes decides nothing", func(r *rig) {
 			r.begin()
 			r.request("c1")

@@ -44,6 +44,7 @@ func (m *model) event(e event.Event) {
 		ActRequested:    m.actRequested,
 		ActCompleted:    m.actCompleted,
 		ToolCallRequest: m.ask,
+		ActApproved:     m.approved,
 		ActConfirmed:    m.confirmed,
 		Audited:         m.audited,
 		UIState:         func(p event.UIState) { m.state = p.State },

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/listener/chat"
 	"skandha.dev/services/listener/contract"
@@ -56,13 +57,13 @@ func (d *Desk) EmitInput(_ context.Context, in contract.Input) (contract.Receipt
 }
 
 // Confirm implements [contract.Answerer].
-func (d *Desk) Confirm(_ context.Context, _ subject.Ref, a event.Confirmation) error {
+func (d *Desk) Confirm(_ context.Context, _ subject.Ref, a event.Confirmation) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fails == nil {
 		d.answers = append(d.answers, a)
 	}
-	return d.fails
+	return uint64(len(d.answers)), d.fails
 }
 
 // Inputs returns the inputs, each id once.
@@ -104,7 +105,10 @@ func Bus(t testing.TB) *journal.Journal {
 // Deps are those of a gateway for which every request for approval waits.
 func Deps(t testing.TB, b *journal.Journal) chat.Deps {
 	return chat.Deps{
-		Bus: b, Logger: natstest.Logger(t), Waits: func(context.Context, subject.Ref, string) (bool, error) { return true, nil },
+		Bus: b, Logger: natstest.Logger(t),
+		Progress: func(context.Context, subject.Ref, string) (client.Progress, error) {
+			return client.Progress{Waits: true}, nil
+		},
 	}
 }
 

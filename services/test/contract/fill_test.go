@@ -117,10 +117,12 @@ func (f *filler) fillMap(at string, v reflect.Value) {
 			e.SetString(f.pick(texts))
 		case reflect.Interface:
 			e.Set(reflect.ValueOf(f.pick(texts)))
+		case reflect.Slice: // of texts of a kind, such as rights
+			e.Set(reflect.Append(e, reflect.ValueOf("see").Convert(e.Type().Elem())))
 		default:
 			f.Fatalf("%s: the filler knows no %s", at, v.Type())
 		}
-		v.SetMapIndex(reflect.ValueOf(k), e)
+		v.SetMapIndex(reflect.ValueOf(k).Convert(v.Type().Key()), e)
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"gopkg.in/yaml.v3"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/rights"
 )
 
@@ -44,7 +46,13 @@ func readRights(t *testing.T) *rights.Declaration {
 
 // What the services are built with is what the schemas declare.
 func TestTheRightsAreCurrent(t *testing.T) {
-	want, err := json.MarshalIndent(readRights(t), "", " ")
+	d := readRights(t)
+	for _, typ := range event.CommitTypes() {
+		if name := liveChannel(typ); !slices.Contains(d.Groups["live"], name) {
+			t.Errorf("schemas/rights.yaml: the group live lacks %s", name)
+		}
+	}
+	want, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ var goTypes = map[string]any{
 	"events/project":                 event.Project{},
 	"events/skill":                   event.Skill{},
 	"events/act.requested.v1":        event.ActRequested{},
+	"events/act.approved.v1":         event.ActApproved{},
 	"events/act.confirmed.v1":        event.ActConfirmed{},
 	"events/act.completed.v1":        event.ActCompleted{},
 	"events/security.audited.v1":     event.Audited{},
@@ -60,6 +61,7 @@ var goTypes = map[string]any{
 	"events/stream.output.v1":        tool.Output{},
 	"events/envelope":                event.Event{},
 
+	"security/approval":    event.Approval{},
 	"security/grant":       event.Grant{},
 	"security/obligations": event.Obligations{},
 
@@ -174,6 +176,8 @@ var goTypes = map[string]any{
 	"ui/onPlanCompleted":        ui.PlanCompleted{},
 	"ui/onToolCall":             ui.ToolCall{},
 	"ui/onToolResult":           ui.ToolResult{},
+	"ui/onPartialApproval":      ui.PartialApproval{},
+	"ui/proof":                  ui.Proof{},
 	"ui/onConfirmationResolved": ui.ConfirmationResolved{},
 	"ui/onAudit":                ui.Audit{},
 	"ui/onTurnEnd":              ui.TurnEnd{},

@@ -33,6 +33,9 @@ var invariants = []invariant{
 	{"an effect without approval", everyEffect(func(m *Model, f *Fold) bool {
 		return !m.cfg.Confirm || f.Approvals > 0
 	})},
+	{"an effect without the approval of two people", everyEffect(func(m *Model, f *Fold) bool {
+		return !m.cfg.TwoPeople || f.Approvers == 1<<1|1<<2
+	})},
 	{"an effect began after its call was closed", func(_ *Model, s *State, _ *Fold) bool {
 		return !s.LateEffect
 	}},

@@ -20,6 +20,7 @@ type Config struct {
 	Plan       bool  // the model is asked before the calls are known
 	Confirm    bool  // the calls wait for a person's approval
 	Answers    uint8 // answers that this person may give
+	TwoPeople  bool  // the calls wait for the approval of two people
 	Early      bool  // they may answer before the session exists
 	Cancel     bool  // one cancel, of any input
 	Interrupt  bool  // the second input interrupts

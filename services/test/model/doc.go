@@ -58,6 +58,7 @@
 // ran, or still may; "succeeded" only with an effect; no effect begins after its call was
 // closed; outcome_unknown only after a crash, a partition, a stop or a dropped result; an
 // approval counts once, in time, and only for a request that was pending at its position;
+// a call that two people must approve begins after two of them did;
 // every other answer to an existing session is audited, once; a cancel never hits a turn
 // that began after it; a turn ends with results for all of its calls; an acked cause has
 // no further effect; causes are committed in order; an open turn has an unacked cause

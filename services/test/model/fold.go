@@ -67,6 +67,8 @@ type Fold struct {
 	Confirmation Confirmation
 	RequestedAt  uint8 // position of the commit that asks for approval
 	Approvals    uint8
+	Approvers    uint8 // who has approved, if two people must: bit 1 and bit 2
+	Answered     uint8 // how many approvals were counted, if two people must
 
 	Begun uint8 // how many decisions about the first cause were begun (rule 13)
 
@@ -240,6 +242,9 @@ func (t *folder) answer(e Entry, position uint8) effect {
 	}
 	switch {
 	case e.Approve && (!e.Expired || t.broken(ExpiryByOrder)):
+		if t.cfg.TwoPeople && t.first(e.Person) {
+			return t.keeps()
+		}
 		t.Confirmation = Approved
 		t.Approvals++
 		t.LateApproval = e.Expired
@@ -251,6 +256,26 @@ func (t *folder) answer(e Entry, position uint8) effect {
 	}
 	t.WrongTarget = t.WrongTarget || before
 	return changes
+}
+
+// first notes an approval, and reports whether it is only the first of two people. The same person
+// counts once.
+func (t *folder) first(person uint8) bool {
+	t.Approvers |= 1 << person
+	t.Answered++
+	if t.broken(OnePersonTwice) {
+		return t.Answered < 2
+	}
+	return t.Approvers != 1<<1|1<<2
+}
+
+// keeps is a commit that moves the cursor and keeps the driver, like one that only queues.
+func (t *folder) keeps() effect {
+	if t.broken(FirstFrees) {
+		t.commit.Driver = 0
+		return changes
+	}
+	return queues
 }
 
 // refuse audits an answer that does not count: the commit moves the cursor and keeps the

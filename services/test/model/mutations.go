@@ -31,6 +31,8 @@ const (
 	CloseFirstOnly
 	RefuseSilently
 	RefusalFrees
+	OnePersonTwice
+	FirstFrees
 	LagIsDeletion
 	ProbeWithoutFence
 )
@@ -65,6 +67,8 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	CloseFirstOnly:  {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
 	RefuseSilently:  {"refuseSilently", "5", "an answer that does not count needs no commit"},
 	RefusalFrees:    {"refusalFrees", "3", "the commit of a refused answer names no driver, as if nothing ran"},
+	OnePersonTwice:  {"onePersonTwice", "5", "two approvals are enough, of one person, too"},
+	FirstFrees:      {"firstFrees", "3", "the commit of the first of two approvals names no driver, as if nothing ran"},
 	LagIsDeletion: {
 		"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted",
 	},

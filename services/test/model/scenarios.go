@@ -65,6 +65,14 @@ func Scenarios() []Scenario {
 			Scenario: "confirm", Inputs: 1, Calls: 1, Confirm: true, Answers: 2,
 			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
 		}},
+		{"one call that two people must approve", Config{
+			Scenario: "foureyes", Inputs: 1, Calls: 1, Confirm: true, Answers: 2, TwoPeople: true,
+			Budget: Budget{Crashes: 1},
+		}},
+		{"the model is asked, then one call that two people must approve", Config{
+			Scenario: "foureyesplan", Inputs: 1, Calls: 1, Confirm: true, Answers: 2, TwoPeople: true, Plan: true,
+			Budget: Budget{Crashes: 1, ForgottenAcks: 1},
+		}},
 		{"the model is asked, then one call with a confirmation", Config{
 			Scenario: "confplan", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Plan: true,
 			Budget: Budget{Crashes: 1, ForgottenAcks: 1},

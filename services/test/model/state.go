@@ -37,6 +37,7 @@ type Entry struct {
 	Interrupt bool  // InputEntry: ends the running turn
 	Approve   bool  // AnswerEntry: approves, else denies
 	Expired   bool  // AnswerEntry: its stream time is past expires_at
+	Person    uint8 // AnswerEntry: who answers, if two people must: 1 or 2
 	Commit    Commit
 }
 
@@ -298,7 +299,7 @@ func (e Entry) String() string {
 	case CancelEntry:
 		return fmt.Sprintf("cancel of input %d", e.Input)
 	case AnswerEntry:
-		return fmt.Sprintf("answer (approve %t, after expiry %t)", e.Approve, e.Expired)
+		return fmt.Sprintf("answer (approve %t, after expiry %t, person %d)", e.Approve, e.Expired, e.Person)
 	case TimerEntry:
 		return "timer"
 	case CommitEntry:

@@ -28,6 +28,8 @@ func Smoke() []Run {
 		"interrupt"+none+" -crash 1",
 		"conf1"+none,
 		"confirm"+none+" -ans 1",
+		"foureyes"+none+" -ans 1",
+		"foureyesplan"+none+" -ans 1",
 		"confplan"+none,
 		"confcancel"+none+" -ans 0 -crash 1",
 		"conftwo"+none+" -ans 0",
@@ -39,12 +41,14 @@ func Smoke() []Run {
 	)
 }
 
-// Small returns the runs that test every change: 18 million states.
+// Small returns the runs that test every change: 22 million states.
 func Small() []Run {
 	return sound(
 		"conftwo"+none+" -max 12000000", // half of it; the largest run is first
 		"conftwo -ans 0 -rc 1 -net 0",
 		"confirm"+none,
+		"foureyes"+none+" -ans 1",
+		"foureyesplan"+none+" -ans 1",
 		"confcancel"+none,
 		"confplan"+none+" -crash 1",
 		"conf1 -att 1 -unack 1",
@@ -74,7 +78,7 @@ func Small() []Run {
 	)
 }
 
-// Full returns the runs that test a change of the protocol, one after the other: 84
+// Full returns the runs that test a change of the protocol, one after the other: 95
 // million states, some minutes, up to 3 GB.
 func Full() []Run {
 	return sound(
@@ -103,6 +107,8 @@ func Full() []Run {
 		"confearly -att 1",
 		"confirm"+none,
 		"confirm"+none+" -crash 1 -max 20000000",
+		"foureyes"+none,
+		"foureyesplan"+none,
 		"confplan"+none+" -crash 1",
 		"confcancel"+none+" -crash 1",
 		"conftwo"+none+" -max 12000000",
@@ -145,6 +151,8 @@ func Broken() []Run {
 		{"confplan" + none + " -bug noPos", Violation, wrongTarget},
 		{"conf1" + none + " -bug refuseSilently", Violation, unaudited},
 		{"confplan" + none + " -bug refusalFrees", Violation, unheld},
+		{"foureyes" + none + " -bug onePersonTwice", Violation, "an effect without the approval of two people"},
+		{"foureyesplan" + none + " -ans 1 -bug firstFrees", Violation, "parked without a stored timer"},
 		{"conf1" + none + " -crash 1 -bug ackTimerLate", Wedge, ""},
 		{"conf1" + none + " -bug volatileTimer", Wedge, ""},
 		{"conf1" + none + " -bug expiryByOrder", Violation, "an approval after expiry was accepted"},

@@ -128,17 +128,31 @@ func (w *world) people() {
 		}
 	}
 	if s.AnswersSent < cfg.Answers {
-		for _, approve := range []bool{false, true} {
-			n := *s
-			n.AnswersSent++
-			if !w.store(&n, Entry{Kind: AnswerEntry, Approve: approve, Expired: s.Expired}) {
-				continue
-			}
-			if approve {
-				w.emit(n, "user: approval stored")
-			} else {
-				w.emit(n, "user: denial stored")
-			}
+		switch {
+		case !cfg.TwoPeople:
+			w.answer(0, false, true)
+		case s.AnswersSent == 0: // without loss of generality
+			w.answer(1, true)
+		default:
+			w.answer(1, false, true)
+			w.answer(2, true)
+		}
+	}
+}
+
+// answer adds the answers that a person may give.
+func (w *world) answer(person uint8, approvals ...bool) {
+	e := Entry{Kind: AnswerEntry, Expired: w.s.Expired, Person: person}
+	for _, e.Approve = range approvals {
+		n := *w.s
+		n.AnswersSent++
+		if !w.store(&n, e) {
+			continue
+		}
+		if e.Approve {
+			w.emit(n, "user: approval stored")
+		} else {
+			w.emit(n, "user: denial stored")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package access
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"skandha.dev/services/internal/hosts"
 	"skandha.dev/services/internal/logburst"
 	"skandha.dev/services/uibridge/contract"
+	"skandha.dev/services/uibridge/passkey"
 	"skandha.dev/services/uibridge/request"
 )
 
@@ -50,6 +52,9 @@ type Access struct {
 	proxies    []netip.Prefix
 	tokens     []token
 	made       string
+	provider   *provider // nil: people log in with tokens alone
+	key        []byte    // signs what browsers keep for a moment; nil without the owner's token
+	passkeys   *passkey.Keys
 	codes      codes
 	logouts    *logouts
 	allowances map[string]allowance // by token
@@ -79,7 +84,7 @@ func New(cfg Config, deps Deps) (*Access, error) {
 	if deps.Body == nil {
 		deps.Body = func(string) string { return "application/json" }
 	}
-	tokens, made, err := readTokens(cfg, deps.DataDir)
+	tokens, owner, made, err := readTokens(cfg, deps.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +103,20 @@ func New(cfg Config, deps Deps) (*Access, error) {
 		anonymous: &anonymous{max: cfg.Limits.Anonymous, conns: map[net.Conn]arrival{}, of: map[netip.Addr]int{}},
 	}
 	a.count.refused = map[string]int64{}
+	if owner != "" {
+		if a.key, err = derived(owner, "moment v1"); err != nil {
+			return nil, fmt.Errorf("deriving a key: %w", err)
+		}
+	}
+	a.passkeys = passkey.New(deps.DataDir, a.key)
+	if cfg.OIDC.Issuer != "" {
+		if a.key == nil {
+			return nil, errors.New("oidc: logins are signed with a key from the owner's token; set owner or a data directory")
+		}
+		if a.provider, err = newProvider(cfg.OIDC, a.key); err != nil {
+			return nil, err
+		}
+	}
 	for _, t := range tokens {
 		if t.short {
 			deps.Log.Warn("wrong guesses from its address can delay a short token; use a longer one",
@@ -237,7 +256,7 @@ func (a *Access) authenticate(w http.ResponseWriter, r *http.Request) (contract.
 		if !isUpgrade(r) {
 			a.slide(w, r, t, said, browserKey)
 		}
-		return loggedIn(t, said), nil
+		return a.loggedIn(t, said), nil
 	}
 	// Signatures cannot be guessed, so this does not count as a wrong secret
 	return contract.Principal{}, &refusal{err, 0, "unauthenticated"}

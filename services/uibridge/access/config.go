@@ -14,6 +14,7 @@ import (
 
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/hosts"
+	"skandha.dev/services/internal/people"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -50,7 +51,11 @@ type Config struct {
 	// env:NAME, file:PATH or the token; default: generated, kept in the data directory
 	Owner  string  `yaml:"owner"`
 	Tokens []Token `yaml:"tokens"` // further tokens
+	OIDC   OIDC    `yaml:"oidc"`   // logs people in with a provider of OpenID Connect
 	Limits Limits  `yaml:"limits"`
+
+	// People are those of the section people, which core reads, too.
+	People people.Config `yaml:"-"`
 }
 
 // Token configures an access token.
@@ -100,7 +105,7 @@ func (l Limits) withDefaults() Limits {
 
 func (c Config) withDefaults() Config {
 	c.Cookie = cmp.Or(c.Cookie, DefaultCookie)
-	c.Limits = c.Limits.withDefaults()
+	c.Limits, c.OIDC = c.Limits.withDefaults(), c.OIDC.withDefaults()
 	return c
 }
 
@@ -131,7 +136,7 @@ func (c Config) Validate() error {
 	if c.Cookie < time.Minute || c.Cookie > 400*24*time.Hour {
 		bad("cookie is %s, want 1m to 9600h", c.Cookie)
 	}
-	return errors.Join(append(errs, c.checkTokens(), c.Limits.validate())...)
+	return errors.Join(append(errs, c.checkTokens(), c.checkPeople(), c.OIDC.validate(), c.Limits.validate())...)
 }
 
 func (l Limits) validate() error {
@@ -160,6 +165,9 @@ func (l Limits) validate() error {
 func (c Config) checkTokens() error {
 	var errs []error
 	seen := map[string]bool{Owner: true}
+	for name := range c.People { // a program is no person
+		seen[name] = true
+	}
 	for i, t := range c.Tokens {
 		bad := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("tokens[%d].%w", i, fmt.Errorf(format, args...)))
@@ -171,7 +179,7 @@ func (c Config) checkTokens() error {
 		case t.Name == "" || err != nil:
 			bad("name: %q: want up to 61 characters of A-Z a-z 0-9 _ -", t.Name)
 		case seen[t.Name]:
-			bad("name: duplicate %q", t.Name)
+			bad("name: duplicate %q; a token or a person has this name", t.Name)
 		}
 		seen[t.Name] = true
 		if t.Token == "" {

@@ -27,15 +27,28 @@ const (
 // itself; the browser's key stays in the page's storage, which belongs to one origin, port
 // included.
 type claims struct {
-	Token   string `json:"t"` // its name
-	Login   string `json:"l"` // random; a logout ends it
-	Expires int64  `json:"e"` // Unix seconds
+	Token   string `json:"t"`           // its name
+	Login   string `json:"l"`           // random; a logout ends it
+	Expires int64  `json:"e"`           // Unix seconds
+	Began   int64  `json:"b,omitempty"` // Unix seconds: when the person has shown who they are
+	// Until is set if the provider of OpenID Connect logged the person in: then the login ends at the
+	// latest, in Unix seconds. Groups are those of the provider that give rights.
+	Until  int64    `json:"u,omitempty"`
+	Groups []string `json:"g,omitempty"`
 }
 
 var encoding = base64.RawURLEncoding.Strict()
 
-func (t *token) sign(payload, browserKey string) []byte {
-	m := hmac.New(sha256.New, t.key)
+// sign returns nil if the token has no key for such logins.
+func (t *token) sign(c claims, payload, browserKey string) []byte {
+	key := t.key
+	if c.Until != 0 {
+		key = t.oidc
+	}
+	if len(key) == 0 {
+		return nil
+	}
+	m := hmac.New(sha256.New, key)
 	m.Write([]byte(payload + "." + browserKey)) // a payload contains no dot
 	return m.Sum(nil)
 }
@@ -46,7 +59,7 @@ func (t *token) cookie(c claims, browserKey string) string {
 		panic(err) // three plain fields
 	}
 	payload := encoding.EncodeToString(b)
-	return payload + "." + encoding.EncodeToString(t.sign(payload, browserKey))
+	return payload + "." + encoding.EncodeToString(t.sign(c, payload, browserKey))
 }
 
 // readCookie returns the cookie's token, if the cookie belongs to the browser's key.
@@ -63,19 +76,22 @@ func (a *Access) readCookie(value, browserKey string) (*token, claims, *contract
 		return nil, claims{}, bad
 	}
 	t := a.named(c.Token)
-	if t == nil || !hmac.Equal(sum, t.sign(payload, browserKey)) {
+	if t == nil || len(sum) == 0 || !hmac.Equal(sum, t.sign(c, payload, browserKey)) {
 		return nil, claims{}, bad
 	}
 	if a.logouts.has(c.Login) {
 		return nil, claims{}, unauthenticated("this browser has logged out; log in again")
 	}
-	return t, c, expired(loggedIn(t, c))
+	return t, c, expired(a.loggedIn(t, c))
 }
 
 // loggedIn returns the principal of a browser's login.
-func loggedIn(t *token, c claims) contract.Principal {
+func (a *Access) loggedIn(t *token, c claims) contract.Principal {
 	p := t.Principal
-	p.Login = c.Login
+	p.Login, p.Began = c.Login, time.Unix(c.Began, 0)
+	for _, g := range c.Groups {
+		p = granted(p, a.cfg.OIDC.Groups[g])
+	}
 	if until := time.Unix(c.Expires, 0); p.Expires.IsZero() || until.Before(p.Expires) {
 		p.Expires = until
 	}
@@ -105,18 +121,22 @@ func (a *Access) cookieName(r *http.Request) string {
 }
 
 // logIn gives the browser a cookie and the matching key.
-func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token) contract.Principal {
+func (a *Access) logIn(w http.ResponseWriter, r *http.Request, t *token, c claims) contract.Principal {
 	a.count.logins.Add(1)
 	browserKey := rand.Text()
 	w.Header().Set(KeyHeader, browserKey)
-	return a.setCookie(w, r, t, rand.Text(), browserKey)
+	c.Token, c.Login, c.Began = t.Name, rand.Text(), time.Now().Unix()
+	return a.setCookie(w, r, t, c, browserKey)
 }
 
 func (a *Access) setCookie(
-	w http.ResponseWriter, r *http.Request, t *token, login, browserKey string,
+	w http.ResponseWriter, r *http.Request, t *token, c claims, browserKey string,
 ) contract.Principal {
-	c := claims{Token: t.Name, Login: login, Expires: time.Now().Add(a.cfg.Cookie).Unix()}
-	p := loggedIn(t, c)
+	c.Expires = time.Now().Add(a.cfg.Cookie).Unix()
+	if c.Until != 0 {
+		c.Expires = min(c.Expires, c.Until)
+	}
+	p := a.loggedIn(t, c)
 	http.SetCookie(w, &http.Cookie{
 		Name: a.cookieName(r), Value: t.cookie(c, browserKey), Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
@@ -127,8 +147,8 @@ func (a *Access) setCookie(
 
 // slide renews a cookie after a twentieth of its lifetime.
 func (a *Access) slide(w http.ResponseWriter, r *http.Request, t *token, c claims, browserKey string) {
-	if time.Until(time.Unix(c.Expires, 0)) < a.cfg.Cookie*19/20 {
-		a.setCookie(w, r, t, c.Login, browserKey)
+	if c.Expires != c.Until && time.Until(time.Unix(c.Expires, 0)) < a.cfg.Cookie*19/20 {
+		a.setCookie(w, r, t, c, browserKey)
 	}
 }
 

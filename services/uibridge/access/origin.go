@@ -35,7 +35,7 @@ func (a *Access) shape(r *http.Request) *refusal {
 	if p := r.URL.Path; p == "" || p[0] != '/' || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
 		return refuse(http.StatusBadRequest, "path", "path", "not canonical; remove empty, . and .. segments")
 	}
-	if name := secretInQuery(r.URL.RawQuery); name != "" {
+	if name := secretInQuery(r.URL.RawQuery); name != "" && !isCallback(r) {
 		return refuse(http.StatusBadRequest, "query", name,
 			"secrets are not accepted in URLs, because URLs end up in logs and histories; "+
 				"send the token in Authorization: Bearer, and replace this one")
@@ -69,6 +69,9 @@ func (a *Access) origin(r *http.Request) *refusal {
 	}
 	if isUpgrade(r) || a.pages.Check(r) != nil {
 		return forbidOrigin("missing; a browser must send it with this request")
+	}
+	if isCallback(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+		return nil // it changes nothing without the cookie of the login
 	}
 	if (site == "cross-site" || site == "same-site") && (isAPI(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate") {
 		return forbidOrigin("request from a page of another origin")
@@ -229,7 +232,7 @@ var (
 	}
 	// pathWords are the fixed parts of the bridge's paths.
 	pathWords = []string{
-		"v1", "auth", "token", "code", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
+		"v1", "auth", "token", "code", "ways", "oidc", "start", "callback", "finish", "passkeys", "new", "challenge", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
 		"cancels", "commands",
 		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets", "audio", "transcriptions", "speech", "camera",
 	}

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"skandha.dev/services/internal/people"
 	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/uibridge/contract"
 )
@@ -29,7 +32,8 @@ const tokenPrefix = "skandha_ui_"
 type token struct {
 	contract.Principal
 	sum   [sha256.Size]byte
-	key   []byte // for signing its cookies
+	key   []byte // for signing the cookies of logins with it
+	oidc  []byte // for signing the cookies of a person's logins with the provider
 	short bool   // it might be guessed
 }
 
@@ -47,34 +51,35 @@ func newToken(p contract.Principal, text string) (token, error) {
 
 // readTokens reads the owner's token, generating it if there is none, and the others. Made
 // is the owner's token if it was generated now.
-func readTokens(c Config, dataDir string) (all []token, made string, err error) {
-	owner := ""
+func readTokens(c Config, dataDir string) (all []token, owner, made string, err error) {
 	switch {
 	case c.Owner != "":
 	case dataDir != "":
 		if owner, made, err = ownerOf(filepath.Join(dataDir, TokenFile)); err != nil {
-			return nil, "", err
+			return nil, "", "", err
 		}
-	case len(c.Tokens) == 0:
-		return nil, "", errors.New(
+	case len(c.Tokens) == 0 && !c.People.HaveTokens():
+		return nil, "", "", errors.New(
 			"tokens: no token is configured; set owner (SKANDHA_UI_TOKEN) to a token, or set a data directory " +
 				"to keep a generated one in")
 	}
-	if all, err = c.configured(owner); err != nil {
-		return nil, "", err
-	}
-	return all, made, nil
+	all, owner, err = c.configured(owner)
+	return all, owner, made, err
 }
 
 // CheckSecrets reads the configured tokens. It reports all faults in them; each error names
 // its field.
 func (c Config) CheckSecrets() error {
-	_, err := c.configured("")
+	_, _, err := c.configured(unknownOwner)
 	return err
 }
 
-// configured reads the tokens. The argument is the owner's token if none is configured.
-func (c Config) configured(owner string) (all []token, err error) {
+// unknownOwner is the owner's token while it is not read from the data directory.
+const unknownOwner = "unknown-owner-unknown-owner"
+
+// configured reads the tokens, and returns that of the owner, too: the argument, if none is configured.
+func (c Config) configured(found string) (all []token, owner string, err error) {
+	owner = found
 	var errs []error
 	add := func(field, text string, err error, p contract.Principal) {
 		var t token
@@ -86,7 +91,7 @@ func (c Config) configured(owner string) (all []token, err error) {
 			return
 		}
 		for _, other := range all {
-			if other.sum == t.sum {
+			if len(other.key) > 0 && other.sum == t.sum {
 				errs = append(errs, fmt.Errorf("%s: same token as %s; each needs its own", field, other.Name))
 			}
 		}
@@ -111,7 +116,23 @@ func (c Config) configured(owner string) (all []token, err error) {
 		text, err := secret.Read(conf.Token)
 		add(fmt.Sprintf("tokens[%d].token", i), text, err, p)
 	}
-	return all, errors.Join(errs...)
+	for _, name := range slices.Sorted(maps.Keys(c.People)) {
+		conf, p := c.People[name], personOf(name, c.People[name])
+		if conf.Token != "" {
+			text, err := secret.Read(conf.Token)
+			add("people."+name+".token", text, err, p)
+		} else {
+			all = append(all, token{Principal: p})
+		}
+		if conf.OIDC != (people.Login{}) && len(all) > 0 && all[len(all)-1].Name == name {
+			all[len(all)-1].oidc, err = personKey(owner, c.OIDC, name, conf.OIDC)
+			errs = append(errs, err)
+		}
+	}
+	if owner == unknownOwner {
+		owner = ""
+	}
+	return all, owner, errors.Join(errs...)
 }
 
 // ownerOf reads the file, or creates it.
@@ -169,7 +190,7 @@ func writeWhole(path, text string) error {
 func (a *Access) tokenOf(text string) (t *token, err *contract.Error) {
 	sum := sha256.Sum256([]byte(text))
 	for i := range a.tokens {
-		if subtle.ConstantTimeCompare(sum[:], a.tokens[i].sum[:]) == 1 {
+		if len(a.tokens[i].key) > 0 && subtle.ConstantTimeCompare(sum[:], a.tokens[i].sum[:]) == 1 {
 			t = &a.tokens[i]
 		}
 	}

@@ -22,6 +22,14 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	if err := checkAnswer(a); err != nil {
 		return contract.Receipt{}, err
 	}
+	if a.Passkey != nil && a.Approved {
+		if b.signed == nil {
+			return contract.Receipt{}, contract.Invalid("passkey", "this bridge uses no passkeys")
+		}
+		if err := b.signed(p, a); err != nil {
+			return contract.Receipt{}, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
 	// Core creates no session for an answer, so without history it would neither audit the
@@ -45,7 +53,7 @@ func (b *Backend) Confirm(ctx context.Context, p contract.Principal, a contract.
 	r := receipt(a.Ref)
 	r.Sequence, err = b.client.As(p.Writer).Answer(ctx, a.Ref, event.Confirmation{
 		ConfirmationID: a.ConfirmationID, Hash: a.Hash, Approved: a.Approved, Reason: a.Reason, Source: a.Source,
-		Always: a.Always,
+		Always: a.Always, Passkey: a.Approved && a.Passkey != nil,
 	})
 	if err != nil {
 		return r, b.refusal("storing an answer", err)
@@ -70,6 +78,12 @@ func (b *Backend) judged(ctx context.Context, feed contract.Feed, id string, r *
 		}
 		counted := false
 		switch n.Method {
+		case contract.OnPartialApproval:
+			var v contract.PartialApproval
+			if json.Unmarshal(n.Params, &v) != nil || v.ConfirmationID != id || v.Cause != cause {
+				continue
+			}
+			counted, r.Left = true, v.Left
 		case contract.OnConfirmationResolved:
 			var v contract.ConfirmationResolved
 			if json.Unmarshal(n.Params, &v) != nil || v.ConfirmationID != id || v.Cause != cause {

@@ -28,11 +28,15 @@ type Deps struct {
 	Log *slog.Logger
 	// Markdown renders the agent's text; nil: nothing is rendered. See [hub.Rendering].
 	Markdown hub.Markdown
+	// Approves returns nil if an answer carries an assertion of the principal's passkey for it; nil: no
+	// passkeys are used.
+	Approves func(contract.Principal, contract.Answer) error
 }
 
 // Backend implements contract.Backend.
 type Backend struct {
 	cfg    Config
+	signed func(contract.Principal, contract.Answer) error
 	log    *slog.Logger
 	bursts *logburst.Log // for refusals
 	client *client.Client
@@ -61,7 +65,7 @@ func New(cfg Config, deps Deps) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), client: c, methods: map[string]contract.Method{},
+		cfg: cfg, log: deps.Log, bursts: logburst.New(deps.Log), client: c, methods: map[string]contract.Method{}, signed: deps.Approves,
 		hub: hub.New(cfg.Hub, hub.Deps{Client: c, Log: deps.Log, Markdown: deps.Markdown}),
 	}
 	b.agents.ask = b.askAgents

@@ -52,7 +52,7 @@ func (b *Backend) Submit(ctx context.Context, p contract.Principal, in contract.
 				"the command has %d arguments; the limit is %d", len(cmd.Args), maxArgs))
 		}
 		if slices.Contains(commandsOfAllAgents, strings.ToLower(strings.Trim(cmd.Name, "/"))) {
-			if err := p.Everywhere(); err != nil {
+			if err := p.Everywhere(contract.See); err != nil {
 				return contract.Receipt{}, err
 			}
 		}

@@ -79,6 +79,7 @@ type Receipt struct {
 	// absent if core has not decided yet.
 	Counted *bool  `json:"counted,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	Left    int    `json:"left,omitempty"` // how many more people must approve, after an approval that counts
 }
 
 // Answer is a person's answer to a confirmation request.
@@ -90,6 +91,13 @@ type Answer struct {
 	Reason         string
 	Always         *event.Grant // one of those that the request offered; only with Approved
 	Source         string       // the UI
+	Passkey        *Proof       // the assertion of a passkey for this approval; nil: none
+}
+
+// Proof is what a browser brings back of a ceremony with a passkey.
+type Proof struct {
+	State      string          `json:"state"`      // as the bridge gave it
+	Credential json.RawMessage `json:"credential"` // the browser's PublicKeyCredential
 }
 
 // Cancellation names the turn to stop: by the sequence in its input's receipt, by the id

@@ -35,6 +35,7 @@ const (
 	OnPlanCompleted        = "onPlanCompleted"        // PlanCompleted: the model answered or failed
 	OnToolCall             = "onToolCall"             // ToolCall: core gave the call to an executor
 	OnToolResult           = "onToolResult"           // ToolResult
+	OnPartialApproval      = "onPartialApproval"      // PartialApproval: one approved, and more people must
 	OnConfirmationResolved = "onConfirmationResolved" // ConfirmationResolved: who answered first
 	OnAudit                = "onAudit"                // Audit: what the security layer decided
 	OnTurnEnd              = "onTurnEnd"              // TurnEnd
@@ -76,12 +77,15 @@ type ToolCallRequest struct {
 	Args            json.RawMessage `json:"args"`
 	ConfirmationID  string          `json:"confirmationId"`
 	SecurityWarning *hook.Warning   `json:"security_warning,omitempty"`
-	Hash            string          `json:"hash"`             // what an approval is bound to: see [event.ToolCallRequest]
-	ExpiresAt       time.Time       `json:"expiresAt"`        // a request without an answer by then is denied
-	Always          []event.Grant   `json:"always,omitempty"` // grants; an approval may include one of them
-	Owner           string          `json:"owner,omitempty"`  // the plugin that runs the tool; empty: built in
-	Answer          *event.Answered `json:"answer,omitempty"` // what a plugin answers in place of the tool
-	After           []string        `json:"after,omitempty"`  // the texts from outside that the model has seen before
+	Hash            string          `json:"hash"`               // what an approval is bound to: see [event.ToolCallRequest]
+	ExpiresAt       time.Time       `json:"expiresAt"`          // a request without an answer by then is denied
+	Always          []event.Grant   `json:"always,omitempty"`   // grants; an approval may include one of them
+	Owner           string          `json:"owner,omitempty"`    // the plugin that runs the tool; empty: built in
+	Answer          *event.Answered `json:"answer,omitempty"`   // what a plugin answers in place of the tool
+	After           []string        `json:"after,omitempty"`    // the texts from outside that the model has seen before
+	Approval        *event.Approval `json:"approval,omitempty"` // what the configuration demands of the answers
+	// Approved lists who has approved so far; only in [Attached].
+	Approved []string `json:"approved,omitempty"`
 }
 
 // StateChange reports what the agent is doing.
@@ -157,6 +161,21 @@ type ConfirmationResolved struct {
 	Source         string               `json:"source,omitempty"`
 	Reason         string               `json:"reason,omitempty"`
 	Always         *event.Grant         `json:"always,omitempty"`
+	Person         string               `json:"person,omitempty"` // who answered, by name
+	Others         []string             `json:"others,omitempty"` // who approved before
+	For            string               `json:"for,omitempty"`    // who delegated the answer
+	Passkey        bool                 `json:"passkey,omitempty"`
+}
+
+// PartialApproval reports that a person approved a call that needs the approval of more people.
+type PartialApproval struct {
+	About
+	ConfirmationID string         `json:"confirmationId"`
+	By             subject.Writer `json:"by"`
+	Person         string         `json:"person"`
+	For            string         `json:"for,omitempty"`
+	Source         string         `json:"source,omitempty"`
+	Left           int            `json:"left"` // how many more people must approve
 }
 
 // Audit is a decision of the security layer.

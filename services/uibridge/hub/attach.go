@@ -105,7 +105,9 @@ func (s *session) welcome(ctx context.Context, after string, ready bool) ([]cont
 	a := contract.Attached{About: about, After: after, Until: until, State: now.State, Title: now.Title}
 	for _, q := range now.Pending {
 		about.Turn, about.Time, about.Cause = q.Event.Turn, q.Event.Time, q.Event.Cause
-		a.Pending = append(a.Pending, toolCallRequest(about, q.Request))
+		r := toolCallRequest(about, q.Request)
+		r.Approved = q.Approved
+		a.Pending = append(a.Pending, r)
 	}
 	n, err := encode(place{}, contract.OnAttached, a)
 	if err != nil {

@@ -99,10 +99,15 @@ func shapes(a contract.About, put func(method string, params any)) event.Visitor
 				ApprovedBy: p.ApprovedBy,
 			})
 		},
+		ActApproved: func(p event.ActApproved) {
+			put(contract.OnPartialApproval, contract.PartialApproval{
+				About: a, ConfirmationID: p.Call, By: p.By, Person: p.Person, For: p.For, Source: p.Source, Left: p.Left,
+			})
+		},
 		ActConfirmed: func(p event.ActConfirmed) {
 			put(contract.OnConfirmationResolved, contract.ConfirmationResolved{
 				About: a, ConfirmationID: p.Call, Outcome: p.Outcome, By: p.By, From: p.From, Source: p.Source, Reason: p.Reason,
-				Always: p.Always,
+				Always: p.Always, Person: p.Person, Others: p.Others, For: p.For, Passkey: p.Passkey,
 			})
 		},
 		ActCompleted: func(p event.ActCompleted) {
@@ -145,5 +150,6 @@ func toolCallRequest(a contract.About, p event.ToolCallRequest) contract.ToolCal
 	return contract.ToolCallRequest{
 		About: a, ToolName: p.ToolName, Args: p.Args, ConfirmationID: p.ConfirmationID, SecurityWarning: p.SecurityWarning,
 		Hash: p.Hash, ExpiresAt: p.ExpiresAt, Always: p.Always, Owner: p.Owner, Answer: p.Answer, After: p.After,
+		Approval: p.Approval,
 	}
 }

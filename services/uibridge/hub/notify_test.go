@@ -72,6 +72,10 @@ var payloads = []struct {
 		contract.OnToolCall, `"call":"c","toolName":"x:y","args":{"a":1},"runner":"r","attempts":2,"approvedBy":"ui-ann"`,
 	},
 	{
+		event.ActApproved{Call: "c", Hash: "h", By: "ui-ann", Person: "ann", For: "bob", Source: "web", Left: 1},
+		contract.OnPartialApproval, `"confirmationId":"c","by":"ui-ann","person":"ann","for":"bob","source":"web","left":1`,
+	},
+	{
 		event.ActConfirmed{
 			Call: "c", Hash: "h", Outcome: event.Approved, By: "ui-ann", Reason: "ok", Source: "web",
 			Always: &event.Grant{Tool: "x:y", Args: map[string]string{"path": "a/*"}},

@@ -52,10 +52,10 @@ func Methods(d Deps) []contract.Method {
 		method(i, "getSession", contract.See, i.getSession),
 		method(i, "listTools", contract.See, i.listTools),
 		method(i, "listProviders", contract.See, i.listProviders),
-		method(i, "listPlugins", contract.See, everywhere(pass(i, coreapi.VerbPlugins))),
-		method(i, "getHooks", contract.See, everywhere(pass(i, coreapi.VerbHooks))),
+		method(i, "listPlugins", contract.See, everywhere(contract.See, pass(i, coreapi.VerbPlugins))),
+		method(i, "getHooks", contract.See, everywhere(contract.See, pass(i, coreapi.VerbHooks))),
 		method(i, "getStatus", contract.See, i.getStatus),
-		method(i, "pluginAction", contract.Administer, everywhere(i.pluginAction)),
+		method(i, "pluginAction", contract.Administer, everywhere(contract.Administer, i.pluginAction)),
 		method(i, "listTurns", contract.See, i.listTurns),
 		method(i, "getTimeline", contract.See, i.getTimeline),
 		method(i, "listArtifacts", contract.See, i.listArtifacts),
@@ -64,8 +64,8 @@ func Methods(d Deps) []contract.Method {
 		method(i, "addMemory", contract.Talk, i.addMemory),
 		method(i, "correctMemory", contract.Talk, i.correctMemory),
 		method(i, "forgetMemory", contract.Talk, i.forgetMemory),
-		method(i, "listListeners", contract.See, everywhere(i.listListeners)),
-		method(i, "switchListener", contract.Administer, everywhere(i.switchListener)),
+		method(i, "listListeners", contract.See, everywhere(contract.See, i.listListeners)),
+		method(i, "switchListener", contract.Administer, everywhere(contract.Administer, i.switchListener)),
 		method(i, "listOutbox", contract.See, i.listOutbox),
 		method(i, "outboxAction", contract.Administer, i.outboxAction),
 	}
@@ -130,10 +130,10 @@ func pass(i *inspector, verb string) func(context.Context, contract.Principal, n
 
 // everywhere refuses a token that is limited to some agents: plugins and listeners serve all agents.
 func everywhere[Q, A any](
-	call func(context.Context, contract.Principal, Q) (A, error),
+	r contract.Right, call func(context.Context, contract.Principal, Q) (A, error),
 ) func(context.Context, contract.Principal, Q) (A, error) {
 	return func(ctx context.Context, p contract.Principal, q Q) (a A, err error) {
-		if err := p.Everywhere(); err != nil {
+		if err := p.Everywhere(r); err != nil {
 			return a, err
 		}
 		return call(ctx, p, q)
@@ -146,7 +146,7 @@ func (i *inspector) listProviders(
 	ctx context.Context, p contract.Principal, _ none,
 ) ([]providerapi.Report, error) {
 	reports, err := i.client.Providers(ctx)
-	if p.Everywhere() != nil {
+	if p.Everywhere(contract.See) != nil {
 		for j := range reports {
 			reports[j].Budget = nil
 			if e := reports[j].Embedder; e != nil {
@@ -165,7 +165,7 @@ func (i *inspector) listTools(ctx context.Context, p contract.Principal, _ none)
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(t coreapi.ToolInfo) bool { return t.Internal })
-	if p.Everywhere() != nil {
+	if p.Everywhere(contract.See) != nil {
 		for n, t := range all {
 			all[n] = coreapi.ToolInfo{Spec: t.Spec, Live: t.Live, SuccessRate: 0.5} // like a tool that was never used
 		}
@@ -273,7 +273,7 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 	st.Agents = slices.DeleteFunc(st.Agents, hidden)
 	st.Guides = slices.DeleteFunc(st.Guides, func(t coreapi.GuideTrouble) bool { return hidden(t.Agent) })
 	st.Faults = slices.DeleteFunc(st.Faults, func(f coreapi.Fault) bool { return f.Agent != "" && hidden(f.Agent) })
-	if p.Everywhere() != nil { // the rest is about the token's agents, or concerns everybody
+	if p.Everywhere(contract.See) != nil { // the rest is about the token's agents, or concerns everybody
 		troubles := slices.DeleteFunc(st.Troubles,
 			func(t coreapi.Trouble) bool { return t.Ref != subject.Ref{} && hidden(t.Agent) })
 		st = coreapi.Status{

@@ -42,7 +42,7 @@ func (i *inspector) listOutbox(ctx context.Context, p contract.Principal, q outb
 		return coreapi.OutboxPage{}, err
 	}
 	ask := coreapi.OutboxQuery{State: state, Limit: limit}
-	if p.Everywhere() != nil {
+	if p.Everywhere(contract.See) != nil {
 		ask.Limit = 1000 // core's maximum, as those of other agents are left out
 	}
 	page, err := i.askOutbox(ctx, p, ask)
@@ -75,10 +75,12 @@ func (i *inspector) outboxAction(
 	case q.ID == "" || len(q.ID) > maxOutboxID:
 		return page, contract.Invalid("id", fmt.Sprintf("want 1 to %d bytes; listOutbox lists the ids", maxOutboxID))
 	}
-	if len(p.Agents) > 0 { // another agent's message is, for this token, not there
+	if p.Everywhere(contract.Administer) != nil { // another agent's message is, for this token, not there
 		if page, err = i.askOutbox(ctx, p, coreapi.OutboxQuery{ID: q.ID}); err != nil {
 			return page, err
 		}
+		page.Messages = slices.DeleteFunc(page.Messages,
+			func(m coreapi.OutboxMessage) bool { return p.Require(contract.Administer, m.Agent) != nil })
 		if len(page.Messages) == 0 {
 			return page, &contract.Error{
 				Code: contract.CodeNotFound, Message: fmt.Sprintf("no message %q is in the outbox", q.ID),

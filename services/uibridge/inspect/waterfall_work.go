@@ -205,7 +205,7 @@ func (b *builder) confirmed(p event.ActConfirmed) {
 	}
 	d := &s.confirm.Detail
 	d.Outcome, d.By, d.Source, d.Reason, d.Grant = p.Outcome, p.By, p.Source, text.Cut(p.Reason, 1000), p.Always
-	s.confirm.Name = string(p.Outcome) + " by " + string(p.By)
+	s.confirm.Name = string(p.Outcome) + " by " + strings.Join(append(slices.Clone(p.Others), cmp.Or(p.Person, string(p.By))), ", ")
 	if p.Outcome == event.Expired {
 		s.confirm.Name = "nobody answered in time"
 	}

@@ -75,7 +75,7 @@ func Writes(method string) bool {
 // Call calls a method by its name. The parameters are:
 //
 //	submitUserInput      input, id?, mode?, agent?, session?, files?
-//	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?
+//	provideConfirmation  confirmationId, approved, hash?, reason?, always?, agent?, session?, passkey?
 //	cancelTurn           sequence?, inputId?, reason?, agent?, session?
 //	runCommand           name, args?, id?, agent?, session?
 //
@@ -155,8 +155,8 @@ func (d *Desk) submit(ctx context.Context, p contract.Principal, o Origin, param
 func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, params json.RawMessage) (any, error) {
 	a := contract.Answer{Source: o.Source}
 	var err error
-	if a.Ref, err = o.decode(
-		params,
+	if a.Ref, err = o.decodeLast(
+		params, []Param{{"passkey", &a.Passkey, false}},
 		Param{"confirmationId", &a.ConfirmationID, true},
 		Param{"approved", &a.Approved, true},
 		Param{"hash", &a.Hash, false},
@@ -164,6 +164,9 @@ func (d *Desk) confirm(ctx context.Context, p contract.Principal, o Origin, para
 		Param{"always", &a.Always, false},
 	); err != nil {
 		return nil, err
+	}
+	if p := a.Passkey; p != nil && (p.State == "" || len(p.Credential) == 0) {
+		return nil, contract.Invalid("passkey", "want an object with state and credential")
 	}
 	if a.Hash == "" && o.Shown != nil {
 		a.Hash = o.Shown(a.Ref, a.ConfirmationID)

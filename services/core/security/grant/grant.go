@@ -111,7 +111,7 @@ func fitAll(patterns, values map[string]string) bool {
 func In(others []event.Grant, g event.Grant) bool {
 	return slices.ContainsFunc(others, func(o event.Grant) bool {
 		return o.Tool == g.Tool && o.Spec == g.Spec && o.Hash == g.Hash && maps.Equal(o.Args, g.Args) &&
-			slices.Equal(o.After, g.After)
+			slices.Equal(o.After, g.After) && o.People == g.People && o.Requester == g.Requester
 	})
 }
 

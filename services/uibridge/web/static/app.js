@@ -11,8 +11,8 @@
 //   session()                  → {agent, session} that is shown
 //   onSession(fn)              → off(); the log is about to be sent again (of another session, or from further
 //                                back in this one): forget what you have. fn gets {agent, session}
-//   rights, can(right)         the token's rights: see, talk, approve, administer
-//   principal                  {name, writer, rights, agents}
+//   rights, can(right)         the rights with the agent that is shown: see, talk, approve, administer
+//   principal                  {name, writer, rights, agents, by_agent, person}
 //   el, svg, icon              builders of dom.js
 //   faults                     {onChange(fn), refresh()}: the problems of the system, as getStatus returns them
 //   announce(text, urgent)     announces a text to screen readers; urgent interrupts
@@ -78,8 +78,8 @@ function start(root, principal) {
   const listen = (set, fn) => { set.add(fn); return () => set.delete(fn); };
   const app = {
     principal,
-    rights: principal.rights ?? [],
-    can: (right) => (principal.rights ?? []).includes(right),
+    get rights() { return rightsOf(principal, current.agent || parse(location.hash)?.agent || defaultAgent(principal)); },
+    can: (right) => app.rights.includes(right),
     rpc: { call: (method, params, options) => connection.call(method, params, options) },
     connection,
     on(method, fn) {
@@ -137,6 +137,7 @@ function start(root, principal) {
       return route();
     }
     if (next.agent === current.agent && next.session === current.session) return undefined;
+    if (current.agent && String(rightsOf(principal, next.agent)) !== String(app.rights)) return leave(); // the page shows what one may do
     current = next;
     turn = '';
     remember('session', current);
@@ -163,6 +164,8 @@ function parse(hash) {
   const m = /^#\/([^/]+)\/([^/]+)$/.exec(hash);
   return m && ID.test(m[1]) && ID.test(m[2]) ? { agent: m[1], session: m[2] } : null;
 }
+
+function rightsOf(principal, agent) { return principal.by_agent?.[agent] ?? principal.rights ?? []; }
 
 function defaultAgent(principal) { return principal.agents?.[0] ?? 'main'; }
 

@@ -103,7 +103,7 @@ export class Call {
   audited(audit) {
     if (audit.effect === 'allow' && !audit.grant) return;
     if (audit.action === 'confirmation') {
-      this.decision?.refused(audit.principal, audit.reason);
+      this.decision?.refused(audit.principal, audit.reason, audit.person);
       return;
     }
     if (audit.effect === 'confirm') return; // the request shows it

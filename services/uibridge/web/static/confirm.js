@@ -9,7 +9,9 @@ import { fields, object, pretty } from './exact.js';
 import { countUnseen, oneLine, reveal } from './reveal.js';
 import { Seen } from './seen.js';
 import { serverNow } from './http.js';
+import { RpcError } from './rpc.js';
 import { LEVELS, refusal } from './words.js';
+import { canUse, prove, register } from './passkey.js';
 import * as fmt from './fmt.js';
 
 const ARMED_AFTER = 350; // ms; prevents accidental clicks on a card that appears under the pointer
@@ -27,10 +29,13 @@ export class Decision {
   #unread; // the hint that not everything was on the screen
   #left;
   #foot;
+  #needs; // who must approve, and who has
+  #approved; // the names of the people who have
   #remarks; // permanent remarks
   #sending; // progress of the answer
   #timer = 0;
   #answered = null; // the answer that this page has sent, unless it was refused
+  #given = false; // this person's approval counts, and more people must approve
   #tried = false; // this page has sent an answer
   #outcome = null;
   #after;
@@ -49,6 +54,9 @@ export class Decision {
     const what = describe(context, request, argsText, this.#seen);
     this.#left = el('span', { class: 'ask-left num' });
     this.#foot = el('div', { class: 'ask-foot' });
+    this.#needs = el('p', { class: 'ask-needs', hidden: !request.approval });
+    this.#approved = [...(request.approved ?? [])];
+    this.#showNeeds();
     this.#remarks = el('div', { class: 'ask-remarks', role: 'status' });
     this.#sending = el('div', { class: 'ask-remarks small', role: 'status' });
     this.#after = el('span', { class: 'ask-after' });
@@ -58,6 +66,7 @@ export class Decision {
         el('h3', { id: `${id}-title` }, what.title),
         this.#left),
       el('p', { class: 'ask-why', id: `${id}-why` }, warning?.message ? reveal(warning.message.replace(/([.!?])\.$/, '$1')) : 'The agent wants to do this, and policy asks for a person’s approval first.'),
+      this.#needs,
       el('div', { class: 'ask-what' }, what.body),
       this.#remarks, this.#foot, this.#sending);
     this.#offer();
@@ -82,15 +91,35 @@ export class Decision {
     this.node.focus();
   }
 
+  // approved shows that a person has approved, and that more people must.
+  approved({ person, left, by }) {
+    if (!this.#approved.includes(person)) this.#approved.push(person);
+    this.#showNeeds(left);
+    if (by !== this.#context.app.principal.writer) return;
+    this.#given = true;
+    this.#answered = null; // one who has approved may still refuse
+    fill(this.#sending, el('p', { class: 'muted' }, 'Your approval counts. ', left === 1 ? 'One more person must approve it.' : `${left} more people must approve it.`));
+    this.#enable();
+  }
+
+  #showNeeds(left) {
+    const a = this.#request.approval;
+    if (!a) return;
+    const who = `${a.people > 1 ? `${a.people} people` : 'A person'}${a.by?.length ? ` of ${a.by.join(', ')}` : ''}${a.requester ? `, but not ${a.requester},` : ''} must approve this${a.passkey ? ', with a passkey' : ''}.`;
+    const still = left ?? a.people - this.#approved.length;
+    const so = this.#approved.length > 0 && [' Approved by ', el('strong', null, this.#approved.join(', ')), `; ${still === 1 ? 'one more is' : `${still} more are`} needed.`];
+    fill(this.#needs, icon('lock'), el('span', { title: `Rule ${a.rule} of the configuration` }, who, so));
+  }
+
   // resolved shows the decision and who made it, and removes the buttons.
-  resolved({ outcome, by, source, reason, always, time }) {
+  resolved({ outcome, by, source, reason, always, time, person, others, for: delegator, passkey }) {
     if (this.#outcome && this.#outcome !== 'withdrawn') return;
     const mine = this.#answered && by === this.#context.app.principal.writer && (outcome === 'approved') === this.#answered.approved;
-    const who = mine ? 'you' : by;
+    const who = `${others?.length ? `${others.join(', ')} and ` : ''}${mine ? 'you' : person ?? by}${delegator ? ` for ${delegator}` : ''}`;
     const where = mine && source === 'web' ? '' : ({ web: ' in a browser', chat: ' in a terminal', terminal: ' in a terminal' }[source] ?? (source ? ` in ${source}` : ''));
     const at = time ? ` at ${fmt.timeSeconds(time)}` : '';
     const words = {
-      approved: ['check', 'Approved', ` by ${who}${where}${at}, ${always ? 'always for this session' : 'once'}`],
+      approved: ['check', 'Approved', ` by ${who}${where}${at}${passkey ? ', with a passkey' : ''}, ${always ? 'always for this session' : 'once'}`],
       denied: ['close', 'Refused', ` by ${who}${where}${at}`],
       expired: ['clock', 'Expired', ` without an answer${at}, which means refused`],
     }[outcome] ?? ['info', outcome, ` by ${who}${where}${at}`];
@@ -113,9 +142,9 @@ export class Decision {
   remark(words) { this.#remarks.append(el('p', { class: 'small muted' }, words)); }
 
   // refused shows, in all pages, that an answer does not count.
-  refused(principal, reason) {
+  refused(principal, reason, person = '') {
     const mine = principal === this.#context.app.principal.writer;
-    if (this.isOpen) this.remark(`An answer by ${mine ? 'you' : principal} was refused: ${reason || 'it did not match the request'}.`);
+    if (this.isOpen) this.remark(`An answer by ${mine ? 'you' : person || principal} was refused: ${reason?.replace(/[.]$/, '') || 'it did not match the request'}.`);
     else if (!mine) this.remark(`${principal} answered later, which does not count.`);
     else if (!this.#late) this.remark('Your answer came later, and does not count.');
   }
@@ -172,7 +201,7 @@ export class Decision {
   #enable() {
     const over = this.#remaining() <= 0;
     const off = !this.#armed || over || Boolean(this.#answered) || !this.#context.app.connection.isOpen;
-    for (const b of this.#approvals) b.disabled = off || !this.#seen.all;
+    for (const b of this.#approvals) b.disabled = off || this.#given || !this.#seen.all;
     if (!this.#refusal) return;
     this.#refusal.disabled = off;
     this.#unread.hidden = this.#seen.all;
@@ -186,14 +215,31 @@ export class Decision {
     const { confirmationId, hash } = this.#request;
     try {
       this.#tried = true;
-      const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }) });
-      fill(this.#sending, el('p', { class: 'muted' }, receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
-      if (receipt.counted === false && this.isOpen) this.#answered = null; // it may still be decided
+      const passkey = approved && this.#request.approval?.passkey && await this.#prove({ confirmationId, hash });
+      const receipt = await this.#context.app.rpc.call('provideConfirmation', { confirmationId, hash, approved, ...(reason && { reason }), ...(always && { always }), ...(passkey && { passkey }) });
+      fill(this.#sending, el('p', { class: 'muted' }, receipt.left ? `Your approval counts. ${receipt.left === 1 ? 'One more person' : `${receipt.left} more people`} must approve it.` : receipt.counted === false ? `Your answer does not count: ${receipt.reason || 'it came too late'}.` : 'Your answer was stored. Waiting for core…'));
+      if (receipt.left) this.#given = true;
+      if ((receipt.counted === false || receipt.left) && this.isOpen) this.#answered = null; // it may still be decided
       this.#enable();
     } catch (e) {
       fill(this.#sending, el('p', { class: 'ask-error', role: 'alert' }, refusal(e)));
       this.#answered = null; // the bridge stored nothing, or repeating the answer is harmless: the first one counts
       this.#enable();
+    }
+  }
+
+  // prove asks for the person's passkey, and for registering one first if they have none.
+  async #prove(what) {
+    if (!canUse()) throw new RpcError({ code: 'unavailable', message: 'This approval needs a passkey, which this browser cannot use on this page. Passkeys need https or localhost.' });
+    const subject = { ...this.#context.app.session(), ...what };
+    try {
+      fill(this.#sending, el('p', { class: 'muted' }, 'Use your passkey…'));
+      return await prove(subject);
+    } catch (e) {
+      if (e.code !== 'conflict') throw e;
+      fill(this.#sending, el('p', { class: 'muted' }, 'You have no passkey here yet: register one now…'));
+      await register();
+      return prove(subject);
     }
   }
 

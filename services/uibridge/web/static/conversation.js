@@ -122,6 +122,9 @@ export class Conversation {
     else this.#state.hint('Esc again cancels the turn');
   }
 
+  // notice shows a text above the input field.
+  notice(words) { this.#composer.notice(words); }
+
   // cancel cancels the turn of an input, or the running one.
   async cancel(sequence) {
     this.#state.hint('Cancelling…');
@@ -281,6 +284,7 @@ export class Conversation {
     handle('onPlanCompleted', (p, raw) => this.#turn(p)?.planned(p, (i) => field(raw, ['params', 'steps', i, 'args'])));
     handle('onNewMessage', (p) => this.#said(p));
     handle('onToolCallRequest', (p, raw) => this.#asked(p, field(raw, ['params', 'args'])));
+    handle('onPartialApproval', (p) => { this.#turn(p)?.approved(p); if (this.#live) this.#app.announce(`${p.person} has approved; ${p.left === 1 ? 'one more person' : `${p.left} more people`} must.`); });
     handle('onConfirmationResolved', (p) => { this.#turn(p)?.resolved(p); this.#announceOutcome(p); });
     handle('onAudit', (p) => this.#turn(p)?.audited(p));
     handle('onToolCall', (p, raw) => { this.#turn(p)?.started(p, field(raw, ['params', 'args'])); this.#state.tool(p.toolName); });

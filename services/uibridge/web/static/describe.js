@@ -210,6 +210,7 @@ const DESCRIBE = {
     const w = d.security_warning?.message === said ? '' : d.security_warning?.message;
     return { lane: 'confirm', tone: 'warn', text: `Approval requested: may ${d.tool_name} run${args(d.args)}?${w ? ` ${ends(oneLine(w, 200))}` : ''} No answer until ${clock(d.expires_at)} means no.` };
   },
+  'act.approved': (d) => ({ lane: 'confirm', tone: 'ok', text: ends(`Approved by ${d.person}${d.for ? ` for ${d.for}` : ''}; ${d.left === 1 ? 'one more person' : `${d.left} more people`} must approve`) }),
   'act.confirmed': (d, { tool }) => {
     const where = spaced(d.by, { approved: 'approved', denied: 'refused' }[d.outcome], tool(d.call), source(d.source));
     const own = (d.reason ?? '').replace(new RegExp(`^refused by ${d.by}(: )?`), '');
@@ -269,7 +270,8 @@ export function particulars({ type, data: d = {} }) {
         ['Obligations', d.obligations && JSON.stringify(d.obligations)], ['Hash of the call', d.hash],
       ];
     case 'ui.tool_call_request': return [['To do', d.tool_name], ['Warning', d.security_warning && `${d.security_warning.level}: ${d.security_warning.message}`], ['Expires', clock(d.expires_at)], ['Hash of the call', d.hash]];
-    case 'act.confirmed': return [['Answered by', who(d.by, d.source)], ['Answer', d.outcome], ['Because', d.reason], ['Approved for the session', grantText(d.always)], ['Hash of the call', d.hash]];
+    case 'act.approved': return [['Approved by', d.person], ['For', d.for], ['Still needed', d.left], ['With a passkey', d.passkey && 'yes'], ['Approved for the session', grantText(d.always)], ['Hash of the call', d.hash]];
+    case 'act.confirmed': return [['Answered by', d.person ?? who(d.by, d.source)], ['Approved before by', (d.others ?? []).join(', ')], ['For', d.for], ['With a passkey', d.passkey && 'yes'], ['Answer', d.outcome], ['Because', d.reason], ['Approved for the session', grantText(d.always)], ['Hash of the call', d.hash]];
     case 'act.requested': return [['Runner', d.runner], ['Attempt', d.attempts], ['Approved by', d.approved_by], ['Hash of the call', d.hash]];
     case 'act.completed': return [['Runner', d.runner], ['Took', d.duration_ms && duration(d.duration_ms)], ['Error', d.result?.error && `${d.result.error.code}: ${d.result.error.message}`]];
   }

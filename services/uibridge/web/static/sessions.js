@@ -1,6 +1,7 @@
 // The rail: all sessions, newest first, with their state and whether they have changed
 // since they were last viewed.
 
+import { canUse, register } from './passkey.js';
 import { el, fill, icon, iconButton } from './dom.js';
 import { brand } from './shell.js';
 import { sessions } from './pages.js';
@@ -11,6 +12,17 @@ import * as fmt from './fmt.js';
 const EVERY = 5_000; // ms between two refreshes
 const PAGE = 50;
 const MOST_SEEN = 500; // sessions whose last view is remembered
+
+async function newPasskey(app) {
+  try {
+    await register();
+    app.announce('The passkey is registered.', true);
+    app.conversation.notice('The passkey is registered. Approvals that need one ask for it.');
+  } catch (e) {
+    app.announce(refusal(e), true);
+    app.conversation.notice(refusal(e));
+  }
+}
 
 export class Sessions {
   #app;
@@ -45,10 +57,11 @@ export class Sessions {
       el('div', { class: 'rail-list' }, this.#list, this.#note),
       el('footer', { class: 'rail-foot' },
         el('span', { class: 'clip small muted grow', title: `Signed in as ${app.principal.writer}: may ${app.rights.join(', ') || 'nothing'}` }, app.principal.name),
+        canUse() && iconButton('lock', 'Register a passkey', () => newPasskey(app)),
         iconButton('keyboard', 'Keyboard shortcuts', () => app.help()), themeButton(), signOut));
 
     app.on('connection', ({ state }) => state === 'open' && this.refresh());
-    for (const m of ['onTurnEnd', 'onToolCallRequest', 'onConfirmationResolved', 'onSessionReset']) app.on(m, () => this.#soon(400));
+    for (const m of ['onTurnEnd', 'onToolCallRequest', 'onPartialApproval', 'onConfirmationResolved', 'onSessionReset']) app.on(m, () => this.#soon(400));
     for (const m of ['onAttached', 'onAgentStateChange']) app.on(m, (p) => { this.#state = p.state; this.#draw(); });
     app.on('onTurnEnd', () => this.#draw());
     app.onSession(() => { this.#state = null; this.#draw(); this.#soon(400); });

@@ -160,6 +160,8 @@ export class Turn {
     return call.asked(r, argsText, options);
   }
 
+  approved(r) { this.#calls.get(r.confirmationId)?.decision?.approved(r); }
+
   resolved(r) { this.#calls.get(r.confirmationId)?.decision?.resolved(r); }
   audited(a) { if (a.call) (this.#calls.get(a.call) ?? (a.action === 'tool.call' && this.#call(a.call, a.resource || 'tool')))?.audited?.(a); }
   started(c, argsText) { this.#call(c.call, c.toolName, argsText).started(c, argsText); }
