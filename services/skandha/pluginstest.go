@@ -42,14 +42,14 @@ func (n *pluginsNewCmd) Run() error {
 	}
 	fmt.Println("\nNext:")
 	fmt.Println("  cd " + shellQuote(dir))
-	for _, l := range nextSteps(n.Lang) {
+	for _, l := range nextSteps(n.Lang, n.Name) {
 		fmt.Printf("  %-45s %s\n", l[0], l[1])
 	}
 	return nil
 }
 
 // nextSteps returns what to type in a new plugin's directory, and why.
-func nextSteps(lang string) [][2]string {
+func nextSteps(lang, name string) [][2]string {
 	of := map[string]struct{ prepare, test, run string }{
 		"go":     {"go work init . PATH/TO/skandha/pkg", "go test ./...", "go run ."},
 		"python": {"", "python3 -m unittest", "python3 plugin.py"},
@@ -64,7 +64,7 @@ func nextSteps(lang string) [][2]string {
 		out,
 		[2]string{of.test, "its own test"},
 		[2]string{"skandha plugins test -- " + of.run, "test it against the contract"},
-		[2]string{`eval "$(skandha env)"`, "find the running system (skandha up)"},
+		[2]string{`eval "$(skandha env ` + name + `)"`, "find the running system (skandha up)"},
 		[2]string{of.run, "join it; Ctrl-C leaves"},
 		[2]string{"skandha plugins", "see it, from another terminal"},
 	)

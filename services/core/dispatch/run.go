@@ -235,7 +235,7 @@ func (e *Engine) send(ctx context.Context, r *round, answers []hook.Answer) {
 func (e *Engine) allowed(h Hooked, body []byte) error {
 	var reply struct{ Verb hook.Verb }
 	if len(body) == 0 || json.Unmarshal(body, &reply) != nil || reply.Verb == "" {
-		return nil // it means continue, or is reported as an invalid answer
+		return nil //nolint:nilerr // it means continue, or is reported as an invalid answer
 	}
 	if e.cfg.Allows(h.Plugin, h.Point, reply.Verb) {
 		return nil

@@ -3,7 +3,6 @@ package identities
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -43,13 +42,6 @@ func decode(e journal.Entry) (*record, error) {
 		return nil, fmt.Errorf("entry %s of bucket %s is about %q", e.Key, journal.BucketIdentities, r.Charter.Name)
 	}
 	return r, nil
-}
-
-// clone returns a copy that may be changed.
-func (r *record) clone() *record {
-	c := *r
-	c.Keys = slices.Clone(r.Keys)
-	return &c
 }
 
 // revoked are the credentials that have ended before their time.

@@ -130,7 +130,12 @@ func (r *running) policy() {
 	case err := <-done:
 		r.Fatalf("the policy ended: %v", err)
 	}
-	r.Cleanup(func() { cancel(); <-done })
+	r.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.Errorf("the policy ended with %v", err)
+		}
+	})
 }
 
 const mark = "ATTACK"

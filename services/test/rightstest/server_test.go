@@ -1,7 +1,6 @@
 package rightstest
 
 import (
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -165,9 +164,6 @@ func matches(pattern, s string) bool {
 
 // soon is how long the test waits for what must not come.
 const soon = 50 * time.Millisecond
-
-// text is a message that no other test sends.
-func text(n int) []byte { return fmt.Appendf(nil, "message %d", n) }
 
 // quiet logs nothing: the server logs every refusal.
 var quiet = slog.New(slog.DiscardHandler)
