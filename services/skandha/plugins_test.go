@@ -244,7 +244,7 @@ func TestExamplesOfCallsAreRead(t *testing.T) {
 
 func TestEveryLanguageHasNextSteps(t *testing.T) {
 	for _, lang := range []string{"go", "python", "node", "shell"} {
-		steps := nextSteps(lang)
+		steps := nextSteps(lang, "NAME")
 		if len(steps) < 5 {
 			t.Errorf("%s: %v", lang, steps)
 		}
