@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,9 +48,10 @@ func (f finder) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// currentToken prefers credentials for this process over those of the file, which are an operator's.
+// currentToken prefers the credentials of a plugin or listener to those of the file, which are an
+// operator's and new each time that the system starts.
 func (f finder) currentToken() string {
-	if isJWT(f.token) {
+	if c, ok := parseJWT(f.token); ok && slices.Contains(c.NATS.Tags, PartyTag) {
 		return f.token
 	}
 	if _, token, ok := f.read(); ok {

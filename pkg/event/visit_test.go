@@ -16,6 +16,7 @@ var payloads = []event.Payload{
 	event.PlanRequested{Plan: "2"},
 	event.PlanCompleted{Plan: "3"},
 	event.ActRequested{Call: "4"},
+	event.ActApproved{Call: "5a"},
 	event.ActConfirmed{Call: "5"},
 	event.ActCompleted{Call: "6"},
 	event.Audited{Call: "7"},

@@ -17,6 +17,7 @@ import (
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/sqlite"
+	"skandha.dev/services/internal/trust"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -30,7 +31,8 @@ type rig struct {
 	stops []func()
 
 	config core.Config
-	index  memory.Store // nil: agents remember nothing
+	index  memory.Store     // nil: agents remember nothing
+	trust  *trust.Authority // nil: the bus has no rights
 
 	stopCore func()
 }
@@ -41,9 +43,13 @@ func newRig(ctx context.Context, dir string, mode natsserver.Sync) (*rig, error)
 }
 
 func (r *rig) start(ctx context.Context, mode natsserver.Sync) (err error) {
-	if r.srv, err = natsserver.Start(natsserver.Config{
-		StoreDir: filepath.Join(r.dir, "nats"), Sync: mode, Logger: quiet,
-	}); err != nil {
+	cfg := natsserver.Config{StoreDir: filepath.Join(r.dir, "nats"), Sync: mode, Logger: quiet}
+	if r.trust != nil {
+		if cfg.Operator, err = r.trust.Server(); err != nil {
+			return err
+		}
+	}
+	if r.srv, err = natsserver.Start(cfg); err != nil {
 		return err
 	}
 	r.stops = append(r.stops, r.srv.Shutdown)
@@ -73,8 +79,25 @@ func withRig(ctx context.Context, o Options, mode natsserver.Sync, f func(*rig) 
 	return f(r)
 }
 
+// connect connects as a service; with rights, a name that is none is an operator.
 func (r *rig) connect(ctx context.Context, name string) (*journal.Journal, error) {
-	return journal.Connect(ctx, bus.Config{InProcess: r.srv, Name: name, Logger: quiet})
+	cfg := bus.Config{InProcess: r.srv, Name: name, Logger: quiet}
+	if r.trust != nil {
+		if name == "runner" {
+			name = "toolrunner"
+		}
+		k, err := r.trust.Key(name)
+		if err != nil {
+			k, err = r.trust.Key(trust.OperatorService)
+		}
+		if err == nil {
+			cfg.Credentials, err = k.Credentials()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return journal.Connect(ctx, cfg)
 }
 
 func (r *rig) startExecutors(ctx context.Context) error {

@@ -19,6 +19,7 @@ type Options struct {
 	Version string
 	// Schedules offers agents the tools schedule:create, schedule:list and schedule:delete.
 	Schedules bool
+	Keys      Keys // of a bus with rights, if Deps has no identities
 }
 
 // Deps holds the dependencies of a core.
@@ -37,7 +38,11 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc.Identities = d.Identities
+	if sc.Identities = d.Identities; sc.Identities == nil {
+		if sc.Identities, err = o.Keys.Identities(d); err != nil {
+			return nil, err
+		}
+	}
 	sc.Compare, sc.Drain, sc.Version, sc.Index, sc.Schedules = o.Compare, o.Drain, o.Version, d.Index, o.Schedules
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }

@@ -109,7 +109,7 @@ func TestTheSystemIsFound(t *testing.T) {
 			[]string{"SKANDHA_NATS=" + away}, []string{"up", "--data", data}, "join it with: skandha chat --data " + data, 1,
 		},
 		"a bus that is not for up":  {nil, []string{"up", "--nats", away}, "--listen HOST:PORT", 1},
-		"an address with the token": {nil, []string{"up", "--data", other, "--listen", away}, "nats://127.0.0.1:1", 1},
+		"an address with the token": {nil, []string{"up", "--data", other, "--listen", away}, "nats://xxxxx@127.0.0.1:1", 1},
 	} {
 		out, code, _ := runIn(t, dir, c.env, c.args...)
 		if code != c.code || !strings.Contains(out, c.want) || strings.Contains(out, "secret") {

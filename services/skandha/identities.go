@@ -32,8 +32,8 @@ type charterFlags struct {
 	Guides    bool     `help:"It may supply guides."`
 	Listener  []string `help:"Writers as which it may send inputs; it reads the answers to these." placeholder:"NAME,…"`
 	Agent     []string `help:"Agents that it may talk to, follow and see, and whose hooks ask it. Default: all." placeholder:"NAME,…"`
-	Session   []string `help:"Sessions of the agents that it may follow." placeholder:"NAME,…"`
-	See       bool     `help:"It sees all that happens with the agents, and may ask core about the system."`
+	Session   []string `help:"Sessions of the agents that it may follow, and to which a listener may send. Default: it follows none and may send to all." placeholder:"NAME,…"`
+	See       bool     `help:"It sees all that happens with the agents, and may ask core which tools, plugins and executors there are."`
 	Order     bool     `help:"Its manifest may set its priority, and whom it runs before and after."`
 	Expires   lifetime `help:"How long its credentials are valid, such as 12h or 30d. Default: for ever." placeholder:"DURATION"`
 }

@@ -40,7 +40,8 @@ type cli struct {
 	Backup    backupCmd    `cmd:"" help:"Write everything that a system keeps to one file, also while it runs."`
 	Restore   restoreCmd   `cmd:"" help:"Restore such a file into an empty system. Exit codes: 0 restored, 1 failed, 3 refused because something is there."`
 	TLS       tlsCmd       `cmd:"" name:"tls" help:"Make, renew and show the certificates with which the bus speaks TLS."`
-	Env       envCmd       `cmd:"" help:"Print the environment with which a plugin in another process joins: eval \"$(skandha env)\"."`
+	Env       envCmd       `cmd:"" help:"Print the environment with which a plugin or listener in another process joins: eval \"$(skandha env NAME)\"."`
+	Secrets   secretsCmd   `cmd:"" help:"Write the keys of the services of a system of separate processes."`
 	Bench     benchCmd     `cmd:"" passthrough:"" help:"Measure this machine against the budgets (skandha-bench)."`
 	Config    configCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Doctor    doctorCmd    `cmd:"" help:"Check what is installed and running, and how to fix what is not."`

@@ -186,7 +186,7 @@ func TestARefilledViewRemembers(t *testing.T) {
 func TestAnIndexFromBeforeARestoreIsMadeAgain(t *testing.T) {
 	s, ctx := start(t, core.Config{}, remembers(t)), t.Context()
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
-	_, err := p.caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbMemory), coreapi.ServiceName,
+	_, err := p.caller.Request(ctx, subject.Service(coreapi.AdminName, coreapi.VerbMemory), coreapi.AdminName,
 		[]byte(`{"op":"store","agent":"main","caller":"test","text":"my cat is called Tom"}`))
 	must(t, err)
 	natstest.Eventually(t, "it is remembered", func() bool { return len(s.remembered(p.caller, memory.Fact)) == 1 })

@@ -23,6 +23,7 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/trust"
 )
 
 // Flags are the flags of every service. A service's own struct embeds them.
@@ -30,6 +31,7 @@ type Flags struct {
 	NATS        string           `name:"nats" env:"SKANDHA_NATS" default:"nats://127.0.0.1:4222" placeholder:"URL" help:"The bus."`
 	Token       string           `env:"SKANDHA_TOKEN" xor:"login" placeholder:"TOKEN" help:"Token to log in with."`
 	Creds       string           `env:"SKANDHA_CREDS" xor:"login" type:"existingfile" placeholder:"FILE" help:"File of NATS credentials to log in with."`
+	Key         string           `env:"SKANDHA_KEY" xor:"login" type:"existingfile" placeholder:"FILE" help:"Key of the service, with which this process makes its credentials: skandha secrets writes it."`
 	CA          string           `name:"tls-ca" env:"SKANDHA_TLS_CA" type:"existingfile" placeholder:"FILE" help:"Certificates to verify the bus against (PEM)."`
 	HTTP        string           `name:"http" env:"SKANDHA_HTTP" placeholder:"HOST:PORT" help:"Serve /healthz, /readyz and /metrics here."`
 	HealthCheck bool             `name:"health-check" help:"Ask the service that runs with the same --http whether it is ready, and exit 0 or 1."`
@@ -161,9 +163,15 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 	if err != nil {
 		return err
 	}
-	b, err := journal.Connect(ctx, bus.Config{
+	cfg := bus.Config{
 		URL: f.NATS, Name: short(name), Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
-	})
+	}
+	if f.Key != "" {
+		if cfg.Credentials, err = credentials(f.Key, short(name)); err != nil {
+			return err
+		}
+	}
+	b, err := journal.Connect(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connecting to the bus: %w", err)
 	}
@@ -175,6 +183,18 @@ func short(name string) string { return name[len("skandha-"):] }
 
 func logger(name, level, format string) (*slog.Logger, error) {
 	return telemetry.NewLogger(os.Stderr, short(name), telemetry.LogConfig{Level: level, Format: format})
+}
+
+// credentials makes those of this process with the key of its service.
+func credentials(file, service string) (*bus.Credentials, error) {
+	k, err := trust.ReadKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if k.Service != service {
+		return nil, fmt.Errorf("%s is the key of %s, this is %s; give each service its own key", file, k.Service, service)
+	}
+	return k.Credentials()
 }
 
 // serve runs the service and its HTTP server. If one fails, the other ends.

@@ -28,7 +28,8 @@ type Charter struct {
 	// Listeners are the writers as which it may send inputs to Agents.
 	Listeners []subject.Writer `json:"listeners,omitempty"`
 	Agents    []subject.Agent  `json:"agents,omitempty"` // whom it may talk to, follow and see; empty: all
-	// Sessions are those of Agents that it may follow.
+	// Sessions are those of Agents that it may follow, and to which a listener may send inputs. Without
+	// any, it follows none and may send to all.
 	Sessions []subject.Session `json:"sessions,omitempty"`
 	See      bool              `json:"see,omitempty"` // it may see all that happens with Agents
 	// Order says that it may set its priority, and whom it runs before and after.
@@ -137,6 +138,15 @@ func (d *Declaration) Party(ch Charter) (Permissions, error) {
 		}
 		c.part(p)
 	}
+	return c.permissions()
+}
+
+// Part returns what a part of a charter grants, with names in place of what the charter says.
+func (d *Declaration) Part(name string) (Permissions, error) {
+	c := compiler{d: d, values: map[string][]string{
+		"me": {"NAME"}, "points": {"POINTS"}, "agents": {"AGENTS"}, "sessions": {"SESSIONS"}, "listeners": {"LISTENERS"},
+	}}
+	c.part(d.Charter[name])
 	return c.permissions()
 }
 

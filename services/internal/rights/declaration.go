@@ -216,6 +216,10 @@ func (c *compiler) stream(name, stream, subjects string, verbs []string) {
 			c.pub(api + "STREAM.MSG.DELETE." + stream)
 		case "advise":
 			c.sub("$JS.EVENT.ADVISORY.STREAM.UPDATED." + stream)
+		case "backup":
+			c.pub(api+"STREAM.LIST", api+"STREAM.NAMES", api+"STREAM.INFO."+stream, api+"STREAM.SNAPSHOT."+stream,
+				api+"STREAM.RESTORE."+stream, api+"STREAM.DELETE."+stream, api+"CONSUMER.LIST."+stream,
+				api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", "$JS.SNAPSHOT.>")
 		case "follow":
 			c.pub(api+"CONSUMER.CREATE."+stream+".>", api+"CONSUMER.MSG.NEXT."+stream+".*", api+"CONSUMER.DELETE."+stream+".*")
 		case "get":

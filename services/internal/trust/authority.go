@@ -77,6 +77,14 @@ func Open(file string) (*Authority, error) {
 	return a, nil
 }
 
+// Read is Open for keys that exist and are complete.
+func Read(file string) (*Authority, error) {
+	if _, err := os.Stat(file); err != nil {
+		return nil, fmt.Errorf("the keys of the bus: %w; skandha secrets writes them", err)
+	}
+	return Open(file)
+}
+
 func read(file string) (k keys, err error) {
 	k.Services = map[string]string{}
 	b, err := os.ReadFile(file)

@@ -138,7 +138,7 @@ func (w *wire) say(line string) {
 	w.t.Helper()
 	switch {
 	case strings.HasPrefix(line, "CONNECT"):
-		line = strings.Replace(line, "…", w.token, 1)
+		line = strings.ReplaceAll(line, "…", w.token)
 	case strings.HasPrefix(line, "PUB reply."):
 		line = regexp.MustCompile(`^PUB \S+`).ReplaceAllString(line, "PUB "+w.reply)
 	default:

@@ -27,6 +27,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -138,67 +139,40 @@ func TestTLSVerifiesBothSides(t *testing.T) {
 	}
 }
 
-// What core may do, as allow-lists. It is what the package doc of bus says that
-// the package needs. If you change one, change the other and deploy/nats.
-var (
-	corePublish = []string{
-		"agent.*.*.commit", "agent.*.*.sense.timer.core", "agent.*.*.*.*", "stream.*.*",
-		"timer.*.*.*", "dead.>", "runner.*", "beacon.core.*", "probe.*",
-		"$JS.API.STREAM.INFO.SESSIONS", "$JS.API.STREAM.INFO.TIMERS", "$JS.API.STREAM.INFO.DEAD",
-		"$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.PURGE.TIMERS",
-		"$JS.API.STREAM.INFO.OBJ_claims", "$JS.API.STREAM.INFO.OBJ_artifacts",
-		"$JS.API.DIRECT.GET.SESSIONS", "$JS.API.DIRECT.GET.SESSIONS.>", "$JS.API.STREAM.MSG.GET.SESSIONS",
-		"$JS.API.CONSUMER.INFO.SESSIONS.core", "$JS.API.CONSUMER.CREATE.SESSIONS.core.>",
-		"$JS.API.CONSUMER.MSG.NEXT.SESSIONS.core",
-		"$JS.API.CONSUMER.INFO.TIMERS.fired", "$JS.API.CONSUMER.CREATE.TIMERS.fired.>",
-		"$JS.API.CONSUMER.MSG.NEXT.TIMERS.fired",
-		"$JS.ACK.SESSIONS.core.>", "$JS.ACK.TIMERS.fired.>",
-		"$O.claims.>", "$O.artifacts.>",
-		"$JS.API.DIRECT.GET.OBJ_claims.>", "$JS.API.DIRECT.GET.OBJ_artifacts.>",
-		"$JS.API.CONSUMER.CREATE.OBJ_claims.>", "$JS.API.CONSUMER.CREATE.OBJ_artifacts.>",
-		"$JS.API.CONSUMER.DELETE.OBJ_claims.>", "$JS.API.CONSUMER.DELETE.OBJ_artifacts.>",
-		"$JS.API.STREAM.PURGE.OBJ_artifacts",
-		"$KV.plugins.>", "$JS.API.STREAM.INFO.KV_plugins", "$JS.API.STREAM.MSG.GET.KV_plugins",
-		"$JS.API.STREAM.PURGE.KV_plugins", "$JS.API.STREAM.INFO.KV_budgets", "$JS.API.STREAM.INFO.KV_memories",
-		"$JS.API.STREAM.INFO.KV_listeners", "$JS.API.STREAM.INFO.KV_email", "$JS.API.STREAM.INFO.KV_effects",
-		"$JS.API.STREAM.INFO.KV_gateways", "$JS.API.STREAM.INFO.KV_schedules",
-		"$KV.outbox.>", "$JS.API.STREAM.INFO.KV_outbox", "$JS.API.STREAM.MSG.GET.KV_outbox",
-		"$JS.API.CONSUMER.CREATE.KV_outbox.>", "$JS.API.CONSUMER.MSG.NEXT.KV_outbox.*",
-		"$JS.API.CONSUMER.DELETE.KV_outbox.*",
-		"$JS.API.CONSUMER.INFO.SESSIONS.outbox", "$JS.API.CONSUMER.CREATE.SESSIONS.outbox.>",
-		"$JS.API.CONSUMER.MSG.NEXT.SESSIONS.outbox", "$JS.ACK.SESSIONS.outbox.>",
-		"$JS.API.CONSUMER.CREATE.KV_plugins.>", "$JS.API.CONSUMER.MSG.NEXT.KV_plugins.*",
-		"$JS.API.CONSUMER.DELETE.KV_plugins.*",
+// A service needs no more than schemas/rights.yaml declares.
+func TestServicesNeedNoMoreThanTheirRights(t *testing.T) {
+	authority, err := trust.Open(filepath.Join(t.TempDir(), "keys.json"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	coreSubscribe = []string{"_INBOX_core.>", "reply.*.*.*", "$JS.EVENT.ADVISORY.STREAM.UPDATED.SESSIONS", "beacon.core.*"}
-)
-
-func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
-	s := startWith(t, &server.Options{Users: []*server.User{
-		{Username: "core", Password: "x", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: corePublish},
-			Subscribe: &server.SubjectPermission{Allow: coreSubscribe},
-		}},
-		{Username: "runner", Password: "x", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{"reply.r1.>"}},
-			Subscribe: &server.SubjectPermission{Allow: []string{"runner.r1", "_INBOX_runner.>"}},
-		}},
-		{Username: "listener", Password: "x", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{
-				Allow: []string{"agent.*.*.sense.input.w", "$JS.API.STREAM.INFO.SESSIONS", "$JS.API.DIRECT.GET.SESSIONS"},
-			},
-			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_listener.>", "beacon.core.*"}},
-		}},
-	}, MaxPayload: 1 << 20})
+	operator, err := authority.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := natsserver.Start(natsserver.Config{
+		StoreDir: t.TempDir(), Sync: natsserver.Relaxed, Addr: "127.0.0.1:-1", Operator: operator, MaxPayload: 1 << 20,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
 	ctx := natstest.Context(t)
 	refused := lines{with: "Permissions Violation"}
 	dial := func(who string) *journal.Journal {
+		k, err := authority.Key(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := k.Credentials()
+		if err != nil {
+			t.Fatal(err)
+		}
 		return natstest.Dial(t, bus.Config{
-			URL: s.ClientURL(), User: who, Password: "x", InboxPrefix: "_INBOX_" + who,
-			Logger: slog.New(slog.NewTextHandler(&refused, nil)),
+			URL: s.ClientURL(), Name: who, Credentials: c, Logger: slog.New(slog.NewTextHandler(&refused, nil)),
 		})
 	}
-	core, runner, listener := dial("core"), dial("runner"), dial("listener")
+	core, runner, listener, sandbox := dial("core"), dial("toolrunner"), dial("listener"), dial("sandbox")
 	natstest.EnsureStreams(t, core)
 	natstest.EnsureStreams(t, core)
 
@@ -233,7 +207,7 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	if err := core.PublishDead(ctx, ref("one"), nil, []byte("x")); err != nil {
 		t.Error(err)
 	}
-	if err := core.PublishLive(ctx, ref("one"), ref("one").Stream(), nil, []byte("x")); err != nil {
+	if err := core.PublishLive(ctx, ref("one"), ref("one").Live("ui", "ready"), nil, []byte("x")); err != nil {
 		t.Error(err)
 	}
 	if err := core.PutArtifact(ctx, "a", []byte("first")); err != nil {
@@ -261,8 +235,9 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 
 	followABucket(t, core)
 
-	respond(t, runner, "runner.r1", "r1", echo)
-	if b, err := caller(t, core).Request(ctx, "runner.r1", "r1", []byte("x")); err != nil || string(b) != "x" {
+	r1 := string(runner.Instance())
+	respond(t, runner, "runner."+r1, r1, echo)
+	if b, err := caller(t, core).Request(ctx, "runner."+r1, r1, []byte("x")); err != nil || string(b) != "x" {
 		t.Errorf("%s, %v", b, err)
 	}
 	if said := refused.String(); said != "" {
@@ -270,18 +245,18 @@ func TestCoreNeedsNoMoreThanItsAllowList(t *testing.T) {
 	}
 
 	// No other client may commit or publish for another one; each gets the error at once.
-	if _, err := listener.AppendCommit(ctx, ref("one"), []byte("forged"), want[2]); !errors.Is(err, bus.ErrRefused) ||
+	if _, err := sandbox.AppendCommit(ctx, ref("one"), []byte("forged"), want[2]); !errors.Is(err, bus.ErrRefused) ||
 		!errors.Is(err, bus.ErrDenied) {
-		t.Errorf("a listener's commit: %v, want ErrDenied", err)
+		t.Errorf("a sandbox's commit: %v, want ErrDenied", err)
 	}
-	if _, err := listener.PublishCause(ctx, ref("one"), subject.Confirmation, "w", "", []byte("x")); !errors.Is(err,
+	if _, err := sandbox.PublishCause(ctx, ref("one"), subject.Confirmation, "w", "", []byte("x")); !errors.Is(err,
 		bus.ErrDenied) {
-		t.Errorf("a listener's confirmation: %v, want ErrDenied", err)
+		t.Errorf("a sandbox's confirmation: %v, want ErrDenied", err)
 	}
-	if _, err := listener.LastCommit(ctx, ref("one")); !errors.Is(err, bus.ErrDenied) {
-		t.Errorf("a listener reads a commit: %v, want ErrDenied", err)
+	if _, err := sandbox.LastCommit(ctx, ref("one")); !errors.Is(err, bus.ErrDenied) {
+		t.Errorf("a sandbox reads a commit: %v, want ErrDenied", err)
 	}
-	if _, err := caller(t, core).Request(ctx, "runner.r1.x", "r1", nil); !errors.Is(err, bus.ErrDenied) {
+	if _, err := caller(t, core).Request(ctx, "runner."+r1+".x", r1, nil); !errors.Is(err, bus.ErrDenied) {
 		t.Errorf("core asks where it may not: %v, want ErrDenied", err)
 	}
 	if last, err := core.LastCommitSeq(ctx, ref("one")); err != nil || last != want[2] {

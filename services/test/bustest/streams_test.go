@@ -28,7 +28,7 @@ func config(t testing.TB, b *journal.Journal, name string) jetstream.StreamConfi
 func TestTheLogIsSafeByConfiguration(t *testing.T) {
 	c := config(t, start(t), bus.StreamSessions)
 	slices.Sort(c.Subjects)
-	want := []string{subject.AllCauses, subject.AllCommits, subject.AllProbes}
+	want := []string{subject.AllSensed, subject.AllPeople, subject.AllCommits, subject.AllProbes}
 	slices.Sort(want)
 	if !slices.Equal(c.Subjects, want) {
 		t.Errorf("subjects %v", c.Subjects)
@@ -107,7 +107,7 @@ func TestHarmlessDifferencesAreMended(t *testing.T) {
 	}
 	natstest.EnsureStreams(t, b)
 	c := config(t, b, bus.StreamSessions)
-	if len(c.Subjects) != 3 || c.MaxAge != 0 || c.MaxMsgs != -1 || c.AllowRollup || c.Discard != jetstream.DiscardNew ||
+	if len(c.Subjects) != 4 || c.MaxAge != 0 || c.MaxMsgs != -1 || c.AllowRollup || c.Discard != jetstream.DiscardNew ||
 		c.RePublish != nil || c.AllowAtomicPublish || c.MaxBytes != 8<<30 || !c.AllowDirect {
 		t.Errorf("%+v", c)
 	}

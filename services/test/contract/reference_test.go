@@ -21,6 +21,7 @@ import (
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/uibridge"
@@ -35,6 +36,7 @@ var updateReference = flag.Bool("update", false, "write the pages of deploy/docs
 func TestReferencePagesAreCurrent(t *testing.T) {
 	for name, page := range map[string]string{
 		"subjects.md": subjectsPage(), "events.md": eventsPage(t), "configuration.md": configurationPage(t),
+		"rights.md": rightsPage(t),
 	} {
 		path := filepath.Join(top, "deploy/docs/reference", name)
 		if *updateReference {
@@ -66,6 +68,44 @@ func subjectsPage() string {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", all[name].Address, cell(all[name].Description))
 	}
 	return b.String()
+}
+
+func rightsPage(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("# Rights\n" + generated +
+		"Who may publish and subscribe what, on a bus with rights, from [rights.yaml](../../../schemas/rights.yaml). What is not\n" +
+		"here is refused by the server. `PROCESS` is the key of the identity's own process, `NAME` its name, `POINTS`, `LISTENERS`,\n" +
+		"`AGENTS` and `SESSIONS` are what a charter lists.\n\n## Services\n\nThey are users of the account of the system.\n")
+	d := rights.Declared()
+	for _, name := range d.ServiceNames() {
+		p, err := d.Service(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rightsOf(&b, name, d.Services[name].Summary, p)
+	}
+	b.WriteString("\n## Parts of a charter\n\nA plugin, listener or program has an account for itself, with what its charter grants.\n")
+	for _, name := range slices.Sorted(maps.Keys(d.Charter)) {
+		p, err := d.Part(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rightsOf(&b, name, d.Charter[name].Summary, p)
+	}
+	return b.String()
+}
+
+func rightsOf(b *strings.Builder, name, summary string, p rights.Permissions) {
+	fmt.Fprintf(b, "\n### %s\n\n%s\n", name, summary)
+	for _, side := range []struct {
+		verb     string
+		subjects []string
+	}{{"publishes", p.Publish}, {"subscribes", p.Subscribe}} {
+		if len(side.subjects) > 0 {
+			text := strings.ReplaceAll(strings.Join(side.subjects, "` `"), rights.Process, "PROCESS")
+			fmt.Fprintf(b, "\n%s: `%s`\n", side.verb, text)
+		}
+	}
 }
 
 // cell is a text as a cell of a table.

@@ -84,8 +84,8 @@ func (r *coreRig) operate(op registrar.Op, name subject.Plugin, reason string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if _, err := r.ask.Request(natstest.Context(r), subject.Service(registrar.ServiceName, coreapi.VerbPlugin),
-		registrar.ServiceName, body); err != nil {
+	if _, err := r.ask.Request(natstest.Context(r), subject.Service(coreapi.AdminName, coreapi.VerbPlugin),
+		coreapi.AdminName, body); err != nil {
 		r.Fatal(err)
 	}
 }

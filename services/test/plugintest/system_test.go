@@ -181,13 +181,13 @@ func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 	call := tool.InternalCall{Agent: core.DefaultAgent, Session: k.ref.Session, Caller: "test"}
 	for range 5 { // as many as memory:retrieve finds: they leave a place for the note
 		call.Tool, call.Args = "memory:store", json.RawMessage(`{"text":"A bicycle has two wheels."}`)
-		k.request(subject.Service(coreapi.ServiceName, coreapi.VerbCall), coreapi.ServiceName, call, &found)
+		k.request(subject.Call("test"), coreapi.ServiceName, call, &found)
 		if !found.Success {
 			t.Fatal(found.Error)
 		}
 	}
 	call.Tool, call.Args = "memory:retrieve", json.RawMessage(`{"query":"bicycle"}`)
-	k.request(subject.Service(coreapi.ServiceName, coreapi.VerbCall), coreapi.ServiceName, call, &found)
+	k.request(subject.Call("test"), coreapi.ServiceName, call, &found)
 	if !found.Success || !strings.Contains(string(found.Data), `"text":"the blue bicycle","score":0`) {
 		t.Errorf("memory:retrieve gives %s, %v", found.Data, found.Error)
 	}

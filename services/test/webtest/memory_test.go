@@ -21,7 +21,7 @@ func remember(t *testing.T, r *webtest.Rig, list ...coreapi.MemoryQuery) {
 	}
 	for _, q := range list {
 		q.Op, q.Agent, q.Caller = coreapi.MemoryStore, "main", "ui-ann"
-		if err := c.Ask(natstest.Context(t), coreapi.VerbMemory, q, &coreapi.MemoryAnswer{}); err != nil {
+		if err := c.Administer(natstest.Context(t), coreapi.VerbMemory, q, &coreapi.MemoryAnswer{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -163,7 +163,7 @@ func (w *world) remembered(t *testing.T, agent, topic string) {
 	t.Helper()
 	natstest.Eventually(t, "the turn is remembered", func() bool {
 		var found coreapi.MemoryAnswer
-		err := w.client.Ask(natstest.Context(t), coreapi.VerbMemory,
+		err := w.client.Administer(natstest.Context(t), coreapi.VerbMemory,
 			coreapi.MemoryQuery{Op: coreapi.MemorySearch, Agent: subject.Agent(agent), Caller: "ada", Text: topic}, &found)
 		return err == nil && slices.ContainsFunc(found.Hits, func(h memory.Hit) bool { return strings.Contains(h.Text, topic) })
 	})

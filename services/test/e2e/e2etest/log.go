@@ -42,10 +42,14 @@ func (e Entry) Kind() string {
 
 // Writer is who stored the cause.
 func (e Entry) Writer() string {
-	if t := strings.Split(e.Subject, "."); len(t) == 6 {
-		return t[5]
+	t := strings.Split(e.Subject, ".")
+	switch {
+	case len(t) != 6:
+		return ""
+	case t[3] == "person":
+		return "ui-" + t[5]
 	}
-	return ""
+	return t[5]
 }
 
 // MustEnd reports whether the cause is one that gets a terminal event. The

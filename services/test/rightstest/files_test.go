@@ -1,0 +1,128 @@
+package rightstest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core"
+	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/rights"
+	"skandha.dev/services/internal/trust"
+	"skandha.dev/services/test/natstest"
+)
+
+// serve starts a stock server with the files of a directory.
+func serve(t *testing.T, dir, data string, port int) *server.Server {
+	t.Helper()
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	text := fmt.Sprintf("listen: \"127.0.0.1:%d\"\njetstream {store_dir: %q, max_file_store: 64GB, max_memory_store: 256MB}\nmax_payload: 8MB\ninclude %q\n", port, data,
+		relative(t, conf, filepath.Join(dir, trust.ServerFile)))
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.NoSigs, o.NoLog = true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(natstest.Patience) {
+		t.Fatal("the server is not ready")
+	}
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return s
+}
+
+func relative(t *testing.T, from, to string) string {
+	t.Helper()
+	path, err := filepath.Rel(filepath.Dir(from), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// as connects a process of a service with the key in a file.
+func as(t *testing.T, url, dir, service string) *journal.Journal {
+	t.Helper()
+	k, err := trust.ReadKey(filepath.Join(dir, service+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := k.Credentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return natstest.Dial(t, bus.Config{URL: url, Name: service, Credentials: c})
+}
+
+// Separate processes and a stock server work from the files of `skandha secrets`. A server that has lost
+// its directory of accounts learns them again from core.
+func TestAStockServerFromFiles(t *testing.T) {
+	dir, data, store := t.TempDir(), t.TempDir(), t.TempDir()
+	if _, err := trust.WriteFiles(dir, store); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, dir, data, -1)
+	url := s.ClientURL()
+	b := as(t, url, dir, "core")
+	natstest.EnsureStreams(t, b)
+	who, err := core.Keys{File: filepath.Join(dir, trust.KeysFile), URL: url}.Identities(core.Deps{Bus: b, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(who.Start(natstest.Context(t)))
+	page, err := who.Do(natstest.Context(t), coreapi.IdentitiesQuery{
+		Op: coreapi.IdentityInvite, Bearer: true, Caller: "test",
+		Charter: &rights.Charter{Name: "guest", Listeners: []subject.Writer{"guest"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bus.Config{URL: url, Name: "guest", Token: page.Credentials.Token, Logger: quiet}
+	say := func(b *journal.Journal) error {
+		_, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "main", Session: "s"}, subject.Input, "guest", "",
+			[]byte(`{"text":"hello"}`))
+		return err
+	}
+	if err := say(natstest.Dial(t, at)); err != nil {
+		t.Errorf("an invited listener: %v", err)
+	}
+	if again, err := trust.WriteFiles(dir, store); err != nil || len(again) == 0 {
+		t.Errorf("writing the files again: %v", err)
+	}
+	// The server starts again with the same files, and without what it knew of the guest.
+	host := s.Addr().String()
+	s.Shutdown()
+	s.WaitForShutdown()
+	if err := os.RemoveAll(store); err != nil {
+		t.Fatal(err)
+	}
+	var port int
+	if _, err := fmt.Sscanf(host, "127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, dir, data, port)
+	natstest.Eventually(t, "the guest is known again", func() bool {
+		b, err := journal.Connect(natstest.Context(t), at)
+		if err != nil {
+			return false
+		}
+		defer b.Close()
+		return say(b) == nil
+	})
+}
