@@ -120,7 +120,7 @@ func (b *Bus) claimLarge(ctx context.Context, m *nats.Msg) error {
 	if m.Header != nil {
 		m.Header.Del(ClaimHeader) // only this package sets it
 	}
-	if len(m.Data) <= ClaimThreshold || b.cfg.party { // who has no right to the bucket of claims
+	if len(m.Data) <= ClaimThreshold || b.cfg.party { // a party may not use the bucket of claims
 		return nil
 	}
 	ref, err := b.PutClaim(ctx, m.Data)

@@ -22,8 +22,8 @@ type (
 	Writer string
 	// Instance is the id of one running process: new at each start.
 	Instance string
-	// Identity is the name of who is connected to the bus: a service, a plugin, a listener. Its
-	// processes share the name.
+	// Identity is the name of a service, a plugin or a listener on the bus. Its processes share the
+	// name.
 	Identity string
 	// Plugin is the name of a plugin. Its replicas share the name.
 	Plugin string

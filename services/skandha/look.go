@@ -90,18 +90,15 @@ func orElse(s, other string) string {
 
 // ask connects, asks core one question and disconnects.
 func ask(ctx context.Context, g *globals, verb string, question, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	c, err := g.connectRunning(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	return c.Ask(ctx, verb, question, answer)
+	return askService(ctx, g, coreapi.ServiceName, verb, question, answer)
 }
 
 // administer is like ask, for requests of operators.
 func administer(ctx context.Context, g *globals, verb string, question, answer any) error {
+	return askService(ctx, g, coreapi.AdminName, verb, question, answer)
+}
+
+func askService(ctx context.Context, g *globals, service, verb string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	c, err := g.connectRunning(ctx)
@@ -109,7 +106,7 @@ func administer(ctx context.Context, g *globals, verb string, question, answer a
 		return err
 	}
 	defer c.close()
-	return c.Administer(ctx, verb, question, answer)
+	return c.AskService(ctx, service, verb, question, answer)
 }
 
 // statusCmd shows the running cores and executors, and the page's address.

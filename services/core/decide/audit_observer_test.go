@@ -90,7 +90,7 @@ func (o *observer) askedAsAudited(c *callSeen) error {
 	return nil
 }
 
-// approved checks that the first of several approvals is one, by a person who has given none before.
+// approved checks an approval that needs further ones: its person may not have approved before.
 func (o *observer) approved(c event.Commit, p event.ActApproved) error {
 	call, err := o.pending(p.Call)
 	if err != nil {
