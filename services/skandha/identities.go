@@ -322,7 +322,12 @@ func joined(ctx context.Context, g *globals, name string) (token string, ok bool
 	}
 	c := local(name)
 	i := slices.IndexFunc(page.Identities, func(id coreapi.Identity) bool { return string(id.Charter.Name) == name })
-	if i >= 0 && page.Identities[i].State == coreapi.IdentityActive {
+	switch {
+	case i < 0:
+	case page.Identities[i].State == coreapi.IdentityRevoked:
+		return "", false, fmt.Errorf("%s was revoked at %s; to invite it again, use %s plugins invite %s", name,
+			page.Identities[i].Ended.Local().Format("2006-01-02 15:04"), buildinfo.Command(), name)
+	case page.Identities[i].State == coreapi.IdentityActive:
 		c = page.Identities[i].Charter // it stays as it is
 	}
 	page, err = identities(ctx, g, coreapi.IdentitiesQuery{

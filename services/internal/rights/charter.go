@@ -113,6 +113,11 @@ func (c Charter) grants() bool {
 		c.Storage || c.Guides || c.See
 }
 
+// Answers reports whether the charter lets others ask its party, whose answers may be large.
+func (c Charter) Answers() bool {
+	return len(c.Hooks)+len(c.Tools)+len(c.Providers) > 0 || c.Storage || c.Guides
+}
+
 func points() string {
 	var out []string
 	for _, p := range hook.Points() {

@@ -132,6 +132,9 @@ func (a Admission) Creds() ([]byte, error) {
 const (
 	partyConnections   = 128
 	partySubscriptions = 4096
+	// of the messages of one that only sends inputs and looks on, in bytes: core takes no larger inputs,
+	// and refuses them when they are stored
+	listenerPayload = 1 << 20
 )
 
 // Admit makes new credentials for the charter's party. Those of the same generation stay valid. A
@@ -176,6 +179,9 @@ func (a *Authority) PartyAccount(c rights.Charter, generation int, revoked []str
 	claims := jwt.NewAccountClaims(publicOf(account))
 	claims.Name = string(c.Name)
 	claims.Limits.Conn, claims.Limits.Subs = partyConnections, partySubscriptions
+	if !c.Answers() {
+		claims.Limits.Payload = listenerPayload
+	}
 	from := publicOf(a.account)
 	for _, s := range p.Subscribe {
 		claims.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: from, Type: jwt.Stream})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 )
@@ -30,9 +29,14 @@ func StartOffline(ctx context.Context, data string, log *slog.Logger) (o *Offlin
 	if o.lock, err = lock(data); err != nil {
 		return nil, err
 	}
-	o.srv, err = natsserver.Start(natsserver.Config{StoreDir: filepath.Join(data, "nats"), Logger: log})
+	server, client, err := keyed(data)
 	if err == nil {
-		o.Journal, err = journal.Connect(ctx, bus.Config{InProcess: o.srv, Name: "skandha", Logger: log})
+		server.StoreDir, server.Logger = filepath.Join(data, "nats"), log
+		o.srv, err = natsserver.Start(server)
+	}
+	if err == nil {
+		client.InProcess, client.Name, client.Logger = o.srv, "skandha", log
+		o.Journal, err = journal.Connect(ctx, client)
 	}
 	if err != nil {
 		o.Stop()

@@ -54,6 +54,23 @@ func (s *System) login(keep *kept) (natsserver.Config, error) {
 	return natsserver.Config{Operator: operator}, err
 }
 
+// keyed returns the configuration of the bus of a data directory whose system does not run, and of its
+// client: with the rights that the directory has.
+func keyed(data string) (server natsserver.Config, client bus.Config, err error) {
+	file := filepath.Join(data, keysFile)
+	if _, err := os.Stat(file); err != nil {
+		return server, client, nil //nolint:nilerr // it has none
+	}
+	authority, err := trust.Read(file)
+	if err != nil {
+		return server, client, err
+	}
+	if server.Operator, err = authority.Server(); err == nil {
+		client.Credentials, err = authority.Whole("skandha")
+	}
+	return server, client, err
+}
+
 // keysFile is the file in the data directory with the keys of the bus.
 const keysFile = "keys.json"
 

@@ -30,18 +30,20 @@ type running struct {
 	sys    *system.System
 	whole  *client.Client // who may do everything
 	runner subject.Instance
+	data   string // the directory
 }
 
 func run(t testing.TB) *running {
 	t.Helper()
+	data := t.TempDir()
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: t.TempDir(), Sync: "relaxed", Provider: "offline", Rights: true, Log: quiet,
+		Data: data, Sync: "relaxed", Provider: "offline", Rights: true, Log: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	r := &running{TB: t, sys: s}
+	r := &running{TB: t, sys: s, data: data}
 	if r.whole, err = client.New(natstest.Join(t, s, "witness"), "witness", quiet); err != nil {
 		t.Fatal(err)
 	}
@@ -307,6 +309,22 @@ func (r *running) sniff(part string, nc *nats.Conn) {
 	r.flush(nc)
 	for s := range got.subjects() {
 		r.Errorf("%s has received %s", part, s)
+	}
+}
+
+// The log of a system with rights that does not run can be read, for a backup.
+func TestTheLogOfAStoppedSystem(t *testing.T) {
+	r := run(t)
+	r.turn("s1", "what is 2+2?")
+	last := r.last()
+	r.sys.Stop()
+	o, err := system.StartOffline(natstest.Context(t), r.data, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Stop()
+	if seq, err := o.LastSequence(natstest.Context(t)); err != nil || seq < last {
+		t.Errorf("the log ends at %d, %v, want at least %d", seq, err, last)
 	}
 }
 
