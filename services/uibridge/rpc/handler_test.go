@@ -101,7 +101,7 @@ func TestEveryMethodOfTheContractIsReached(t *testing.T) {
 	if got := fmt.Sprintf("%+v", r.Log()); got != "["+
 		"{Ref:other/x Text:hello ID:i Mode:interrupt Source:websocket "+
 		"Files:[{Ref:other/x/a.png Name: MediaType:image/png Bytes:3 Data:[]}]} "+
-		"{Ref:main/s ConfirmationID:c Hash:h Approved:false Reason:no Always:<nil> Source:websocket} "+
+		"{Ref:main/s ConfirmationID:c Hash:h Approved:false Reason:no Always:<nil> Source:websocket Passkey:<nil>} "+
 		"{Ref:main/s Sequence:4 InputID: Reason:enough} {Ref:main/s Sequence:0 InputID:i Reason:} "+
 		"{Ref:main/s Text:/tools fs ID: Mode: Source:websocket Files:[]}]" {
 		t.Errorf("stored %s", got)
