@@ -37,6 +37,15 @@ type Charter struct {
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
 
+// Local is the charter of a plugin or listener that the people who run a system attach on the same
+// machine: everything, under its own name alone.
+func Local(name subject.Identity) Charter {
+	return Charter{
+		Name: name, Hooks: []string{Any + ":" + Judge}, Tools: []string{Any}, Providers: []string{Any}, Storage: true, Guides: true,
+		Listeners: []subject.Writer{subject.Writer(name)}, Order: true,
+	}
+}
+
 // The marks of hook points of a charter.
 const (
 	Judge   = "judge"   // it may deny, have a person asked, and fail closed
