@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 )
 
@@ -14,7 +15,8 @@ import (
 type envCmd struct {
 	Service string `placeholder:"NAME" help:"Print the environment of a process of Skandha beside this system instead, such as listener, toolrunner or uibridge. Its key is written to --data."`
 
-	Name string `arg:"" optional:"" help:"Name of the plugin or listener that joins. It gets credentials for that name alone. Default: the environment is that of the people who run the system, who cannot act as a plugin."`
+	Name string `arg:"" optional:"" help:"Name of the plugin or listener that joins. It gets credentials for that name alone, with which it may do whatever a plugin or listener may, or with any of the flags below only what these grant. Default: the environment is that of the people who run the system, who cannot act as a plugin."`
+	charterFlags
 }
 
 // Run implements the command.
@@ -61,7 +63,11 @@ func (e *envCmd) key(data string) (string, error) {
 // token returns what the environment's holder shows to the bus.
 func (e *envCmd) token(ctx context.Context, g *globals) (string, error) {
 	if e.Name != "" {
-		token, ok, err := joined(ctx, g, e.Name)
+		var charter *rights.Charter
+		if c := e.charter(e.Name); c.Grants() {
+			charter = &c
+		}
+		token, ok, err := joined(ctx, g, e.Name, charter)
 		if ok || err != nil {
 			return token, err
 		}

@@ -111,13 +111,14 @@ func (c Charter) Validate() error {
 			bad("sessions: %w", err)
 		}
 	}
-	if !c.grants() {
+	if !c.Grants() {
 		bad("it grants nothing; add --hooks, --tools, --providers, --storage, --guides, --listener, --sessions or --see")
 	}
 	return errors.Join(errs...)
 }
 
-func (c Charter) grants() bool {
+// Grants reports whether the charter grants anything.
+func (c Charter) Grants() bool {
 	return len(c.Hooks)+len(c.Tools)+len(c.Providers)+len(c.Listeners)+len(c.Sessions) > 0 ||
 		c.Storage || c.Guides || c.See
 }

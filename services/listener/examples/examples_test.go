@@ -162,10 +162,14 @@ func TestAPolicyDeniesWhatItCannotRead(t *testing.T) {
 	s := foreigntest.Start(t)
 	p := s.Run("no-secrets", "python", python, "policy_hook.py")
 	s.AwaitPlugin("no-secrets", plugin.Active)
+	caller, err := s.Client.Bus.NewCaller()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, body := range []string{"", "{", `{"data": {"tool": "file_system:write_file", "args": {}}}`} {
-		m, err := s.Client.Bus.Conn().Request(subject.Hook("before_act", "no-secrets"), []byte(body), natstest.Patience)
-		if err != nil || !strings.Contains(string(m.Data), `"verb": "deny"`) {
-			t.Errorf("%q is answered with %+v, %v", body, m, err)
+		answer, err := caller.Request(natstest.Context(t), subject.Hook("before_act", "no-secrets"), "no-secrets", []byte(body))
+		if err != nil || !strings.Contains(string(answer), `"verb": "deny"`) {
+			t.Errorf("%q is answered with %s, %v", body, answer, err)
 		}
 	}
 	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
@@ -322,7 +326,7 @@ func TestAListenerOfNodeIsAnsweredAndLeaves(t *testing.T) {
 func TestAListenerOfShellIsHeardAndAnObserverSeesIt(t *testing.T) {
 	bash := foreigntest.Need(t, "bash")
 	s := foreigntest.Start(t)
-	observer := s.Run("", "shell", bash, "observer.sh", "main")
+	observer := s.Run("observer", "shell", bash, "observer.sh", "main")
 	observer.Await("following")
 	if err := s.Client.Bus.Conn().Flush(); err != nil {
 		t.Fatal(err)
@@ -375,8 +379,8 @@ func TestWhatWasAttachedFindsABusThatHasMoved(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
 	programs := []*foreigntest.Process{
-		s.Run("no-secrets", "python", python, "policy_hook.py"), s.Run("disk", "python", python, "tool.py"), s.Run("words", dir, node, "tool.mjs"),
-		s.Run("", "shell", foreigntest.Need(t, "bash"), "observer.sh"),
+		s.Run("no-secrets", "python", python, "policy_hook.py"), s.Run("disk", "python", python, "tool.py"),
+		s.Run("words", dir, node, "tool.mjs"), s.Run("observer", "shell", foreigntest.Need(t, "bash"), "observer.sh"),
 	}
 	s.AwaitPlugin("no-secrets", plugin.Active)
 	s.AwaitTool("disk:free", true)

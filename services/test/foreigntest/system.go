@@ -125,14 +125,17 @@ func (s *System) RestartElsewhere() {
 	}
 }
 
-// JoinAs returns the SKANDHA_NATS of a plugin or listener on this machine, or with no name of the people who
-// run the system.
+// Observer is the name of a program that sees all that happens.
+const Observer = "observer"
+
+// JoinAs returns the SKANDHA_NATS of a plugin or listener on this machine, or of the [Observer].
 func (s *System) JoinAs(name subject.Identity) string {
 	s.t.Helper()
-	if name == "" {
-		return s.Join()
+	charter := rights.Local(name)
+	if name == Observer {
+		charter = rights.Charter{Name: name, See: true}
 	}
-	at, err := s.Invite(natstest.Context(s.t), rights.Local(name))
+	at, err := s.Invite(natstest.Context(s.t), charter)
 	if err != nil {
 		s.t.Fatal(err)
 	}
