@@ -294,7 +294,9 @@ func (w *world) plugin(ctx context.Context) error {
 		}
 		return res.Status, res.Body.Close()
 	}
-	at, err := w.sys.Invite(ctx, rights.Local("desk"))
+	charter := rights.Local("desk")
+	charter.Listeners = append(charter.Listeners, "doorbell")
+	at, err := w.sys.Invite(ctx, charter)
 	if err != nil {
 		return err
 	}
