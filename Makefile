@@ -75,8 +75,8 @@ build: setup-build ## Build every command into BIN=bin (static, stripped)
 ##@ Check
 
 .PHONY: test
-test: setup $(GOTESTSUM) $(REPORT) ## Set up and run every test; one that fails and then passes alone is listed as FLAKY (SHUFFLE=off: unchanged packages from the cache)
-	$(call tests,test,$(PKGS),-timeout 20m)
+test: setup $(GOTESTSUM) $(REPORT) ## Set up and run every test; one that fails and then passes alone is listed as FLAKY (SHUFFLE=off: unchanged packages from the cache; RACE=apart: without what test-race runs)
+	$(call tests,test,$(if $(filter apart,$(RACE)),$$(go list $(PKGS) | grep -E '/($(NO_RACE))$$' | tr '\n' ' '),$(PKGS)),-timeout 20m)
 
 # What the race detector adds nothing to: work that is done in other processes (sandboxes,
 # plugins, containers, browsers, whole deployments), functions without goroutines, and what is

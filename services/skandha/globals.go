@@ -47,7 +47,7 @@ type globals struct {
 	HTTP         web.Hosts `embed:"" prefix:"http-" group:"Embedded system"`
 	NoSandbox    bool      `group:"Embedded system" env:"SKANDHA_NO_SANDBOX" help:"Do not run code: an embedded system does not offer python:execute, shell:execute or sandbox_fs."`
 	UI           string    `name:"ui" group:"Embedded system" env:"SKANDHA_UI" placeholder:"HOST:PORT|off" help:"Address at which an embedded system (of up or chat) serves its page. Default: 127.0.0.1:7070 or, if that is in use, the next free port. off: no page."`
-	Rights       bool      `group:"Embedded system" env:"SKANDHA_RIGHTS" help:"Make the bus of an embedded system enforce who may do what. Plugins and listeners are then invited: skandha plugins invite, skandha env NAME. Without it, who has the token of the bus may do everything."`
+	Rights       bool      `group:"Embedded system" env:"SKANDHA_RIGHTS" default:"true" negatable:"" help:"Let the bus of an embedded system enforce who may do what; plugins and listeners get credentials by skandha env NAME and skandha plugins invite. With --no-rights, any client with the token of the bus may do everything."`
 	Sync         string    `group:"Embedded system" env:"SKANDHA_SYNC" enum:"always,relaxed" default:"always" help:"When an embedded log is synced to disk: always (before a write is acknowledged; survives power loss) or relaxed (survives kill -9)."`
 
 	Files   filesystem.Limits `embed:"" prefix:"files-" group:"File tools of an embedded system"`
@@ -67,7 +67,7 @@ func (g *globals) systemConfig() system.Config {
 		Data: g.Data, ConfigFile: g.Config, Sync: g.Sync, Log: g.logger(),
 		Provider: g.Provider, Model: g.Model, BaseURL: g.BaseURL, Embedder: g.Embedder,
 		Transcriber: g.Transcriber, Speaker: g.Speaker, OfflineRules: g.OfflineRules,
-		Rights:    g.Rights,
+		Open:      !g.Rights,
 		Workspace: g.Workspace, Files: g.Files, Requests: g.HTTP, Web: g.Web, NotesPlugin: g.NotesPlugin,
 	}
 	if !g.NoSandbox {

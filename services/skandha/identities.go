@@ -304,31 +304,25 @@ func withToken(at, token string) (string, error) {
 	return u.String(), nil
 }
 
-// local is the charter of a plugin or listener that the people who run a system attach on the same
-// machine: everything, under its own name alone.
-func local(name string) rights.Charter {
-	return rights.Charter{
-		Name: subject.Identity(name), Hooks: []string{rights.Any + ":" + rights.Judge}, Tools: []string{rights.Any},
-		Providers: []string{rights.Any}, Storage: true, Guides: true, Listeners: []subject.Writer{subject.Writer(name)},
-		Order: true,
-	}
-}
-
-// joined returns the token of a local plugin or listener; ok is false if the bus has no rights.
-func joined(ctx context.Context, g *globals, name string) (token string, ok bool, err error) {
+// joined returns the token of a local plugin or listener, with a charter, or if it is nil that which it has, or
+// [rights.Local]; ok is false if the bus has no rights.
+func joined(ctx context.Context, g *globals, name string, charter *rights.Charter) (token string, ok bool, err error) {
 	page, err := identities(ctx, g, coreapi.IdentitiesQuery{Caller: writer()})
 	if err != nil || !page.Rights {
 		return "", false, err
 	}
-	c := local(name)
+	c := rights.Local(subject.Identity(name))
 	i := slices.IndexFunc(page.Identities, func(id coreapi.Identity) bool { return string(id.Charter.Name) == name })
 	switch {
 	case i < 0:
 	case page.Identities[i].State == coreapi.IdentityRevoked:
 		return "", false, fmt.Errorf("%s was revoked at %s; to invite it again, use %s plugins invite %s", name,
 			page.Identities[i].Ended.Local().Format("2006-01-02 15:04"), buildinfo.Command(), name)
-	case page.Identities[i].State == coreapi.IdentityActive:
+	case charter == nil && page.Identities[i].State == coreapi.IdentityActive:
 		c = page.Identities[i].Charter // it stays as it is
+	}
+	if charter != nil {
+		c = *charter
 	}
 	page, err = identities(ctx, g, coreapi.IdentitiesQuery{
 		Op: coreapi.IdentityInvite, Charter: &c, Replace: true, Bearer: true, Caller: writer(),

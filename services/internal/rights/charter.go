@@ -37,6 +37,15 @@ type Charter struct {
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
 
+// Local is the charter of a plugin or listener that the people who run a system attach on the same
+// machine: everything, under its own name alone.
+func Local(name subject.Identity) Charter {
+	return Charter{
+		Name: name, Hooks: []string{Any + ":" + Judge}, Tools: []string{Any}, Providers: []string{Any}, Storage: true, Guides: true,
+		Listeners: []subject.Writer{subject.Writer(name)}, Order: true,
+	}
+}
+
 // The marks of hook points of a charter.
 const (
 	Judge   = "judge"   // it may deny, have a person asked, and fail closed
@@ -102,13 +111,14 @@ func (c Charter) Validate() error {
 			bad("sessions: %w", err)
 		}
 	}
-	if !c.grants() {
+	if !c.Grants() {
 		bad("it grants nothing; add --hooks, --tools, --providers, --storage, --guides, --listener, --sessions or --see")
 	}
 	return errors.Join(errs...)
 }
 
-func (c Charter) grants() bool {
+// Grants reports whether the charter grants anything.
+func (c Charter) Grants() bool {
 	return len(c.Hooks)+len(c.Tools)+len(c.Providers)+len(c.Listeners)+len(c.Sessions) > 0 ||
 		c.Storage || c.Guides || c.See
 }

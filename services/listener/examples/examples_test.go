@@ -51,7 +51,7 @@ func TestTheAgentObeysAPolicyInOneFileOfPythonWhileItRuns(t *testing.T) {
 	ran(t, s.Say("s", writeTo("secret-0.txt")), "")
 
 	for i, how := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		p := s.Run("python", python, "policy_hook.py")
+		p := s.Run("no-secrets", "python", python, "policy_hook.py")
 		s.AwaitPlugin("no-secrets", plugin.Active)
 		end := s.Say("s", writeTo("secret-1.txt"))
 		ran(t, end, tool.CodeDenied)
@@ -74,7 +74,7 @@ func TestAPolicyThatIsKilled(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	for _, judges := range [][]subject.Plugin{nil, {"no-secrets"}} {
 		s := foreigntest.StartWithLease(t, foreigntest.SoonOver, judges...)
-		p := s.Run("python", python, "policy_hook.py")
+		p := s.Run("no-secrets", "python", python, "policy_hook.py")
 		s.AwaitPlugin("no-secrets", plugin.Active)
 		p.Kill()
 		var want tool.Code
@@ -91,7 +91,7 @@ func TestAPolicyThatIsKilled(t *testing.T) {
 func TestAPolicyThatWasSilentForTooLongRegistersAgain(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := foreigntest.StartWithLease(t, foreigntest.SoonOver)
-	p := s.Run("python", python, "policy_hook.py")
+	p := s.Run("no-secrets", "python", python, "policy_hook.py")
 	s.AwaitPlugin("no-secrets", plugin.Active)
 	p.Signal(syscall.SIGSTOP)
 	s.AwaitPlugin("no-secrets", plugin.Gone)
@@ -106,7 +106,7 @@ func TestAPolicyThatWasSilentForTooLongRegistersAgain(t *testing.T) {
 func TestAPolicyOutlivesALostBucket(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := foreigntest.Start(t)
-	p := s.Run("python", python, "policy_hook.py")
+	p := s.Run("no-secrets", "python", python, "policy_hook.py")
 	s.AwaitPlugin("no-secrets", plugin.Active)
 	js := s.Client.Bus.JetStream()
 	if err := js.DeleteStream(t.Context(), "KV_plugins"); err != nil {
@@ -148,7 +148,7 @@ func TestAPluginGoesOnHoweverManyCoresSayThatItIsUnknown(t *testing.T) {
 			if err := conn.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			p := s.Run("python", python, script)
+			p := s.Run(subject.Identity(name), "python", python, script)
 			natstest.Eventually(t, "it goes on", func() bool { return heartbeats.Load() > 3 })
 			p.Leave(syscall.SIGINT)
 			s.LeftNothing(name)
@@ -160,12 +160,16 @@ func TestAPluginGoesOnHoweverManyCoresSayThatItIsUnknown(t *testing.T) {
 func TestAPolicyDeniesWhatItCannotRead(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := foreigntest.Start(t)
-	p := s.Run("python", python, "policy_hook.py")
+	p := s.Run("no-secrets", "python", python, "policy_hook.py")
 	s.AwaitPlugin("no-secrets", plugin.Active)
+	caller, err := s.Client.Bus.NewCaller()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, body := range []string{"", "{", `{"data": {"tool": "file_system:write_file", "args": {}}}`} {
-		m, err := s.Client.Bus.Conn().Request(subject.Hook("before_act", "no-secrets"), []byte(body), natstest.Patience)
-		if err != nil || !strings.Contains(string(m.Data), `"verb": "deny"`) {
-			t.Errorf("%q is answered with %+v, %v", body, m, err)
+		answer, err := caller.Request(natstest.Context(t), subject.Hook("before_act", "no-secrets"), "no-secrets", []byte(body))
+		if err != nil || !strings.Contains(string(answer), `"verb": "deny"`) {
+			t.Errorf("%q is answered with %s, %v", body, answer, err)
 		}
 	}
 	ran(t, s.Say("s", writeTo("secret.txt")), tool.CodeDenied)
@@ -175,7 +179,7 @@ func TestAPolicyDeniesWhatItCannotRead(t *testing.T) {
 func TestAHookOfPythonChangesTheArguments(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := foreigntest.Start(t)
-	p := s.Run("python", python, "hook.py")
+	p := s.Run("newline", "python", python, "hook.py")
 	s.AwaitPlugin("newline", plugin.Active)
 	ran(t, s.Say("s", writeTo("a.txt")), "")
 	if b, err := os.ReadFile(filepath.Join(s.Workspace, "a.txt")); string(b) != "x\n" {
@@ -188,7 +192,7 @@ func TestAHookOfPythonChangesTheArguments(t *testing.T) {
 func TestTheModelUsesAToolOfPython(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := foreigntest.Start(t)
-	p := s.Run("python", python, "tool.py")
+	p := s.Run("disk", "python", python, "tool.py")
 	s.AwaitTool("disk:free", true)
 	end := s.Say("s", `call disk:free {}`)
 	ran(t, end, "")
@@ -205,7 +209,7 @@ func TestTheModelUsesAToolOfPython(t *testing.T) {
 func TestAListenerOfPythonIsAnswered(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := foreigntest.Start(t)
-	p := s.Run("python", python, "listener.py")
+	p := s.Run("python", "python", python, "listener.py")
 	listens(t, p)
 }
 
@@ -235,7 +239,7 @@ func node(t *testing.T) (dir, program string) {
 func TestTheModelUsesAToolOfNode(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
-	p := s.Run(dir, node, "tool.mjs")
+	p := s.Run("words", dir, node, "tool.mjs")
 	s.AwaitTool("words:slug", true)
 	end := s.Say("s", `call words:slug {"text": "Größe, and More!"}`)
 	ran(t, end, "")
@@ -252,7 +256,7 @@ func TestTheModelUsesAToolOfNode(t *testing.T) {
 func TestAToolOfNodeLeavesWithoutTheBus(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
-	p := s.Run(dir, node, "tool.mjs")
+	p := s.Run("words", dir, node, "tool.mjs")
 	s.AwaitTool("words:slug", true)
 	s.Stop()
 	p.Leave(syscall.SIGINT)
@@ -261,7 +265,7 @@ func TestAToolOfNodeLeavesWithoutTheBus(t *testing.T) {
 func TestAHookOfNodeAsksAPersonAndNotesWhatWasUsed(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
-	p := s.Run(dir, node, "hook.mjs")
+	p := s.Run("careful", dir, node, "hook.mjs")
 	s.AwaitPlugin("careful", plugin.Active)
 	end := s.Say("s", writeTo("a.txt"))
 	ran(t, end, "")
@@ -281,7 +285,7 @@ func TestAHookOfNodeAsksAPersonAndNotesWhatWasUsed(t *testing.T) {
 func TestAProviderOfNodeAnswers(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
-	p := s.Run(dir, node, "provider.mjs")
+	p := s.Run("eliza", dir, node, "provider.mjs")
 	s.AwaitPlugin("eliza", plugin.Active)
 	ask := func(n int, messages ...provider.Message) executor.Answer {
 		t.Helper()
@@ -313,7 +317,7 @@ func TestAProviderOfNodeAnswers(t *testing.T) {
 func TestAListenerOfNodeIsAnsweredAndLeaves(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
-	p := s.Run(dir, node, "listener.mjs")
+	p := s.Run("lines", dir, node, "listener.mjs")
 	s.AwaitPlugin("lines", plugin.Active)
 	listens(t, p)
 	s.LeftNothing("lines")
@@ -322,20 +326,20 @@ func TestAListenerOfNodeIsAnsweredAndLeaves(t *testing.T) {
 func TestAListenerOfShellIsHeardAndAnObserverSeesIt(t *testing.T) {
 	bash := foreigntest.Need(t, "bash")
 	s := foreigntest.Start(t)
-	observer := s.Run("shell", bash, "observer.sh", "main")
+	observer := s.Run("observer", "shell", bash, "observer.sh", "main")
 	observer.Await("following")
 	if err := s.Client.Bus.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
 	const text = `two "words" and a \ back\slash`
-	p := s.Run("shell", bash, "listener.sh", text)
+	p := s.Run("shell", "shell", bash, "listener.sh", text)
 	p.Wait()
 	if p.Out() != "1\n" {
 		t.Errorf("the sequence is %q", p.Out())
 	}
 	observer.Await(`reflect.recorded main/shell {"sequence":1,`)
 	observer.Await(`"answer":"echo: two \"words\" and a \\ back\\slash`)
-	lines := s.Run("shell", bash, "listener.sh")
+	lines := s.Run("shell", "shell", bash, "listener.sh")
 	lines.Say("one\nslow 10 ms\n")
 	lines.CloseInput()
 	lines.Wait()
@@ -350,7 +354,7 @@ func TestPluginsAreBackWhenTheBusIs(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	dir, node := node(t)
 	s := foreigntest.Start(t)
-	programs := []*foreigntest.Process{s.Run("python", python, "tool.py"), s.Run(dir, node, "tool.mjs")}
+	programs := []*foreigntest.Process{s.Run("disk", "python", python, "tool.py"), s.Run("words", dir, node, "tool.mjs")}
 	for i := range 2 {
 		if i > 0 {
 			s.Restart()
@@ -375,8 +379,8 @@ func TestWhatWasAttachedFindsABusThatHasMoved(t *testing.T) {
 	dir, node := node(t)
 	s := foreigntest.Start(t)
 	programs := []*foreigntest.Process{
-		s.Run("python", python, "policy_hook.py"), s.Run("python", python, "tool.py"), s.Run(dir, node, "tool.mjs"),
-		s.Run("shell", foreigntest.Need(t, "bash"), "observer.sh"),
+		s.Run("no-secrets", "python", python, "policy_hook.py"), s.Run("disk", "python", python, "tool.py"),
+		s.Run("words", dir, node, "tool.mjs"), s.Run("observer", "shell", foreigntest.Need(t, "bash"), "observer.sh"),
 	}
 	s.AwaitPlugin("no-secrets", plugin.Active)
 	s.AwaitTool("disk:free", true)
@@ -411,7 +415,7 @@ func TestAPluginThatIsRefusedSaysWhy(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bad.py"), []byte(bad), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := foreigntest.Start(t).Run(dir, python, "bad.py")
+	p := foreigntest.Start(t).Run("disk", dir, python, "bad.py")
 	p.Await("tools[0].risk")
 	if err := p.Ended(); err == nil {
 		t.Error("it ended as if all were well")

@@ -99,7 +99,7 @@ func TestTheDialogueOfTheReadme(t *testing.T) {
 		t.Fatal("README.md has no dialogue")
 	}
 	s := foreigntest.Start(t)
-	u, err := url.Parse(s.Join())
+	u, err := url.Parse(s.JoinAs("clock"))
 	if err != nil {
 		t.Fatal(err)
 	}

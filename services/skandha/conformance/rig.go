@@ -65,6 +65,7 @@ func startRig(ctx context.Context, o Options) (_ *rig, err error) {
 		Data: filepath.Join(r.dir, "data"), ConfigFile: cfg, Sync: string(natsserver.Relaxed), Provider: "offline", Slots: 16,
 		Log:  o.Log,
 		NATS: freeAddress(ctx),
+		Open: true, // a plugin's name is known only once it has registered
 	})
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func TestSkeletonsWork(t *testing.T) {
 			k := skeletons(t, lang)
 			k.run(t, k.test[0], k.test[1:]...)
 			s := foreigntest.Start(t)
-			p := s.Run(k.dir, k.start[0], k.start[1:]...)
+			p := s.Run(name, k.dir, k.start[0], k.start[1:]...)
 			s.AwaitTool(name+":greet", true)
 			end := s.Say("s", `call `+name+`:greet {"name": "Ada"}`)
 			if len(end.Calls) != 1 || !end.Calls[0].Success || !strings.Contains(end.Answer, "Hello, Ada!") {

@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/provider/adapter"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/scripted"
@@ -32,7 +33,10 @@ type guest struct {
 
 func join(t *testing.T, s *system.System, m plugin.Manifest, subj string, answer string) *guest {
 	t.Helper()
-	b := natstest.Join(t, s, string(m.Name))
+	if _, err := s.Invite(natstest.Context(t), rights.Local(subject.Identity(m.Name))); err != nil {
+		t.Fatal(err)
+	}
+	b := natstest.Join(t, s, string(m.Name)) // it sees what the agents do, too
 	caller, err := b.NewCaller()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package system
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -23,14 +24,15 @@ import (
 // login returns who may connect to the bus, as far as a server's configuration says it.
 func (s *System) login(keep *kept) (natsserver.Config, error) {
 	file := filepath.Join(s.cfg.Data, keysFile)
-	if _, err := os.Stat(file); err == nil {
-		s.cfg.Rights = true // the log belongs to the account of these keys
-	}
-	if s.cfg.Rights && s.cfg.Token != "" {
-		return natsserver.Config{}, fmt.Errorf("%s has a bus with rights, which needs no token; leave out --token (SKANDHA_TOKEN)",
+	if _, err := os.Stat(file); s.cfg.Open && err == nil {
+		return natsserver.Config{}, fmt.Errorf("the bus of %s has rights, and its log belongs to their keys; leave out --no-rights",
 			s.cfg.Data)
 	}
-	if !s.cfg.Rights {
+	if !s.cfg.Open && s.cfg.Token != "" {
+		return natsserver.Config{}, errors.New(
+			"a bus with rights has no token; leave out --token (SKANDHA_TOKEN), or give --no-rights as well")
+	}
+	if s.cfg.Open {
 		if s.cfg.Token == "" {
 			keep.Token = cmp.Or(keep.Token, newToken())
 			s.cfg.Token = keep.Token
@@ -38,7 +40,11 @@ func (s *System) login(keep *kept) (natsserver.Config, error) {
 		s.operator = s.cfg.Token
 		return natsserver.Config{Token: s.cfg.Token}, nil
 	}
-	keep.Token = "" // of a system that had no rights
+	if keep.Token != "" {
+		keep.Token = ""
+		s.log.Warn("the bus now enforces rights, and its previous token is void; plugins and listeners outside this process " +
+			"need credentials: skandha env NAME")
+	}
 	var err error
 	if s.trust, err = trust.Open(file); err != nil {
 		return natsserver.Config{}, err
@@ -79,6 +85,28 @@ func (s *System) credentials(name string) (*bus.Credentials, error) {
 		return k.Credentials()
 	}
 	return s.trust.Whole(subject.Identity(name))
+}
+
+// ServiceKey writes the key with which a service in another process joins the system of a data directory, and
+// returns its file; no file if the bus has no rights.
+func ServiceKey(data, service string) (string, error) {
+	from := filepath.Join(data, keysFile)
+	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	authority, err := trust.Read(from)
+	if err != nil {
+		return "", err
+	}
+	key, err := authority.Key(service)
+	if err != nil {
+		return "", err
+	}
+	file, err := filepath.Abs(filepath.Join(data, service+".key"))
+	if err != nil {
+		return "", err
+	}
+	return file, key.Write(file)
 }
 
 // identities are who from outside may connect; nil if the bus has no rights.

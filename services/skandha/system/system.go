@@ -55,7 +55,7 @@ type Config struct {
 	ConfigFile string // YAML: agents, policy, listeners and ui; empty: one agent with the defaults
 	Sync       string // always (default) or relaxed
 	NATS       string // listen address of the bus; default a port on loopback that Data keeps
-	Token      string // of a bus without rights; default a random one that Data keeps
+	Token      string // of an open bus; default a random one that Data keeps
 	MQTT       string // listen address of MQTT, for devices; empty: none
 	HTTP       string // listen address of health and metrics; empty: none
 	Store      string // of the view; default a SQLite file in Data
@@ -69,9 +69,9 @@ type Config struct {
 	Files                                  filesystem.Limits  // for the file tools
 	Requests                               web.Hosts          // what http:request may reach
 	Web                                    web.Config         // what web:search and web:fetch may reach
-	// Rights makes the bus enforce who may do what: each service has its own credentials, and plugins and
-	// listeners are invited. Without it, who shows Token may do everything.
-	Rights bool
+	// Open leaves the bus without rights: any client with Token may do everything. Otherwise each service has
+	// its own credentials, and plugins and listeners are invited.
+	Open bool
 	// the storage plugin that keeps notes; default files in Workspace
 	NotesPlugin string
 	Slots       int       // of provider, tool runner and sandbox, each; default 64

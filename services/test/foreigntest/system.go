@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
@@ -71,8 +72,7 @@ func StartWithConfig(t testing.TB, config string) *System {
 	s := &System{t: t, Workspace: filepath.Join(dir, "workspace")}
 	s.cfg = system.Config{
 		Data: filepath.Join(dir, "data"), Workspace: s.Workspace, Sync: "relaxed", Log: natstest.Logger(t),
-		Token: "it's the token", ConfigFile: file,
-		Models: []provider.Adapter{scripted.New()},
+		ConfigFile: file, Models: []provider.Adapter{scripted.New()},
 	}
 	s.up()
 	t.Cleanup(s.down)
@@ -120,15 +120,32 @@ func (s *System) RestartElsewhere() {
 	}
 	s.t.Cleanup(func() { _ = l.Close() })
 	s.up()
-	if s.Join() == was.String() {
-		s.t.Fatalf("the bus is still at %s", was.Host)
+	if now, err := url.Parse(s.Join()); err != nil || now.Host == was.Host {
+		s.t.Fatalf("the bus is still at %s (%v)", was.Host, err)
 	}
 }
 
-// Run starts a program that joins the system; see [Spawn].
-func (s *System) Run(dir, program string, args ...string) *Process {
+// Observer is the name of a program that sees all that happens.
+const Observer = "observer"
+
+// JoinAs returns the SKANDHA_NATS of a plugin or listener on this machine, or of the [Observer].
+func (s *System) JoinAs(name subject.Identity) string {
 	s.t.Helper()
-	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.Join(), "SKANDHA_DATA=" + s.cfg.Data, "PYTHONDONTWRITEBYTECODE=1"},
+	charter := rights.Local(name)
+	if name == Observer {
+		charter = rights.Charter{Name: name, See: true}
+	}
+	at, err := s.Invite(natstest.Context(s.t), charter)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return at
+}
+
+// Run starts a program that joins the system under a name; see [System.JoinAs] and [Spawn].
+func (s *System) Run(name subject.Identity, dir, program string, args ...string) *Process {
+	s.t.Helper()
+	return Spawn(s.t, dir, []string{"SKANDHA_NATS=" + s.JoinAs(name), "SKANDHA_DATA=" + s.cfg.Data, "PYTHONDONTWRITEBYTECODE=1"},
 		program, args...)
 }
 

@@ -59,7 +59,7 @@ func start(t *testing.T) *rig {
 	}
 	r.env = []string{
 		"GEMINI_API_KEY=" + geminitest.Key, "GEMINI_MODEL=" + geminitest.Model, "GOOGLE_GEMINI_BASE_URL=" + r.api.URL,
-		"SKANDHA_NATS=" + r.Join(), "SKANDHA_LOG=debug",
+		"SKANDHA_NATS=" + r.JoinAs(name), "SKANDHA_LOG=debug",
 	}
 	r.spawn(t)
 	r.model = r.Adapter(name)

@@ -31,6 +31,9 @@ func (w *testWriter) Write(p []byte) (int, error) {
 	defer w.mu.Unlock()
 	if !w.over {
 		w.t.Log(string(bytes.TrimRight(p, "\n")))
+		if bytes.Contains(p, []byte("permissions violation")) { // as the client of NATS says it
+			w.t.Error("a service may not do what it does; see schemas/rights.yaml")
+		}
 	}
 	return len(p), nil
 }

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 )
@@ -209,7 +210,11 @@ func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 // tool that it calls while core waits for its answer.
 func TestTheExampleOfAMemory(t *testing.T) {
 	k := newTalk(t)
-	run(t, "memory", k.system.Join())
+	at, err := k.system.Invite(natstest.Context(t), rights.Local("memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "memory", at)
 	k.answers("remember the key is under the mat", "done")
 	k.answers("remember Ann likes tea", "done")
 	k.say("Where is the key?")

@@ -37,7 +37,7 @@ func run(t testing.TB) *running {
 	t.Helper()
 	data := t.TempDir()
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: data, Sync: "relaxed", Provider: "offline", Rights: true, Log: quiet,
+		Data: data, Sync: "relaxed", Provider: "offline", Log: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)

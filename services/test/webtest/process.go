@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 )
 
@@ -26,13 +27,16 @@ func (r *Rig) build() {
 // spawn runs the binary against the system's bus.
 func (r *Rig) spawn(addr string) {
 	r.t.Helper()
-	join, err := url.Parse(r.System.Join())
+	at, err := url.Parse(r.System.Join())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	token := join.User.Username()
-	join.User = nil
-	args := []string{"--nats", join.String(), "--token", token, "--listen", addr, "--data", r.dir, "--log", "warn"}
+	at.User = nil
+	key, err := system.ServiceKey(filepath.Join(r.dir, "data"), "uibridge")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	args := []string{"--nats", at.String(), "--key", key, "--listen", addr, "--data", r.dir, "--log", "warn"}
 	if r.config != "" {
 		args = append(args, "--config", r.config)
 	}

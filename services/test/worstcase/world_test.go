@@ -27,6 +27,7 @@ import (
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/mqttclient"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/sandbox/selection"
@@ -293,6 +294,12 @@ func (w *world) plugin(ctx context.Context) error {
 		}
 		return res.Status, res.Body.Close()
 	}
+	charter := rights.Local("desk")
+	charter.Listeners = append(charter.Listeners, "doorbell")
+	at, err := w.sys.Invite(ctx, charter)
+	if err != nil {
+		return err
+	}
 	return plugin.Serve(ctx, plugin.Manifest{Name: "desk", Version: "1.0.0"}, append(w.more, plugin.Handlers{
 		plugin.Tool("desk:post", "Posts a letter.", send, plugin.Permissions("network.request"), plugin.Scope("to")),
 		plugin.Tool("desk:hidden_post", "Posts a letter for services.", send, plugin.Internal()),
@@ -303,5 +310,5 @@ func (w *world) plugin(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		}),
-	}...), plugin.WithConfig(bus.Config{URL: w.sys.Join(), Name: "desk"}), plugin.WithLogger(natstest.Logger(w.t)))
+	}...), plugin.WithConfig(bus.Config{URL: at, Name: "desk"}), plugin.WithLogger(natstest.Logger(w.t)))
 }

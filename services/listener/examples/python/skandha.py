@@ -26,8 +26,10 @@ class Bus:
         url, user, password = where()
         self.lock = threading.Lock()
         self.socket = socket.create_connection((url.hostname, url.port or 4222), timeout=5)
-        self.socket.settimeout(None)
         self.stream = self.socket.makefile("rb")
+        if not self.stream.readline():  # INFO, unless another program has the port now
+            raise ConnectionError("the bus has closed the connection")
+        self.socket.settimeout(None)
         who = {"user": user, "pass": password} if password else {"auth_token": user, "jwt": user}
         self.send("CONNECT " + json.dumps({"verbose": False, "headers": True, "no_responders": True, **who}))
         for n, subscription in enumerate(subscriptions, 1):

@@ -18,6 +18,7 @@ dial() {
 		host=${BASH_REMATCH[1]} port=${BASH_REMATCH[2]}
 	fi
 	exec 3<>"/dev/tcp/$host/$port" || return
+	IFS= read -r -t 5 run <&3 || return # INFO, unless another program has the port now
 	printf 'CONNECT {"verbose":false,"auth_token":%s,"jwt":%s}\r\n' "$token" "$token" >&3
 	local n=0 subscription
 	for subscription in "$@"; do

@@ -2,7 +2,7 @@
 # An observer: prints each event of all sessions, or of one, as it happens: what it is, where, and its data.
 # It sees live copies, which may be lost; to miss nothing, read the stream SESSIONS instead.
 #
-#   eval "$(bin/skandha env --data .data)" && ./observer.sh [AGENT [SESSION]]
+#   eval "$(bin/skandha env --data .data observer --see)" && ./observer.sh [AGENT [SESSION]]
 #
 # With the nats command:
 #   nats --server "$SKANDHA_NATS" sub 'agent.*.*.*.*'
