@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -9,19 +11,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A client may ask the server for a stored message, and have the answer sent to any subject: it is as if the
-// server had published there what the client once stored. Such a message names the stream that it comes
-// from, in headers that the client cannot remove. A delivery of a consumer names it in its reply subject.
+// A client may have the server send its answer to any subject: it is as if the server had published there what
+// the client once stored. Such a message names the stream that it comes from, in headers that the client cannot
+// remove. A delivery of a consumer names it in its reply subject.
 
-// IsAnswer reports whether headers are those of a stored message that the server has sent to somebody.
-func IsAnswer(h nats.Header) bool {
-	return len(h[jetstream.StreamHeader]) > 0 && len(h[jetstream.SequenceHeader]) > 0
+// IsAnswer reports whether a message is the server's answer to a client: one that it has taken out of a stream, an
+// acknowledgement, or a page of its API.
+func IsAnswer(h nats.Header, body []byte) bool {
+	if len(h[jetstream.StreamHeader]) > 0 && len(h[jetstream.SequenceHeader]) > 0 {
+		return true
+	}
+	return len(h) == 0 && slices.ContainsFunc(serverBodies, func(b string) bool { return bytes.HasPrefix(body, []byte(b)) })
 }
 
-// Foreign reports whether a message on a subject of Skandha comes from a stream, so that nobody with the right
-// to publish there has published it. It must be ignored. It is counted, and logged now and then.
+// serverBodies are how the server's own answers begin. Nothing of Skandha's contract does.
+var serverBodies = []string{`{"stream":"`, `{"error":{"code":`, `{"type":"io.nats.jetstream.api.`}
+
+// Foreign reports whether a message on a subject of Skandha is an answer of the server, so that nobody with the
+// right to publish there has published it. It must be ignored. It is counted, and logged now and then.
 func (b *Bus) Foreign(m *nats.Msg) bool {
-	if !strings.HasPrefix(m.Reply, "$JS.ACK.") && !IsAnswer(m.Header) {
+	if !strings.HasPrefix(m.Reply, "$JS.ACK.") && !IsAnswer(m.Header, m.Data) {
 		return false
 	}
 	if n, say := b.foreign.note(); say {

@@ -14,8 +14,8 @@ import (
 )
 
 // A body is stored as any client of NATS stores an object, in chunks and an entry about it. It is read by
-// direct get: the client's Get creates a consumer, and whoever may create one on a stream can have the server
-// deliver what the stream holds to any subject.
+// direct get: the client's Get creates a consumer, and a client that may create one on a stream can have the
+// server deliver what the stream holds to any subject.
 
 // ObjectStream returns the name of the stream of a bucket of bodies.
 func ObjectStream(bucket string) string { return "OBJ_" + bucket }

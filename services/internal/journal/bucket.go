@@ -34,7 +34,9 @@ type Entry struct {
 	Revision uint64 // sequence of the change, increasing over the whole bucket
 	Time     time.Time
 	Value    []byte
-	Deleted  bool // the key was deleted; there is no value
+	// Deleted means that there is no value: the key was deleted, or the server has replaced it by its answer to
+	// somebody (see [IsNoise]).
+	Deleted bool
 }
 
 // Fence is the condition of a change: it is refused with [bus.ErrFenceLost] if the last change of
@@ -123,7 +125,7 @@ func (k *Bucket) missing(err error) error {
 func (k *Bucket) entry(m bus.StoredMsg) Entry {
 	return Entry{
 		Key: strings.TrimPrefix(m.Subject, subject.BucketKey(k.name, "")), Revision: m.Seq, Time: m.Time, Value: m.Data,
-		Deleted: m.Header.Get(operation) != "",
+		Deleted: m.Header.Get(operation) != "" || bus.IsAnswer(m.Header, m.Data),
 	}
 }
 

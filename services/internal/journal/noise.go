@@ -18,7 +18,7 @@ import (
 // no acknowledgement and no page of the server's API has; what the server reads out of a stream says so itself.
 // Both are in the stored headers, so every reader comes to the same result at any time.
 func IsNoise(m bus.StoredMsg) bool {
-	if bus.IsAnswer(m.Header) {
+	if bus.IsAnswer(m.Header, m.Data) {
 		return true
 	}
 	if len(m.Header[jetstream.ExpectedLastSubjSeqHeader]) > 0 {
