@@ -3,6 +3,7 @@ package rightstest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -147,13 +148,11 @@ func (r *running) consumers(stream string) map[string]bool {
 			found[c.Name] = true
 		}
 	}
-	if err := list.Err(); err != nil && !isEnd(err) {
+	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
 		r.Fatal(err)
 	}
 	return found
 }
-
-func isEnd(err error) bool { return err.Error() == jetstream.ErrEndOfData.Error() }
 
 // A runner that was taken over, and even knows the subject of an open answer, cannot have the server
 // answer for another runner.
