@@ -177,10 +177,15 @@ func (c StreamsConfig) bucket(name, description string, bytes int64, age time.Du
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 		MaxMsgsPerSubject: 1, MaxBytes: bytes, MaxAge: age, Replicas: c.withDefaults().Replicas,
 		Duplicates: bus.DuplicateWindow, AllowDirect: true, AllowRollup: true, DenyDelete: true,
-		RePublish: &jetstream.RePublish{
-			Source: subject.BucketKey(name, ">"), Destination: subject.BucketChanges(name), HeadersOnly: true,
-		},
+		RePublish: Notices(name),
 	}, limits{replicas: c.Replicas}}
+}
+
+// Notices is how the stream of a bucket announces its changes; see [Bucket.Watch].
+func Notices(bucket string) *jetstream.RePublish {
+	return &jetstream.RePublish{
+		Source: subject.BucketKey(bucket, ">"), Destination: subject.BucketChanges(bucket), HeadersOnly: true,
+	}
 }
 
 // objectBucket is a bucket of bodies, which the object-store API creates, and the
