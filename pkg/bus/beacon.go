@@ -163,7 +163,7 @@ func (h heard) fresh() bool { return time.Since(h.at) < beaconAge }
 func (s *beacons) listen(b *Bus) {
 	s.once.Do(func() {
 		s.of = map[subject.Instance]heard{}
-		if _, err := b.ctl.nc.Subscribe(subject.AllBeacons, func(m *nats.Msg) { s.hear(b, m) }); err != nil {
+		if _, err := b.Subscribe(subject.AllBeacons, "", func(m *nats.Msg) { s.hear(b, m) }); err != nil {
 			b.log.Debug("subscribing to the beacons of cores failed", "error", err)
 		}
 	})

@@ -46,6 +46,7 @@ type Bus struct {
 	beacons beacons
 	replies replies
 	missing *Missing
+	foreign tally // messages of [Bus.Foreign]
 	closed  chan struct{}
 
 	mu    sync.Mutex

@@ -67,7 +67,7 @@ func (r *replies) add(c *Caller) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sub == nil {
-		sub, err := c.b.ctl.nc.Subscribe(subject.Replies(c.b.Identity(), c.b.Instance()), r.dispatch)
+		sub, err := c.b.Subscribe(subject.Replies(c.b.Identity(), c.b.Instance()), "", r.dispatch)
 		if err != nil {
 			return fmt.Errorf("subscribing to replies: %w", err)
 		}

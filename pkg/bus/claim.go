@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 )
 
@@ -46,71 +44,6 @@ func (b *Bus) GetClaim(ctx context.Context, ref string) ([]byte, error) {
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != want {
 		return nil, Errorf(CodeConflict, "claim %s: the hash of the stored body does not match", ref)
-	}
-	return data, nil
-}
-
-// ObjectStore looks a bucket up once; the handle remains valid after a reconnect.
-func (b *Bus) ObjectStore(ctx context.Context, name string) (jetstream.ObjectStore, error) {
-	b.mu.Lock()
-	store := b.buckets[name]
-	b.mu.Unlock()
-	if store != nil {
-		return store, nil
-	}
-	store, err := b.data.js.ObjectStore(ctx, name)
-	if err == nil {
-		b.mu.Lock()
-		b.buckets[name] = store
-		b.mu.Unlock()
-	}
-	return store, err
-}
-
-// PutObject stores a body of at most [MaxClaimBytes] in a bucket.
-func (b *Bus) PutObject(ctx context.Context, bucket, name string, data []byte) error {
-	if len(data) > MaxClaimBytes {
-		return Errorf(CodeTooLarge, "storing %s in %s: %d bytes, at most %d", name, bucket, len(data), MaxClaimBytes)
-	}
-	ctx, cancel := Bounded(ctx)
-	defer cancel()
-	store, err := b.ObjectStore(ctx, bucket)
-	if err == nil {
-		_, err = store.PutBytes(ctx, name, data)
-	}
-	if err != nil {
-		return TransportError("storing "+name+" in "+bucket, err)
-	}
-	return nil
-}
-
-// GetObject fetches a body of at most [MaxClaimBytes] from a bucket.
-func (b *Bus) GetObject(ctx context.Context, bucket, name string) ([]byte, error) {
-	ctx, cancel := Bounded(ctx)
-	defer cancel()
-	doing := "fetching " + name + " from " + bucket
-	store, err := b.ObjectStore(ctx, bucket)
-	if err != nil {
-		return nil, TransportError(doing, err)
-	}
-	obj, err := store.Get(ctx, name)
-	if err != nil {
-		return nil, TransportError(doing, err)
-	}
-	defer func() { _ = obj.Close() }()
-	info, err := obj.Info()
-	if err != nil {
-		return nil, TransportError(doing, err)
-	}
-	if info.Size > MaxClaimBytes {
-		return nil, Errorf(CodeTooLarge, "%s: %d bytes, at most %d", doing, info.Size, MaxClaimBytes)
-	}
-	data, err := io.ReadAll(io.LimitReader(obj, MaxClaimBytes+1))
-	if err != nil {
-		return nil, TransportError(doing, err)
-	}
-	if len(data) > MaxClaimBytes {
-		return nil, Errorf(CodeTooLarge, "%s: more than %d bytes", doing, MaxClaimBytes)
 	}
 	return data, nil
 }

@@ -30,7 +30,8 @@
 // have been carried out. A caller that gives up can say so ([Caller.RequestOrStop]); that is a message
 // as any other, and may be lost.
 //
-// Live messages may be lost.
+// Live messages may be lost. A message that the server has taken out of a stream, because a client had it
+// answer there, is dropped ([Bus.Foreign]).
 //
 // # Failures
 //

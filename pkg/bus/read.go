@@ -24,7 +24,9 @@ type StoredMsg struct {
 
 // DirectGet is the subject of a [Query] that any copy of the log answers. [ParseDirect] reads
 // the answers.
-const DirectGet = "$JS.API.DIRECT.GET." + StreamSessions
+const DirectGet = directGet + StreamSessions
+
+const directGet = "$JS.API.DIRECT.GET."
 
 // Query asks for messages of a stream: the one with a sequence, the next ones on a subject
 // from a sequence on, or the last one on a subject.
@@ -173,7 +175,11 @@ func ParseDirect(m *nats.Msg) (DirectMsg, error) {
 		Prev:      lastValue(m.Header, "Nats-Last-Sequence"),
 	}
 	for _, k := range serverHeaders {
-		delete(m.Header, k)
+		if v := m.Header[k]; len(v) > 1 {
+			m.Header[k] = v[:len(v)-1] // the publisher's
+		} else {
+			delete(m.Header, k)
+		}
 	}
 	if len(m.Header) > 0 {
 		d.Header = m.Header
@@ -186,15 +192,15 @@ func parseStatus(m *nats.Msg) error {
 	case "204":
 		return ErrBatchEnd
 	case statusDenied:
-		return fmt.Errorf("reading the log: %w", deniedError(m))
+		return fmt.Errorf("reading the stream: %w", deniedError(m))
 	case "404":
-		return fmt.Errorf("reading the log: %w", ErrNotFound)
+		return fmt.Errorf("reading the stream: %w", ErrNotFound)
 	case "503":
-		return TransportError("reading the log", nats.ErrNoResponders)
+		return TransportError("reading the stream", nats.ErrNoResponders)
 	case "":
 		return ErrUnreadable
 	default:
-		return fmt.Errorf("reading the log: the server reported %s %s", status, m.Header.Get("Description"))
+		return fmt.Errorf("reading the stream: the server reported %s %s", status, m.Header.Get("Description"))
 	}
 }
 

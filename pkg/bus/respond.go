@@ -87,19 +87,14 @@ func (b *Bus) Respond(subj, queue, self string, handler func(*Request), opts ...
 	if r.waiting >= 0 {
 		r.places = make(chan struct{}, cap(r.slots)+r.waiting)
 	}
-	var err error
 	if r.stops != nil {
-		if err := r.stops.subscribe(b.ctl.nc, self); err != nil {
+		if err := r.stops.subscribe(b, self); err != nil {
 			r.stop()
 			return nil, fmt.Errorf("responding on %s: taking stops: %w", subj, err)
 		}
 	}
-	if queue == "" {
-		r.sub, err = b.ctl.nc.Subscribe(subj, r.take)
-	} else {
-		r.sub, err = b.ctl.nc.QueueSubscribe(subj, queue, r.take)
-	}
-	if err != nil {
+	var err error
+	if r.sub, err = b.Subscribe(subj, queue, r.take); err != nil {
 		r.end()
 		return nil, fmt.Errorf("responding on %s: %w", subj, err)
 	}

@@ -38,9 +38,9 @@ type stops struct {
 var errGivenUp = Errorf(CodeCancelled, "the caller gave up")
 
 // subscribe takes stops for the responder.
-func (s *stops) subscribe(nc *nats.Conn, self string) (err error) {
+func (s *stops) subscribe(b *Bus, self string) (err error) {
 	s.open = map[string]context.CancelCauseFunc{}
-	s.sub, err = nc.Subscribe(subject.Service(self, VerbStop), func(m *nats.Msg) {
+	s.sub, err = b.Subscribe(subject.Service(self, VerbStop), "", func(m *nats.Msg) {
 		var stop Stop
 		if json.Unmarshal(m.Data, &stop) == nil && subject.IsReplyFrom(stop.Reply, self) {
 			s.end(stop.Reply)

@@ -39,6 +39,10 @@ func ParseRegistry(s string) (PluginVerb, Plugin, error) {
 // wildcards.
 func BucketKey(bucket, key string) string { return "$KV." + bucket + "." + key }
 
+// BucketChanges matches the subjects on which the server announces that a key of a bucket has changed, without
+// the value: watch.<bucket>.<key>.
+func BucketChanges(bucket string) string { return "watch." + bucket + ".>" }
+
 // AllManifests matches the keys of all manifests in the bucket of plugins.
 const AllManifests = "manifest.*"
 

@@ -105,7 +105,7 @@ func (s *Service) Run(ctx context.Context) error {
 		loops.Wait()
 		s.pool.Close()
 	}()
-	follow, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"),
+	follow, err := s.bus.Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), "",
 		s.onSessionEvent)
 	if err != nil {
 		return fmt.Errorf("sandbox: following sessions: %w", err)

@@ -33,7 +33,11 @@ func TestSessionsRepair(t *testing.T) {
 	if report, err := cmd.look(ctx, c, ref); err != nil || report.Damaged {
 		t.Fatalf("a sound session: %+v, %v", report, err)
 	}
-	if _, err := c.Journal.JetStream().Publish(ctx, ref.Commit(), []byte("garbage")); err != nil {
+	last, err := c.Journal.LastCommitSeq(ctx, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Journal.AppendCommit(ctx, ref, []byte("garbage"), last); err != nil {
 		t.Fatal(err)
 	}
 	report, err := cmd.look(ctx, c, ref)

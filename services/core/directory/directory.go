@@ -87,7 +87,7 @@ func New(log *slog.Logger) *Directory {
 
 // Watch follows announcements until ctx ends, and asks all executors to announce themselves.
 func (d *Directory) Watch(ctx context.Context, b *journal.Journal) error {
-	sub, err := b.Conn().Subscribe(subject.AllAnnouncements, func(m *nats.Msg) { d.announced(m) })
+	sub, err := b.Subscribe(subject.AllAnnouncements, "", func(m *nats.Msg) { d.announced(m) })
 	if err != nil {
 		return err
 	}

@@ -264,7 +264,7 @@ func (s *session) process(m bus.StoredMsg, delivery uint64) bool {
 		return false
 	}
 	at, err := subject.ParseCause(m.Subject)
-	if err != nil || at.Ref != s.ref {
+	if err != nil || at.Ref != s.ref || journal.IsNoise(m) {
 		s.passed = m.Seq
 		return true
 	}

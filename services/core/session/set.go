@@ -13,6 +13,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -186,6 +187,10 @@ func (s *Set) Deliver(d journal.Delivery) {
 		}
 		return
 	}
+	if journal.IsNoise(d.StoredMsg) {
+		s.ackNoise(d)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -200,6 +205,15 @@ func (s *Set) Deliver(d journal.Delivery) {
 		return
 	}
 	s.session(at.Ref).mailbox.put(m)
+}
+
+// ackNoise drops a cause that nobody has written. A session passes over it when it reads its causes.
+func (s *Set) ackNoise(d journal.Delivery) {
+	s.Log.Warn("dropping a cause that the server has stored for somebody else", "subject", d.Subject, "cause", d.Seq,
+		"stream", d.Header.Get(jetstream.StreamHeader))
+	if err := d.Ack(); err != nil {
+		s.Log.Debug("acknowledging", "error", err)
+	}
 }
 
 func (s *Set) nak(d journal.Delivery) {

@@ -352,7 +352,11 @@ func TestABrokenLogLocksTheSession(t *testing.T) {
 	ch := s.follow(ref)
 	s.say(ref, event.Input{Text: "one"})
 	s.await(ch, event.TypeRecorded)
-	if _, err := s.bus.JetStream().Publish(t.Context(), ref.Commit(), []byte(`[{"forged":true}]`)); err != nil {
+	last, err := s.bus.LastCommitSeq(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.bus.AppendCommit(t.Context(), ref, []byte(`[{"forged":true}]`), last); err != nil {
 		t.Fatal(err)
 	}
 	s.say(ref, event.Input{Text: "two"})

@@ -89,11 +89,14 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		"a stream of another name":  {manifest(`"name": "DEAD"`, `"name": "../x"`), `stream "../x" of the manifest`},
 		"a stream in another place": {manifest(`streams/DEAD/1`, `streams/CRON/1`), `stream "DEAD" of the manifest`},
 		"a mirror":                  {manifest(`"name": "DEAD",`+"\n        \"desc", `"name": "DEAD", "mirror": {"name": "x"}, "desc`), "has mirror"},
-		"a path that leads out":     {rename("streams/DEAD/1/", "streams/DEAD/../../1/"), "unexpected entry"},
-		"an absolute path":          {rename("streams/DEAD/1/", "/etc/"), "unexpected entry"},
-		"a part is missing":         {rename("streams/DEAD/1/", "streams/DEAD/2/"), "stream DEAD is missing"},
-		"an unknown entry":          {rename("directories/workspace/", "home/"), "unexpected entry"},
-		"chunks out of order":       {rename("SESSIONS/1/00000001", "SESSIONS/1/00000002"), "out of order"},
+		"copies for elsewhere": {
+			manifest(`"name": "DEAD",`+"\n        \"desc", `"name": "DEAD", "republish": {"src": ">", "dest": "x.>"}, "desc`), "has republish",
+		},
+		"a path that leads out": {rename("streams/DEAD/1/", "streams/DEAD/../../1/"), "unexpected entry"},
+		"an absolute path":      {rename("streams/DEAD/1/", "/etc/"), "unexpected entry"},
+		"a part is missing":     {rename("streams/DEAD/1/", "streams/DEAD/2/"), "stream DEAD is missing"},
+		"an unknown entry":      {rename("directories/workspace/", "home/"), "unexpected entry"},
+		"chunks out of order":   {rename("SESSIONS/1/00000001", "SESSIONS/1/00000002"), "out of order"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := backup.Open(bytes.NewReader(c.archive), int64(len(c.archive)))

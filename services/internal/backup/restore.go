@@ -185,6 +185,15 @@ func forgetCauses(ctx context.Context, b *bus.Bus) error {
 	return nil
 }
 
+// announces reports whether all that a stream publishes by itself are the notices of its bucket.
+func announces(s Stream) bool {
+	var c struct {
+		RePublish *jetstream.RePublish `json:"republish"`
+	}
+	bucket, is := strings.CutPrefix(s.Name, "KV_")
+	return is && json.Unmarshal(s.Config, &c) == nil && c.RePublish != nil && *c.RePublish == *journal.Notices(bucket)
+}
+
 // adapted returns the configuration to restore a stream with.
 func adapted(s Stream, at Adapt) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(s.Config))
@@ -197,7 +206,7 @@ func adapted(s Stream, at Adapt) (json.RawMessage, error) {
 		return nil, fmt.Errorf("its configuration is that of %q", c["name"])
 	}
 	for _, field := range []string{"mirror", "sources", "republish", "subject_transform"} {
-		if c[field] != nil {
+		if c[field] != nil && !(field == "republish" && announces(s)) {
 			return nil, fmt.Errorf("its configuration has %s, which a restored stream must not have", field)
 		}
 	}

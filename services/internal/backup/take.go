@@ -21,7 +21,7 @@ import (
 // before are the streams that say what has been put into the log already: positions of listeners, and what is
 // due. Of what they lack, the log recognizes a repetition; what they had too much would be missing in the log.
 var before = []string{
-	"KV_" + journal.BucketListeners, "KV_" + journal.BucketEmail, "KV_" + journal.BucketGateways, "KV_cron",
+	"KV_" + journal.BucketListeners, "KV_" + journal.BucketEmail, "KV_" + journal.BucketGateways, "KV_" + journal.BucketCron,
 	"KV_" + journal.BucketSchedules, clock.Stream, journal.StreamTimers,
 }
 

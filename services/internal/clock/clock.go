@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,9 +20,6 @@ import (
 const Stream = "CRON"
 
 const (
-	// Skew is by how much the server's clock may be ahead of a process's.
-	Skew = time.Minute
-
 	ackWait    = 30 * time.Second
 	callWait   = 5 * time.Second
 	fetchWait  = 5 * time.Second
@@ -49,6 +47,9 @@ func Open(ctx context.Context, b *journal.Journal, owner subject.Writer, log *sl
 	}
 	c.replicas = sessions.CachedInfo().Config.Replicas
 	if err := c.openStream(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.clear(ctx); err != nil {
 		return nil, err
 	}
 	c.consumer, err = c.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
@@ -85,8 +86,23 @@ func (c *Clock) openStream(ctx context.Context) (err error) {
 	return nil
 }
 
-// Replicas is the number of copies that the log has.
-func (c *Clock) Replicas() int { return c.replicas }
+// clear removes the schedules of other owners: cron listeners had theirs here, before ADR 45.
+func (c *Clock) clear(ctx context.Context) error {
+	info, err := c.stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return fmt.Errorf("looking for old schedules in stream %s: %w", Stream, err)
+	}
+	for subj := range info.State.Subjects {
+		if t := strings.Split(subj, "."); len(t) == 3 && t[1] == string(c.owner) {
+			continue
+		}
+		if err := c.stream.Purge(ctx, jetstream.WithPurgeSubject(subj)); err != nil {
+			return fmt.Errorf("removing the old schedule %s: %w", subj, err)
+		}
+		c.log.Info("removed an old schedule; its listener keeps its own time", "subject", subj)
+	}
+	return nil
+}
 
 // Lay stores when the entry is next due, unless exactly that is stored already. The body is
 // delivered then. It replaces the entry's earlier schedule.

@@ -1,11 +1,11 @@
-// Package clock says when something is due, and wakes one process when it is: the cron listener for
-// its entries, core for the schedules of agents.
+// Package clock says when something is due, and wakes one core when it is, for the schedules of agents. The
+// cron listener uses its schedules alone, and reads the time itself.
 //
 // # Subjects
 //
 // The server's clock decides. For each entry of an owner one message schedule is stored on
 // cron.<owner>.<entry> in stream CRON; when it is due, the server publishes it on
-// occurred.<owner>.<entry>, whether or not a process of the owner runs. One of them consumes it there
+// occurred.<owner>.<entry>, whether or not a core runs. One of them consumes it there
 // (durable consumer <owner>).
 //
 // # Guarantee

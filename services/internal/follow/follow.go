@@ -171,6 +171,9 @@ func (f *follower) look(ctx context.Context) {
 }
 
 func (f *follower) onLive(ctx context.Context, m *nats.Msg) {
+	if f.bus.Foreign(m) {
+		return
+	}
 	e, err := event.Decode(m.Data)
 	if err != nil || e.Ref() != f.ref {
 		return // not one of core's

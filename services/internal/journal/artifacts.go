@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,12 +127,8 @@ func (j *Journal) GetArtifact(ctx context.Context, name string) ([]byte, error) 
 func (j *Journal) Artifacts(ctx context.Context, prefix string) ([]ArtifactInfo, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	store, err := j.ObjectStore(ctx, BucketArtifacts)
+	all, err := j.Objects(ctx, BucketArtifacts)
 	if err != nil {
-		return nil, bus.TransportError("listing "+BucketArtifacts, err)
-	}
-	all, err := store.List(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return nil, bus.TransportError("listing "+BucketArtifacts, err)
 	}
 	var out []ArtifactInfo
@@ -166,11 +161,11 @@ func (j *Journal) DeleteArtifact(ctx context.Context, name string) error {
 // forgetDeleted removes the marker that the object store leaves of a deleted object:
 // they would fill the bucket in the end, and slow down every listing before that.
 func (j *Journal) forgetDeleted(ctx context.Context, name string) error {
-	s, err := j.data.JetStream().Stream(ctx, objectStream(BucketArtifacts))
+	s, err := j.data.JetStream().Stream(ctx, bus.ObjectStream(BucketArtifacts))
 	if err != nil {
 		return err
 	}
-	subj := "$O." + BucketArtifacts + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	subj := bus.ObjectEntry(BucketArtifacts, name)
 	last, err := s.GetLastMsgForSubject(ctx, subj)
 	if err != nil {
 		return err

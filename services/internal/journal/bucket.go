@@ -34,7 +34,9 @@ type Entry struct {
 	Revision uint64 // sequence of the change, increasing over the whole bucket
 	Time     time.Time
 	Value    []byte
-	Deleted  bool // the key was deleted; there is no value
+	// Deleted means that there is no value: the key was deleted, or the server has replaced it by its answer to
+	// somebody (see [IsNoise]).
+	Deleted bool
 }
 
 // Fence is the condition of a change: it is refused with [bus.ErrFenceLost] if the last change of
@@ -123,7 +125,7 @@ func (k *Bucket) missing(err error) error {
 func (k *Bucket) entry(m bus.StoredMsg) Entry {
 	return Entry{
 		Key: strings.TrimPrefix(m.Subject, subject.BucketKey(k.name, "")), Revision: m.Seq, Time: m.Time, Value: m.Data,
-		Deleted: m.Header.Get(operation) != "",
+		Deleted: m.Header.Get(operation) != "" || bus.IsAnswer(m.Header, m.Data),
 	}
 }
 
@@ -178,27 +180,25 @@ func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
 // revisions, deletions included: all that were stored when it was called, and possibly later
 // ones. An error ends the iteration.
 func (k *Bucket) After(ctx context.Context, revision uint64) iter.Seq2[Entry, error] {
-	return k.matching(ctx, ">", revision)
+	return k.matching(ctx, ">", revision, 0)
 }
 
 // Matching yields the last change of each key that matches a filter, as [Bucket.After] does.
 func (k *Bucket) Matching(ctx context.Context, filter string) iter.Seq2[Entry, error] {
-	return k.matching(ctx, filter, 0)
+	return k.matching(ctx, filter, 0, 0)
 }
 
-func (k *Bucket) matching(ctx context.Context, filter string, revision uint64) iter.Seq2[Entry, error] {
+// matching yields what changed after a revision: at least up to another one, which was stored; 0: up to the
+// last one.
+func (k *Bucket) matching(ctx context.Context, filter string, revision, upTo uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for {
-			m, err := k.j.ctl.Stored(ctx, bucketStream(k.name),
-				bus.Query{Seq: revision + 1, NextFor: subject.BucketKey(k.name, filter)})
-			if errors.Is(err, bus.ErrNotFound) {
-				return
-			}
+		for m, err := range k.j.ctl.Messages(ctx, bus.Range{
+			Stream: bucketStream(k.name), Filter: subject.BucketKey(k.name, filter), After: revision, Copies: true, UpTo: upTo,
+		}) {
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("reading bucket %s: %w", k.name, k.missing(err)))
 				return
 			}
-			revision = m.Seq
 			if !yield(k.entry(m), nil) {
 				return
 			}

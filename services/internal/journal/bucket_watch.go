@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/subject"
 )
 
 // Change is one or more changes of a bucket.
@@ -84,98 +84,163 @@ func (w *BucketWatch) run(leave func()) {
 	}
 }
 
-// follow creates a separate consumer, reads the whole bucket and then its changes, until an
-// error occurs.
+// lookEvery is how often a watch asks for the end of its bucket, in case a notice was lost; lookLimit is how
+// long it waits for the answer, and for its entries.
+const (
+	lookEvery = 2 * time.Second
+	lookLimit = 1500 * time.Millisecond
+	loadLimit = 30 * time.Second
+)
+
+// follow reads the whole bucket and then its changes, until an error occurs. The stream of a bucket publishes
+// a notice of each change, without content ([subject.BucketChanges]); the entries are read by direct get. So
+// it needs no consumer, and a notice that is lost or forged costs only a look.
 func (w *BucketWatch) follow() error {
 	if w.worker.over() {
 		return errPullOver
 	}
-	j, stream := w.k.j, bucketStream(w.k.name)
+	select {
+	case <-w.worker.kicked: // for the previous connection
+	default:
+	}
+	j := w.k.j
+	s := &bucketSession{w: w, lost: j.ctl.Lost(), noticed: make(chan struct{}, 1)}
 	if !j.Conn().IsConnected() {
 		return nats.ErrDisconnected
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	c, err := j.JetStream().CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true,
-		InactiveThreshold: 5 * pullExpires,
-	})
-	if err != nil {
-		return fmt.Errorf("following bucket %s: %w", w.k.name, err)
-	}
-	name := c.CachedInfo().Name
-	defer func() { _ = j.ctl.Send(&nats.Msg{Subject: "$JS.API.CONSUMER.DELETE." + stream + "." + name}) }()
-	s := &bucketSession{w: w}
-	s.loop = &pullLoop{
-		worker: w.worker, stream: stream, config: jetstream.ConsumerConfig{Durable: name}, handle: s.take,
-	}
-	if c.CachedInfo().NumPending == 0 {
-		s.loaded()
-	}
-	return s.run()
-}
-
-// bucketSession is the state of one consumer.
-type bucketSession struct {
-	w    *BucketWatch
-	loop *pullLoop
-	next uint64  // the last of the consumer's sequences
-	all  []Entry // until everything has arrived
-	full bool
-	err  error
-}
-
-func (s *bucketSession) run() error {
-	j := s.w.k.j
-	msgs, inbox := make(chan *nats.Msg, 2*pullBatch), j.Conn().NewInbox()
-	sub, err := j.Conn().ChanSubscribe(inbox+".*", msgs)
+	sub, err := j.Conn().Subscribe(subject.BucketChanges(w.k.name), s.notice)
 	if err != nil {
 		return errPullOver // only when the connection is closed for good
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	for n := uint64(1); ; n++ {
-		had := s.next
-		err := s.loop.pull(msgs, inbox+"."+strconv.FormatUint(n, 36), pullBatch)
-		switch {
-		case s.err != nil:
-			return s.err
-		case err != nil:
+	if err := s.load(); err != nil {
+		return err
+	}
+	return s.run()
+}
+
+// bucketSession follows a bucket over one connection.
+type bucketSession struct {
+	w       *BucketWatch
+	lost    <-chan struct{}
+	noticed chan struct{}
+	newest  atomic.Uint64 // revision of the latest notice
+	bucket  bucketState
+	last    uint64 // revision up to which the handler has everything
+}
+
+// bucketState distinguishes a bucket from one that was created or restored later under its name.
+type bucketState struct {
+	created  time.Time
+	restored string
+	notices  bool // its stream announces changes
+	last     uint64
+}
+
+// notice notes that the bucket has changed.
+func (s *bucketSession) notice(m *nats.Msg) {
+	if n, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err == nil {
+		s.newest.Store(n)
+	}
+	select {
+	case s.noticed <- struct{}{}:
+	default:
+	}
+}
+
+// state asks for the state of the bucket.
+func (s *bucketSession) state() (st bucketState, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+	defer cancel()
+	stream, err := s.w.k.j.JetStream().Stream(ctx, bucketStream(s.w.k.name))
+	if err != nil {
+		return st, fmt.Errorf("following bucket %s: %w", s.w.k.name, err)
+	}
+	i := stream.CachedInfo()
+	return bucketState{
+		created: i.Created, restored: i.Config.Metadata[MetaRestored], notices: i.Config.RePublish != nil, last: i.State.LastSeq,
+	}, nil
+}
+
+// load passes everything to the handler.
+func (s *bucketSession) load() (err error) {
+	if s.bucket, err = s.state(); err != nil {
+		return err
+	}
+	if !s.bucket.notices {
+		s.w.k.j.log.Warn("a bucket does not announce its changes, because its core is older; they are seen late",
+			"bucket", s.w.k.name, "every", lookEvery)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), loadLimit)
+	defer cancel()
+	var all []Entry
+	for e, err := range s.w.k.After(ctx, 0) {
+		if err != nil {
 			return err
-		case !s.full && s.next == had:
-			s.loaded() // the messages were deleted before they were delivered
+		}
+		all, s.last = append(all, e), e.Revision
+	}
+	s.w.handle(Change{Entries: all, Reset: true})
+	now := time.Now()
+	s.w.since.Store(&now)
+	return nil
+}
+
+func (s *bucketSession) run() error {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-s.w.worker.stopped:
+			return errPullOver
+		case <-s.w.k.j.Closed():
+			return errPullOver
+		case <-s.w.worker.kicked:
+			return errPullKicked
+		case <-s.lost:
+			return nats.ErrDisconnected
+		case <-s.noticed:
+			if err := s.catchUp(s.newest.Load()); err != nil {
+				return err
+			}
+		case <-look.C:
+			if err := s.look(); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// take handles one message of the consumer. A missing message ends the session.
-func (s *bucketSession) take(m *nats.Msg, meta *nats.MsgMetadata) {
-	if s.err != nil {
-		return
+// look finds changes whose notice was lost, and another bucket under the name.
+func (s *bucketSession) look() error {
+	is, err := s.state()
+	if err != nil {
+		return err
 	}
-	if meta.Sequence.Consumer != s.next+1 {
-		s.err = fmt.Errorf("following bucket %s: message %d follows %d", s.w.k.name, meta.Sequence.Consumer, s.next)
-		s.w.kick()
-		return
+	was := s.bucket
+	s.bucket = is
+	switch {
+	case !is.created.Equal(was.created) || is.restored != was.restored || is.last < s.last:
+		return fmt.Errorf("following bucket %s: it was created again", s.w.k.name)
+	case is.last > s.last && is.last != was.last:
+		return s.catchUp(is.last)
 	}
-	s.next++
-	e := s.w.k.entry(bus.StoredMsg{
-		Seq: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject, Header: m.Header, Data: m.Data,
-	})
-	if s.full {
-		s.w.handle(Change{Entries: []Entry{e}})
-		return
-	}
-	s.all = append(s.all, e)
-	if meta.NumPending == 0 {
-		s.loaded()
-	}
+	return nil
 }
 
-// loaded passes all entries received so far to the handler, as a reset.
-func (s *bucketSession) loaded() {
-	s.full = true
-	s.w.handle(Change{Entries: s.all, Reset: true})
-	s.all = nil
-	now := time.Now()
-	s.w.since.Store(&now)
+// catchUp passes on what has changed, at least up to a revision.
+func (s *bucketSession) catchUp(upTo uint64) error {
+	if upTo <= s.last {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), loadLimit)
+	defer cancel()
+	for e, err := range s.w.k.matching(ctx, ">", s.last, upTo) {
+		if err != nil {
+			return err
+		}
+		s.last = e.Revision
+		s.w.handle(Change{Entries: []Entry{e}})
+	}
+	return nil
 }

@@ -10,6 +10,7 @@
 //	buckets           claims (bodies in transit), artifacts (results that commits refer to, files),
 //	                  plugins (the registry, by keys), budgets (what the providers have spent, by period),
 //	                  memories (what agents remember, by agent and id)
+//	                  …, each of which announces its changes on watch.<bucket>.<key>
 //	plain             live events and token deltas: [Journal.PublishLive]
 //
 // The exact list of permissions that core needs is in services/test/bustest, secure_test.go.
@@ -28,12 +29,15 @@
 // [Journal.NextCause] does not trust such an answer: it never takes a delivered cause for a
 // deleted one.
 //
+// What nobody has written, because the server has stored it as its answer to a client, is no part of the log
+// ([IsNoise]): no read returns it, and a commit is stored after it.
+//
 // A change of a [Bucket] is stored only if its fence holds. A watch receives every change in
 // order, or the whole bucket again.
 //
 // # Failures
 //
-// A consumer's state is in the server's memory, so a restart of a single server removes it.
+// Only core has consumers. A consumer's state is in the server's memory, so a restart of a single server removes it.
 // The package creates a missing consumer again within about two seconds, from the floor that
 // the caller names. Core creates lost streams again ([Journal.KeepStreams]); every other
 // process only reports that the stream does not exist.

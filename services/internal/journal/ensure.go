@@ -225,11 +225,15 @@ func mend(have, want jetstream.StreamConfig) (mended jetstream.StreamConfig, cha
 		mended.Subjects = subjects
 		changes = append(changes, "subjects")
 	}
-	if have.RePublish != nil {
-		mended.RePublish = nil
+	if !sameRePublish(have.RePublish, want.RePublish) {
+		mended.RePublish = want.RePublish
 		changes = append(changes, "republish")
 	}
 	return mended, changes
+}
+
+func sameRePublish(a, b *jetstream.RePublish) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 func set[T comparable](changes *[]string, field string, have *T, want T) {
@@ -241,7 +245,7 @@ func set[T comparable](changes *[]string, field string, have *T, want T) {
 
 func (j *Journal) ensureBucket(ctx context.Context, want objectBucket) error {
 	for {
-		s, err := j.JetStream().Stream(ctx, objectStream(want.Bucket))
+		s, err := j.JetStream().Stream(ctx, bus.ObjectStream(want.Bucket))
 		if err == nil {
 			j.known.saw(s.CachedInfo())
 			return j.verifyBucket(ctx, s.CachedInfo(), want)
@@ -249,7 +253,7 @@ func (j *Journal) ensureBucket(ctx context.Context, want objectBucket) error {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("looking up bucket %s: %w", want.Bucket, err)
 		}
-		want.Replicas = j.newReplicas(objectStream(want.Bucket), want.given)
+		want.Replicas = j.newReplicas(bus.ObjectStream(want.Bucket), want.given)
 		_, err = j.JetStream().CreateObjectStore(ctx, want.ObjectStoreConfig)
 		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return creating("bucket "+want.Bucket, want.MaxBytes, err)

@@ -15,8 +15,9 @@ type Journal struct {
 	data *bus.Link // the log and large bodies
 	log  *slog.Logger
 
-	copies   *copies   // of SESSIONS
-	known    *known    // streams
+	copies   *copies // of SESSIONS
+	known    *known  // streams
+	tails    tails
 	advisory sync.Once // of its changes
 	usage    *usage    // of the bucket artifacts
 }

@@ -87,7 +87,7 @@ func (j *Journal) handleOutgoing(
 		// A lost acknowledgement only costs another delivery.
 		_ = j.ctl.Send(&nats.Msg{Subject: m.Reply, Data: []byte(word)})
 	}
-	if m.Header.Get(headerOutgoing) == "" {
+	if m.Header.Get(headerOutgoing) == "" || IsNoise(bus.StoredMsg{Subject: m.Subject, Header: m.Header}) {
 		ack("+ACK")
 		return
 	}

@@ -15,7 +15,11 @@ import (
 
 // LastCommit returns the session's last commit, or [bus.ErrNotFound].
 func (j *Journal) LastCommit(ctx context.Context, ref subject.Ref) (bus.StoredMsg, error) {
-	return j.get(ctx, bus.Query{LastFor: ref.Commit()})
+	m, err := j.get(ctx, bus.Query{LastFor: ref.Commit()})
+	if err == nil && IsNoise(m) {
+		return j.lastBefore(ctx, ref, m.Seq)
+	}
+	return m, err
 }
 
 // LastCommitSeq returns the sequence of the session's last commit, 0 if there is none.

@@ -192,7 +192,7 @@ func (j *Journal) createStreams(ctx context.Context, c StreamsConfig, names []st
 		}
 	}
 	for _, want := range c.objectBuckets() {
-		if slices.Contains(names, objectStream(want.Bucket)) {
+		if slices.Contains(names, bus.ObjectStream(want.Bucket)) {
 			if err := j.ensureBucket(ctx, want); err != nil {
 				return err
 			}
@@ -207,9 +207,7 @@ func (c StreamsConfig) names() (names []string) {
 		names = append(names, s.Name)
 	}
 	for _, o := range c.objectBuckets() {
-		names = append(names, objectStream(o.Bucket))
+		names = append(names, bus.ObjectStream(o.Bucket))
 	}
 	return names
 }
-
-func objectStream(bucket string) string { return "OBJ_" + bucket }

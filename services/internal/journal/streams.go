@@ -26,6 +26,7 @@ const (
 	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
+	BucketCron      = "cron"      // the last occurrence of each entry of cron listeners
 	// who from outside may connect to the bus, by name
 	BucketIdentities = "identities"
 )
@@ -152,9 +153,11 @@ func (c StreamsConfig) buckets() []wanted {
 		// A gateway that was away for longer does not read up on what people said meanwhile. When it is full,
 		// requests for approval are not shown in chat.
 		c.bucket(BucketGateways, "what chat gateways remember, by listener", 16<<20, 30*day),
-		// Some ten thousand schedules.
+		// Some ten thousand entries.
+		c.bucket(BucketCron, "last occurrence of each entry of cron listeners", 16<<20, 0),
 		// Some thousand identities.
 		c.bucket(BucketIdentities, "who from outside may connect to the bus, by name", 16<<20, 0),
+		// Some ten thousand schedules.
 		c.bucket(BucketSchedules, "what agents have scheduled, by agent, session and name", 16<<20, 0),
 	}
 }
@@ -174,7 +177,15 @@ func (c StreamsConfig) bucket(name, description string, bytes int64, age time.Du
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 		MaxMsgsPerSubject: 1, MaxBytes: bytes, MaxAge: age, Replicas: c.withDefaults().Replicas,
 		Duplicates: bus.DuplicateWindow, AllowDirect: true, AllowRollup: true, DenyDelete: true,
+		RePublish: Notices(name),
 	}, limits{replicas: c.Replicas}}
+}
+
+// Notices is how the stream of a bucket announces its changes; see [Bucket.Watch].
+func Notices(bucket string) *jetstream.RePublish {
+	return &jetstream.RePublish{
+		Source: subject.BucketKey(bucket, ">"), Destination: subject.BucketChanges(bucket), HeadersOnly: true,
+	}
 }
 
 // objectBucket is a bucket of bodies, which the object-store API creates, and the

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"skandha.dev/pkg/subject"
 )
 
 // Declaration is schemas/rights.yaml, with the addresses of the channels.
@@ -221,10 +223,9 @@ func (c *compiler) stream(name, stream, subjects string, verbs []string) {
 				api+"STREAM.RESTORE."+stream, api+"STREAM.DELETE."+stream, api+"CONSUMER.LIST."+stream,
 				api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", "$JS.SNAPSHOT.>")
 		case "follow":
-			c.pub(api+"CONSUMER.CREATE."+stream+".>", api+"CONSUMER.MSG.NEXT."+stream+".*", api+"CONSUMER.DELETE."+stream+".*")
+			c.sub(subject.BucketChanges(name))
 		case "get":
-			c.pub(api+"STREAM.INFO."+stream, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".>",
-				api+"CONSUMER.CREATE."+stream+".>", api+"CONSUMER.DELETE."+stream+".*")
+			c.pub(api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".>")
 		case "put":
 			c.pub(subjects)
 		case "consume":

@@ -27,7 +27,7 @@ const (
 // readPage reads the pictures that a person's browser sends.
 func (l *Listener) readPage(ctx context.Context) error {
 	return l.watch(ctx, func(ctx context.Context, put func(picture)) error {
-		sub, err := l.bus.Conn().Subscribe(l.Ref().Frame(), func(m *nats.Msg) {
+		sub, err := l.bus.Subscribe(l.Ref().Frame(), "", func(m *nats.Msg) {
 			if len(m.Data) > senses.MaxFrameBytes {
 				l.Stats().Unreadable.Add(1)
 				return

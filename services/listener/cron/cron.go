@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	lookEvery  = time.Minute            // how often the schedules are checked
+	lookEvery  = time.Minute            // how often the stored positions are read
+	wakeEvery  = time.Second            // how often the clock is read, which may be set
 	retryPause = 500 * time.Millisecond // after something failed; it doubles
 	maxPause   = 5 * time.Second
 	steady     = time.Minute // of work, after which a failure is a new one
@@ -26,7 +27,7 @@ const (
 type Deps struct {
 	Bus    *journal.Journal
 	Logger *slog.Logger     // default slog.Default
-	Now    func() time.Time // default time.Now; only the server's clock decides when to wake up
+	Now    func() time.Time // default time.Now
 	Stats  *Stats           // may be nil
 }
 
@@ -47,7 +48,10 @@ type Listener struct {
 
 	emitter  contract.Emitter
 	inFlight contract.InFlight
-	ready    atomic.Pointer[error] // points to nil once the schedules are stored
+	store    *store
+	at       map[string]position   // by entry, as far as this replica knows
+	cleared  bool                  // positions of entries that are not configured were removed
+	ready    atomic.Pointer[error] // points to nil once the positions are stored
 	failures int                   // one after the other, since it worked for a while
 	end      context.CancelFunc    // of work in progress
 	quit     context.CancelFunc    // of waiting
@@ -75,17 +79,18 @@ func New(name subject.Writer, cfg Config, deps Deps) (*Listener, error) {
 	deps.Stats = cmp.Or(deps.Stats, &Stats{})
 	l := &Listener{
 		name: name, entries: entries, bus: deps.Bus, log: deps.Logger.With("listener", string(name)), now: deps.Now,
-		stats: deps.Stats,
+		stats: deps.Stats, at: map[string]position{},
+		store: &store{listener: name, bucket: deps.Bus.Bucket(journal.BucketCron)},
 		end:   func() {}, quit: func() {},
 	}
-	l.isReady(errors.New("the schedules are not stored yet"))
+	l.isReady(errors.New("the positions are not stored yet"))
 	return l, nil
 }
 
 // Name implements [contract.Listener].
 func (l *Listener) Name() subject.Writer { return l.name }
 
-// Ready returns why the schedules are not stored; nil if they are.
+// Ready returns why the positions are not stored; nil if they are.
 func (l *Listener) Ready() error { return *l.ready.Load() }
 
 func (l *Listener) isReady(err error) {
@@ -109,7 +114,7 @@ func (l *Listener) OnStart(ctx context.Context, e contract.Emitter) error {
 }
 
 // OnStop implements [contract.Listener]. An occurrence that could not be emitted stays
-// due: the server keeps it for another replica or the next start.
+// due, for another replica or the next start.
 func (l *Listener) OnStop(ctx context.Context) error {
 	l.quit()
 	err := l.inFlight.Shut(ctx)
@@ -125,10 +130,7 @@ func (l *Listener) OnStop(ctx context.Context) error {
 func (l *Listener) run(wait, work context.Context) {
 	for wait.Err() == nil {
 		began := time.Now()
-		s, err := openStore(wait, l.bus, l.name, l.log)
-		if err == nil {
-			err = l.serve(wait, work, s)
-		}
+		err := l.serve(wait, work)
 		if wait.Err() != nil {
 			return
 		}
@@ -153,16 +155,18 @@ func (l *Listener) failed(err error, worked time.Duration) (pause time.Duration)
 }
 
 // serve handles occurrences until wait ends or something fails.
-func (l *Listener) serve(wait, work context.Context, s *store) error {
+func (l *Listener) serve(wait, work context.Context) error {
 	for wait.Err() == nil {
-		if err := l.lookThrough(wait, s); err != nil {
+		if err := l.lookThrough(wait); err != nil {
 			return err
 		}
 		l.isReady(nil)
 		for again := time.Now().Add(lookEvery); time.Now().Before(again) && wait.Err() == nil; {
-			if err := l.next(wait, work, s); err != nil {
+			next, err := l.occurAll(work)
+			if err != nil {
 				return err
 			}
+			pause(wait, min(next.Sub(l.now()), wakeEvery))
 		}
 	}
 	return nil
@@ -174,46 +178,62 @@ func pause(ctx context.Context, d time.Duration) {
 	<-ctx.Done()
 }
 
-// lookThrough makes sure that exactly the schedules of the configured entries are stored.
-func (l *Listener) lookThrough(ctx context.Context, s *store) error {
+// lookThrough reads the positions of the configured entries, and stores those of new ones. The first time, it
+// removes those of other entries.
+func (l *Listener) lookThrough(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
-	known, err := s.entries(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range known {
-		if _, ok := l.entries[name]; ok {
-			continue
-		}
-		if err := s.remove(ctx, name); err != nil {
+	if !l.cleared {
+		if err := l.clear(ctx); err != nil {
 			return err
 		}
-		l.log.Info("entry is not configured any more; its schedule was removed", "entry", name)
+		l.cleared = true
 	}
 	for name := range l.entries {
 		e := l.entries[name]
-		p, err := l.position(ctx, s, &e, l.now().UTC())
+		begin := l.now().UTC()
+		if p, known := l.at[name]; known { // what is stored may have been lost since
+			begin = p.Last
+		}
+		p, err := l.position(ctx, &e, begin)
 		if err != nil {
 			return err
 		}
-		if err := l.lay(ctx, s, &e, p); err != nil {
+		if l.at[name] = p; e.schedule.Next(p.Last).IsZero() {
+			l.log.Warn("entry never occurs in the next years", "entry", name, "schedule", e.Schedule)
+		}
+	}
+	return nil
+}
+
+// clear removes the positions of entries that are not configured any more.
+func (l *Listener) clear(ctx context.Context) error {
+	known, err := l.store.entries(ctx)
+	if err != nil {
+		return err
+	}
+	for name, p := range known {
+		if _, ok := l.entries[name]; ok {
+			continue
+		}
+		if err := l.store.remove(ctx, name, p); err != nil {
 			return err
 		}
+		l.log.Info("entry is not configured any more; its position was removed", "entry", name)
 	}
 	return nil
 }
 
 // position reads the entry's position. One that is new, or has a new
 // schedule, begins at the given time.
-func (l *Listener) position(ctx context.Context, s *store, e *entry, begin time.Time) (position, error) {
+func (l *Listener) position(ctx context.Context, e *entry, begin time.Time) (position, error) {
 	for {
-		p, known, err := s.load(ctx, e.name)
+		p, known, err := l.store.load(ctx, e.name)
 		if err != nil || known && p.Schedule == e.Schedule && p.Zone == e.Zone {
 			return p, err
 		}
 		p = position{Schedule: e.Schedule, Zone: e.Zone, Last: begin, revision: p.revision}
-		ok, err := s.save(ctx, e.name, &p)
+		ok, err := l.store.save(ctx, e.name, &p)
 		if err != nil {
 			return position{}, err
 		}
@@ -222,13 +242,4 @@ func (l *Listener) position(ctx context.Context, s *store, e *entry, begin time.
 			return p, nil
 		}
 	}
-}
-
-func (l *Listener) lay(ctx context.Context, s *store, e *entry, p position) error {
-	next := e.schedule.Next(p.Last)
-	if next.IsZero() {
-		l.log.Warn("entry never occurs in the next years", "entry", e.name, "schedule", e.Schedule)
-		return nil
-	}
-	return s.lay(ctx, e.name, plan{Schedule: e.Schedule, Zone: e.Zone, At: next})
 }

@@ -3,18 +3,16 @@
 //
 // # Subjects
 //
-// The clock is that of package clock, with the listener's name as the owner. One of the
-// replicas consumes what is due, emits the input, records it in the bucket cron (key
-// <listener>.<entry>: the last occurrence), stores the next schedule and acknowledges. The
-// listener creates stream, bucket and consumer, with as many replicas as SESSIONS has.
-// Summer time is as package clock says.
+// The bucket cron, which core creates, holds the last occurrence of each entry under the key
+// <listener>.<entry>. A replica reads the clock every second. When an entry is due, it reads the entry's
+// position, emits the input, and records the occurrence. Summer time is as package clock says.
 //
 // # Guarantee
 //
 // An occurrence is one input, whichever process dies: its id is the entry's name and
-// the time of the occurrence, so emitting it again is the same input. The last
-// occurrence is recorded after the input is acknowledged and before the next
-// schedule is stored. Occurrences of an entry are emitted in order.
+// the time of the occurrence, so emitting it again is the same input. Two replicas that find the same
+// occurrence due emit the same input, and one of them records it. Occurrences of an entry are emitted in
+// order.
 //
 // An occurrence that no replica could emit in time is missed; [CatchUp] decides what
 // happens with it. It is in time for [Entry].Late after it was due.
@@ -23,12 +21,11 @@
 //
 // An entry is identified by its name. One with a new schedule or zone begins anew:
 // occurrences that its old schedule missed are not caught up. When an entry is
-// removed, its schedule is deleted at the listener's next start. Replicas must have
-// the same entries; the listener that started last wins.
+// removed, its position is deleted at the listener's next start. Replicas must have
+// the same entries.
 //
 // # Failure
 //
 // While the bus is unavailable nothing happens; when it is back, whatever is due is
-// emitted. Every minute the listener checks the schedules and restores one that is
-// lost.
+// emitted. An entry whose position was lost goes on from the last occurrence that a running replica knows.
 package cron

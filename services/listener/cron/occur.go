@@ -2,77 +2,51 @@ package cron
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
-
-	"skandha.dev/services/internal/clock"
 )
 
-const emitWait = 20 * time.Second // of one input, below the time in which it must be acknowledged
+const emitWait = 20 * time.Second // of one input
 
-// next waits some seconds for a due occurrence and handles it.
-func (l *Listener) next(wait, work context.Context, s *store) error {
-	return s.clock.Take(wait, func(d clock.Due) error {
-		leave, ok := l.inFlight.Enter()
-		if !ok {
-			return d.Later(0) // stopping: leave it to another replica or the next start
+// occurAll handles the entries that are due, and returns when the next one is.
+func (l *Listener) occurAll(ctx context.Context) (next time.Time, err error) {
+	next = l.now().Add(lookEvery)
+	for _, name := range slices.Sorted(maps.Keys(l.entries)) {
+		e := l.entries[name]
+		at := e.schedule.Next(l.at[name].Last)
+		if !at.IsZero() && !at.After(l.now()) {
+			leave, ok := l.inFlight.Enter()
+			if !ok {
+				return next, nil // stopping: leave it to another replica or the next start
+			}
+			err := l.handle(ctx, &e)
+			leave()
+			if err != nil {
+				return next, err
+			}
+			at = e.schedule.Next(l.at[name].Last)
 		}
-		defer leave()
-		return l.handle(work, s, d)
-	})
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	return next, nil
 }
 
-// handle emits what is due of an entry, stores its next schedule, and acknowledges.
-func (l *Listener) handle(ctx context.Context, s *store, d clock.Due) error {
-	var due plan
-	if err := json.Unmarshal(d.Body, &due); err != nil {
-		l.log.Warn("dropping a message that is not an occurrence", "entry", d.Entry, "error", err)
-		return d.Drop()
-	}
-	e, ok := l.entries[d.Entry]
-	if !ok {
-		return l.strange(ctx, s, d)
-	}
-	now := l.now().UTC()
-	if early := due.At.Sub(now); early > clock.Skew {
-		return d.Later(min(early, time.Second)) // the server's clock is wrong, or this one's
-	} else if early > 0 {
-		now = due.At
-	}
-	p, err := l.position(ctx, s, &e, due.At.Add(-time.Nanosecond)) // known, unless the bucket was lost
+// handle emits what is due of an entry, unless another replica has done it.
+func (l *Listener) handle(ctx context.Context, e *entry) error {
+	p, err := l.position(ctx, e, l.at[e.name].Last) // known, unless the bucket was lost
 	if err != nil {
 		return err
 	}
-	// What is due by an outdated schedule does not occur.
-	if due.Schedule == e.Schedule && due.Zone == e.Zone {
-		if p, err = l.emit(ctx, s, &e, p, now, d.Alive); err != nil {
-			return err
-		}
-	}
-	if err := l.lay(ctx, s, &e, p); err != nil {
-		return err
-	}
-	return d.Done()
-}
-
-// strange handles a due occurrence of an entry that this replica does not have: it was
-// removed, or another replica has it.
-func (l *Listener) strange(ctx context.Context, s *store, d clock.Due) error {
-	_, known, err := s.load(ctx, d.Entry)
-	if err != nil {
-		return err
-	}
-	if known {
-		return d.Later(time.Second)
-	}
-	return d.Drop()
+	l.at[e.name], err = l.emit(ctx, e, p, l.now().UTC())
+	return err
 }
 
 // emit emits what is due, records each occurrence, and returns the entry's new position.
-func (l *Listener) emit(
-	ctx context.Context, s *store, e *entry, p position, now time.Time, alive func() error,
-) (position, error) {
+func (l *Listener) emit(ctx context.Context, e *entry, p position, now time.Time) (position, error) {
 	due, newest := e.due(p.Last, now)
 	if newest.IsZero() {
 		return p, nil // another replica did it
@@ -83,18 +57,15 @@ func (l *Listener) emit(
 			"catch_up", e.CatchUp)
 	}
 	for _, at := range due {
-		if err := alive(); err != nil {
-			return p, err
-		}
 		if err := l.occur(ctx, e, at); err != nil {
 			return p, err
 		}
 		var err error
-		if p, err = l.advance(ctx, s, e, p, at); err != nil {
+		if p, err = l.advance(ctx, e, p, at); err != nil {
 			return p, err
 		}
 	}
-	return l.advance(ctx, s, e, p, newest)
+	return l.advance(ctx, e, p, newest)
 }
 
 func (l *Listener) occur(ctx context.Context, e *entry, at time.Time) error {
@@ -110,15 +81,15 @@ func (l *Listener) occur(ctx context.Context, e *entry, at time.Time) error {
 }
 
 // advance records that the occurrence at a time is done.
-func (l *Listener) advance(ctx context.Context, s *store, e *entry, p position, at time.Time) (position, error) {
+func (l *Listener) advance(ctx context.Context, e *entry, p position, at time.Time) (position, error) {
 	for p.Last.Before(at) {
 		p.Last = at
-		ok, err := s.save(ctx, e.name, &p)
+		ok, err := l.store.save(ctx, e.name, &p)
 		if err != nil || ok {
 			return p, err
 		}
 		var known bool
-		if p, known, err = s.load(ctx, e.name); err != nil {
+		if p, known, err = l.store.load(ctx, e.name); err != nil {
 			return p, err
 		}
 		if !known || p.Schedule != e.Schedule || p.Zone != e.Zone {

@@ -5,27 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/clock"
 	"skandha.dev/services/internal/journal"
 )
 
-// Bucket holds the last occurrences.
-const Bucket = "cron"
-
-const callWait = 5 * time.Second
-
-// store holds the state of one listener's entries.
+// store holds the positions of one listener's entries.
 type store struct {
 	listener subject.Writer
-	clock    *clock.Clock
-	bucket   jetstream.KeyValue
+	bucket   *journal.Bucket
 }
 
 // position is how far an entry has got.
@@ -34,63 +25,34 @@ type position struct {
 	Zone     string    `json:"zone"`
 	Last     time.Time `json:"last"` // the last occurrence that was emitted or skipped
 
-	revision uint64
+	revision uint64 // of what is stored, which may be that it was removed
 }
 
-// plan is the body of a schedule: what is due.
-type plan struct {
-	Schedule string    `json:"schedule"`
-	Zone     string    `json:"zone"`
-	At       time.Time `json:"at"`
-}
+func (s *store) key(entry string) string { return s.prefix() + subject.Encode(entry) }
 
-// openStore creates the stream, bucket and consumer if they are missing.
-func openStore(ctx context.Context, b *journal.Journal, listener subject.Writer, log *slog.Logger) (*store, error) {
-	c, err := clock.Open(ctx, b, listener, log)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callWait)
-	defer cancel()
-	s := &store{listener: listener, clock: c}
-	return s, s.openBucket(ctx, b.JetStream(), c.Replicas())
-}
-
-func (s *store) openBucket(ctx context.Context, js jetstream.JetStream, replicas int) (err error) {
-	s.bucket, err = js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		s.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Bucket, Description: "last occurrence of each entry of cron listeners", Storage: jetstream.FileStorage,
-			Replicas: replicas,
-		})
-		if errors.Is(err, jetstream.ErrBucketExists) {
-			s.bucket, err = js.KeyValue(ctx, Bucket)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("opening bucket %s: %w", Bucket, err)
-	}
-	return nil
-}
-
-func (s *store) key(entry string) string { return string(s.listener) + "." + subject.Encode(entry) }
+func (s *store) prefix() string { return string(s.listener) + "." }
 
 // load reads the entry's position; false if there is none.
-func (s *store) load(ctx context.Context, entry string) (position, bool, error) {
-	kv, err := s.bucket.Get(ctx, s.key(entry))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return position{}, false, nil
+func (s *store) load(ctx context.Context, entry string) (p position, known bool, err error) {
+	for e, err := range s.bucket.Matching(ctx, s.key(entry)) {
+		if err != nil {
+			return p, false, err
+		}
+		if p, known, err = parse(e); err != nil {
+			return p, false, err
+		}
 	}
-	if err != nil {
-		return position{}, false, fmt.Errorf("reading the position of entry %s: %w", entry, err)
+	return p, known, nil
+}
+
+func parse(e journal.Entry) (p position, known bool, err error) {
+	if !e.Deleted {
+		if err := json.Unmarshal(e.Value, &p); err != nil {
+			return p, false, fmt.Errorf("reading a position: %w; delete key %s of bucket %s", err, e.Key, journal.BucketCron)
+		}
 	}
-	var p position
-	if err := json.Unmarshal(kv.Value(), &p); err != nil {
-		return position{}, false, fmt.Errorf("reading the position of entry %s: %w; delete key %s of bucket %s", entry, err,
-			s.key(entry), Bucket)
-	}
-	p.revision = kv.Revision()
-	return p, true, nil
+	p.revision = e.Revision
+	return p, !e.Deleted, nil
 }
 
 // save records the entry's position. It reports false if another replica has
@@ -100,13 +62,8 @@ func (s *store) save(ctx context.Context, entry string, p *position) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	var rev uint64
-	if p.revision == 0 {
-		rev, err = s.bucket.Create(ctx, s.key(entry), body)
-	} else {
-		rev, err = s.bucket.Update(ctx, s.key(entry), body, p.revision)
-	}
-	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+	rev, err := s.bucket.Put(ctx, s.key(entry), body, journal.Fence{Revision: p.revision})
+	if errors.Is(err, bus.ErrFenceLost) {
 		return false, nil
 	}
 	if err != nil {
@@ -116,37 +73,26 @@ func (s *store) save(ctx context.Context, entry string, p *position) (bool, erro
 	return true, nil
 }
 
-// lay stores the schedule of the entry's next occurrence, unless it is stored already.
-func (s *store) lay(ctx context.Context, entry string, p plan) error {
-	body, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return s.clock.Lay(ctx, entry, p.At, body)
-}
-
-// entries lists the entries that have a position.
-func (s *store) entries(ctx context.Context) ([]string, error) {
-	prefix := string(s.listener) + "."
-	keys, err := s.bucket.ListKeysFiltered(ctx, prefix+"*")
-	if err != nil {
-		return nil, fmt.Errorf("listing the stored entries: %w", err)
-	}
-	var out []string
-	for k := range keys.Keys() {
-		if entry, err := subject.Decode(strings.TrimPrefix(k, prefix)); err == nil {
-			out = append(out, entry)
+// entries lists the positions that are stored, by entry.
+func (s *store) entries(ctx context.Context) (map[string]position, error) {
+	out := map[string]position{}
+	for e, err := range s.bucket.Matching(ctx, s.prefix()+"*") {
+		if err != nil {
+			return nil, fmt.Errorf("listing the stored entries: %w", err)
 		}
+		entry, err := subject.Decode(strings.TrimPrefix(e.Key, s.prefix()))
+		if err != nil || e.Deleted {
+			continue
+		}
+		out[entry] = position{revision: e.Revision}
 	}
-	return out, nil // read to its end, the lister has stopped
+	return out, nil
 }
 
-// remove deletes an entry: its schedule, its due occurrences and its position.
-func (s *store) remove(ctx context.Context, entry string) error {
-	if err := s.clock.Remove(ctx, entry); err != nil {
-		return err
-	}
-	if err := s.bucket.Purge(ctx, s.key(entry)); err != nil {
+// remove deletes the position of an entry, unless another replica has just recorded one.
+func (s *store) remove(ctx context.Context, entry string, p position) error {
+	_, err := s.bucket.Delete(ctx, s.key(entry), journal.Fence{Revision: p.revision})
+	if err != nil && !errors.Is(err, bus.ErrFenceLost) {
 		return fmt.Errorf("removing entry %s: %w", entry, err)
 	}
 	return nil

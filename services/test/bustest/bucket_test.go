@@ -199,3 +199,41 @@ func (f *follower) began() (first journal.Change, resets int) {
 	defer f.mu.Unlock()
 	return f.first, f.resets
 }
+
+// A bucket that an older core has made announces nothing. Changes are seen by looking, and core makes it
+// announce them. A notice that is lost costs a look, too.
+func TestAWatchWithoutNotices(t *testing.T) {
+	b := start(t)
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
+	js := b.JetStream()
+	s, err := js.Stream(ctx, "KV_"+journal.BucketPlugins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := s.CachedInfo().Config
+	old.RePublish = nil
+	if _, err := js.UpdateStream(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	one := put(t, k, "manifest.a", "1", journal.Fence{})
+	var f follower
+	defer k.Watch(f.take).Stop()
+	natstest.Eventually(t, "what was there", func() bool { return len(f.entries()) == 1 })
+	two := put(t, k, "manifest.a", "2", journal.Fence{Revision: one})
+	natstest.Eventually(t, "a change without a notice", func() bool { return len(f.entries()) == 2 })
+	natstest.EnsureStreams(t, b)
+	if s, err = js.Stream(ctx, "KV_"+journal.BucketPlugins); err != nil || s.CachedInfo().Config.RePublish == nil {
+		t.Fatalf("core has not made the old bucket announce its changes: %v", err)
+	}
+	// What somebody else has the server send there is no change.
+	if err := b.Conn().PublishRequest("$JS.API.DIRECT.GET.KV_plugins.$KV.plugins.manifest.a", "watch.plugins.manifest.a", nil); err != nil {
+		t.Fatal(err)
+	}
+	put(t, k, "manifest.a", "3", journal.Fence{Revision: two})
+	natstest.Eventually(t, "a change with a notice", func() bool { return len(f.entries()) == 3 })
+	for i, e := range f.entries() {
+		if string(e.Value) != fmt.Sprint(i+1) {
+			t.Errorf("entry %d is %q", i, e.Value)
+		}
+	}
+}

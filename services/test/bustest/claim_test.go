@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/test/natstest"
@@ -203,5 +205,45 @@ func expired(t *testing.T, b *journal.Journal, after time.Duration, want string)
 	}
 	if got != want {
 		t.Errorf("after %v: %s, want %s", after, got, want)
+	}
+}
+
+// A body is read in any number of chunks, and one whose chunks were changed is refused.
+func TestABodyIsCheckedAgainstItsDigest(t *testing.T) {
+	ctx, b := natstest.Context(t), start(t)
+	for _, n := range []int{0, 1, 128 << 10, 5 << 20} {
+		data := bytes.Repeat([]byte("x"), n)
+		name := fmt.Sprintf("main/s/c/%d", n)
+		if err := b.PutArtifact(ctx, name, data); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.GetArtifact(ctx, name); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: read %d, %v", n, len(got), err)
+		}
+	}
+	store, err := b.ObjectStore(ctx, journal.BucketArtifacts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := store.GetInfo(ctx, "main/s/c/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.JetStream().Stream(ctx, bus.ObjectStream(journal.BucketArtifacts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := "$O." + journal.BucketArtifacts + ".C." + info.NUID
+	if err := s.Purge(ctx, jetstream.WithPurgeSubject(chunk)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.GetArtifact(ctx, "main/s/c/1"); !errors.Is(err, bus.ErrNotFound) {
+		t.Errorf("without its chunk: %v", err)
+	}
+	if _, err := b.JetStream().Publish(ctx, chunk, []byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.GetArtifact(ctx, "main/s/c/1"); !errors.Is(err, bus.ErrConflict) {
+		t.Errorf("with another chunk: %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func TestOfManyRacersOneWins(t *testing.T) {
 
 func TestAsyncCommitLetsTheCallerGoOn(t *testing.T) {
 	ctx, b := natstest.Context(t), start(t)
-	var pending []*bus.Pending
+	var pending []*journal.Appending
 	for i := range 50 {
 		pending = append(pending, b.AppendCommitAsync(natstest.Context(t), ref(fmt.Sprint("s", i)), []byte("x"), 0, false))
 	}

@@ -225,3 +225,24 @@ func TestDeadKeepsACopy(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+// A bucket of an older version, which any client of NATS has made, keeps its values and announces changes.
+func TestAnOldBucketAnnouncesItsChanges(t *testing.T) {
+	ctx, b := natstest.Context(t), natstest.Dial(t, bus.Config{InProcess: natstest.Start(t)})
+	kv, err := b.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: journal.BucketCron, Storage: jetstream.FileStorage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.PutString(ctx, "clock.job", "old"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.EnsureStreams(t, b)
+	if c := config(t, b, "KV_"+journal.BucketCron); c.RePublish == nil || !c.RePublish.HeadersOnly {
+		t.Errorf("republish is %+v", c.RePublish)
+	}
+	if e, err := b.Bucket(journal.BucketCron).Get(ctx, "clock.job"); err != nil || string(e.Value) != "old" {
+		t.Errorf("%q, %v", e.Value, err)
+	}
+}

@@ -116,7 +116,7 @@ func built() map[string]map[string]string {
 var noChannel = map[string]string{
 	"Encode": "a token", "Ref.String": "for people", "Ref.Causes": "a filter", "Person": "a writer", "Ref.All": "a filter",
 	"Replies": "a filter", "Ref.CausesOf": "filters", "Answer.Subject": "as Reply",
-	"BucketKey": "a key of a bucket", "ManifestKey": "a key", "LeaseKey": "a key",
+	"BucketKey": "a key of a bucket", "BucketChanges": "a filter", "ManifestKey": "a key", "LeaseKey": "a key",
 }
 
 // liveChannel is the name of the channel of an event type.

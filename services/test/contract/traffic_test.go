@@ -120,7 +120,8 @@ func listen(t *testing.T, b *journal.Journal) *tap {
 			p.fenced <- struct{}{}
 			return
 		}
-		if strings.HasPrefix(m.Subject, "$") || strings.HasPrefix(m.Subject, "_INBOX.") {
+		// The server's, and notices of buckets, which it sends to services.
+		if strings.HasPrefix(m.Subject, "$") || strings.HasPrefix(m.Subject, "_INBOX.") || strings.HasPrefix(m.Subject, "watch.") {
 			return // the server's and its clients' own
 		}
 		p.mu.Lock()

@@ -349,7 +349,11 @@ func TestAForgedCommit(t *testing.T) {
 	s.AwaitExecutors(2)
 	open := s.Do(ref, once(Args{N: 1, MS: 60_000}))
 	awaitEffect(t, s, open)
-	if _, err := s.Raw(ref.Commit(), nil, []byte(`[]`)); err != nil {
+	last, err := s.Bus.LastCommitSeq(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Bus.AppendCommit(t.Context(), ref, []byte(`[]`), last); err != nil {
 		t.Fatal(err)
 	}
 	if end := s.Ended(open); end.Failed == "" {

@@ -58,6 +58,7 @@ func Register(flags *flag.FlagSet) *Options {
 		{"pt", "`partitions` between the cores and a runner"},
 		{"dup", "`dispatches` duplicated"},
 		{"unack", "`times` the bus forgets all acks"},
+		{"noise", "`messages` on the subject of the commits that are none (default 0)"},
 		{"net", "`faults`: busy runners, lost dispatches, buried PubAcks (default 1)"},
 		{"att", "`attempts` of the first call, 1 to 3 (default 2)"},
 		{"ans", "`answers` to the confirmation, 0 to 2"},
@@ -86,7 +87,7 @@ func (o *Options) Config() (Config, error) {
 	cfg.NetFaults, cfg.Attempts, cfg.MaxStates = 1, [maxCalls]uint8{2, 1}, o.max
 	for name, to := range map[string]*uint8{
 		"crash": &cfg.Crashes, "rc": &cfg.RunnerCrashes, "pt": &cfg.Partitions, "dup": &cfg.Duplicates,
-		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1],
+		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "noise": &cfg.Noise, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1],
 		"ans": &cfg.Answers,
 	} {
 		if n, given := o.given[name]; given {

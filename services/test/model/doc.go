@@ -24,8 +24,10 @@
 //
 // Comments in the code name the rule of the protocol that a line implements:
 //
-//	 1 Log         state is the fold of the commits
-//	 2 Commit      is fenced with the last commit; causes are processed in log order
+//	 1 Log         state is the fold of the commits. What nobody has written is noise, which no reader
+//	               counts: the server stores its answers on any subject that a client names (ADR 45)
+//	 2 Commit      is fenced with the last commit; causes are processed in log order. A commit that the
+//	               server refuses for noise alone is sent again, after it
 //	 3 Driver      the commit names the delivery whose holder drives the turn
 //	 4 Ack         only processed causes, and not the driver's while it drives
 //	 5 No effect   is permanent, and read from all earlier commits, in a copy of the log

@@ -35,6 +35,8 @@ const (
 	FirstFrees
 	LagIsDeletion
 	ProbeWithoutFence
+	NoiseBlocks
+	NoiseBlind
 )
 
 // Mutations lists all mutations by number, with their names and the rules they break.
@@ -72,6 +74,8 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	LagIsDeletion: {
 		"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted",
 	},
+	NoiseBlocks:       {"noiseBlocks", "2", "a commit is refused for noise after the last one, as for a commit"},
+	NoiseBlind:        {"noiseBlind", "2", "a refused commit is sent again, whatever was stored meanwhile"},
 	ProbeWithoutFence: {"probeNoFence", "18", "a probe finds that a call has not begun, and does not close it"},
 }
 

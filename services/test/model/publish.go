@@ -42,8 +42,15 @@ func (c *core) asStranger() Core {
 
 // publish stores the commit if the fence holds, else reads the log again (rules 2 and 6).
 func (c *core) publish() {
-	if c.s.lastCommit() != c.Fence && !c.broken(NoFence) {
-		c.refused()
+	if last := c.s.lastStored(); last != c.Fence && !c.broken(NoFence) {
+		if c.s.lastCommit() > c.Fence && !c.broken(NoiseBlind) || c.broken(NoiseBlocks) {
+			c.refused()
+			return
+		}
+		// Noise alone came after the fence, and nothing was stored: the commit is sent again, after it.
+		k := c.Core
+		k.Fence = last
+		c.emit(c.become(k), "fence refused for noise, which is read")
 		return
 	}
 	n := *c.s

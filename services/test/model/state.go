@@ -20,7 +20,7 @@ const (
 // EntryKind distinguishes causes from commits in the log of rule 1.
 type EntryKind uint8
 
-// The kinds of log entries. All but CommitEntry are causes.
+// The kinds of log entries. All but CommitEntry and NoiseEntry are causes.
 const (
 	NoEntry EntryKind = iota
 	InputEntry
@@ -28,6 +28,7 @@ const (
 	AnswerEntry
 	TimerEntry
 	CommitEntry
+	NoiseEntry // on the subject of the commits, by nobody: the server answered there
 )
 
 // Entry is one stored message of the session's log.
@@ -170,6 +171,7 @@ type Budget struct {
 	Duplicates    uint8 // of dispatches
 	ForgottenAcks uint8 // times the bus forgets all acks of the session
 	NetFaults     uint8 // busy runners, lost dispatches, PubAcks lost and buried
+	Noise         uint8 // messages on the subject of the commits that are none
 }
 
 // State is one state of the world: the bus, the cores, the runners, time and
@@ -202,7 +204,10 @@ type State struct {
 func (s *State) acked(at uint8) bool { return s.Acks&(1<<(at-1)) != 0 }
 func (s *State) ack(at uint8)        { s.Acks |= 1 << (at - 1) }
 
-func (s *State) isCause(at uint8) bool { return s.Log[at-1].Kind != CommitEntry }
+func (s *State) isCause(at uint8) bool {
+	kind := s.Log[at-1].Kind
+	return kind != CommitEntry && kind != NoiseEntry
+}
 
 func (s *State) reachable(runner uint8) bool {
 	return !s.Runners[runner].Dead && !s.Runners[runner].Unreachable
@@ -215,6 +220,17 @@ func (s *State) atRunner(runner, call, attempt uint8) *AttemptState {
 
 // lastCommit returns the position of the session's last commit: the fence of rule 2.
 func (s *State) lastCommit() uint8 {
+	for at := s.Len; at > 0; at-- {
+		if s.Log[at-1].Kind == CommitEntry {
+			return at
+		}
+	}
+	return 0
+}
+
+// lastStored returns the position of the last message on the subject of the commits, which the server compares
+// with the fence.
+func (s *State) lastStored() uint8 {
 	for at := s.Len; at > 0; at-- {
 		if !s.isCause(at) {
 			return at
@@ -304,6 +320,8 @@ func (e Entry) String() string {
 		return "timer"
 	case CommitEntry:
 		return "COMMIT " + e.Commit.String()
+	case NoiseEntry:
+		return "noise"
 	}
 	return "no entry"
 }

@@ -38,6 +38,7 @@ func Smoke() []Run {
 		"redelivered",
 		"parallel"+none,
 		"parcancel"+none,
+		"two"+none+" -crash 1 -noise 2",
 	)
 }
 
@@ -75,6 +76,11 @@ func Small() []Run {
 		"parallel -att 1",
 		"parallel -crash 0 -rc 0 -net 0",
 		"parcancel"+none+" -crash 1",
+		"two"+none+" -crash 2 -noise 3",
+		"twocancel"+none+" -noise 1",
+		"tool"+none+" -crash 1 -rc 1 -net 1 -noise 1",
+		"cancel"+none+" -crash 1 -noise 1",
+		"conf1"+none+" -noise 1",
 	)
 }
 
@@ -122,6 +128,11 @@ func Full() []Run {
 		"parcancel -att 1 -net 0",
 		"parcancel -att 1 -rc 0",
 		"parcancel -att 1 -crash 0 -rc 0 -net 0 -pt 1",
+		"two -crash 2 -unack 1 -noise 3",
+		"twocancel"+none+" -crash 1 -noise 2",
+		"tool -pt 0 -dup 0 -noise 1",
+		"cancel"+none+" -crash 1 -rc 1 -noise 2",
+		"conf1 -crash 0 -noise 1",
 	)
 }
 
@@ -170,6 +181,8 @@ func Broken() []Run {
 		{"tool" + none + " -bug forget", Violation, ranAfterAll},
 		{"tool" + none + " -rc 1 -bug takeoverDispatch", Violation, ranAfterAll},
 		{"cancel" + none + " -att 2 -bug staleReply", Violation, ranAfterAll},
+		{"two" + none + " -noise 1 -bug noiseBlocks", Wedge, ""},
+		{"tool" + none + " -att 2 -bug noiseBlind", Violation, ranAfterAll},
 		{"tool" + none + " -att 2 -bug noFence", Violation, ranAfterAll},
 		{"tool" + none + " -crash 1 -bug poisonDeliv", Violation, "a healthy input or turn failed as poison"},
 		{"redelivered" + none + " -crash 1 -bug beginAgain", Violation, "a healthy input or turn failed as poison"},

@@ -195,8 +195,16 @@ func (w *world) time() {
 	}
 }
 
-// bus forgets acks, as a consumer with its state in memory does (rule 3).
+// bus forgets acks, as a consumer with its state in memory does (rule 3), and stores what nobody has written
+// (rule 1).
 func (w *world) bus() {
+	if w.s.Left.Noise > 0 {
+		n := *w.s
+		n.Left.Noise--
+		if w.store(&n, Entry{Kind: NoiseEntry}) {
+			w.emit(n, "fault: noise stored on the subject of the commits")
+		}
+	}
 	if w.s.Left.ForgottenAcks > 0 && w.s.Acks != 0 {
 		n := *w.s
 		n.Left.ForgottenAcks--

@@ -62,7 +62,7 @@ func subjects(name, process string) []string {
 	}
 	for _, s := range []string{
 		"$KV.plugins.manifest.victim", "$KV.identities.victim", "$KV.budgets.x", "$O.claims.C.x", "$O.artifacts.M.x",
-		"_INBOX.victim.1", "made.up", "fired.main.s1.t",
+		"_INBOX.victim.1", "watch.plugins.manifest.victim", "watch.identities.victim", "watch.cron.clock.job", "made.up", "fired.main.s1.t",
 	} {
 		all[s] = true
 	}

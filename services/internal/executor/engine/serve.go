@@ -79,7 +79,7 @@ func (s *server) serve(ctx context.Context) error {
 		return fmt.Errorf("serving as %s: %w", s.cfg.Service, err)
 	}
 	defer r.Stop()
-	discover, err := s.bus.Conn().Subscribe(subject.Discover(s.cfg.Kind), func(*nats.Msg) { s.announcer.announce(false) })
+	discover, err := s.bus.Subscribe(subject.Discover(s.cfg.Kind), "", func(*nats.Msg) { s.announcer.announce(false) })
 	if err != nil {
 		return fmt.Errorf("listening to %s: %w", subject.Discover(s.cfg.Kind), err)
 	}
