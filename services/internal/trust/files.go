@@ -96,6 +96,9 @@ func replace(path string, body []byte) error {
 	tmp := path + ".new"
 	err := os.WriteFile(tmp, body, readable) //nolint:gosec // see WriteFiles
 	if err == nil {
+		err = os.Chmod(tmp, readable) // whatever the umask is
+	}
+	if err == nil {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
