@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,7 +87,7 @@ func TestEveryServiceHasItsOwnKeyAlone(t *testing.T) {
 			if m, ok := secret.(map[string]any); ok {
 				secret = m["source"]
 			}
-			got = append(got, secret.(string))
+			got = append(got, fmt.Sprint(secret))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has the secrets %v, want %v", name, got, want)

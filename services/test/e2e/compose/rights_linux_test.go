@@ -40,7 +40,7 @@ func (p *project) beforeRights(t *testing.T) {
 	b := natstest.Connect(t, s)
 	natstest.EnsureStreams(t, b)
 	if _, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "main", Session: before}, subject.Input, "tester", "",
-		[]byte(fmt.Sprintf(`{"text":%q}`, waiting))); err != nil {
+		fmt.Appendf(nil, `{"text":%q}`, waiting)); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()
@@ -54,7 +54,7 @@ func (p *project) beforeRights(t *testing.T) {
 			"jetstream {store_dir: \"/data/jetstream\", max_file_store: 64GB}\nmax_payload: 8MB\n",
 		over: fmt.Sprintf(withToken, conf),
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { //nolint:gosec // the container's user reads it
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { // the container's user reads it
 			t.Fatal(err)
 		}
 	}
