@@ -133,10 +133,12 @@ bench: setup-build ## Measure this machine against the budgets, each beside the 
 ##@ Docker
 
 .PHONY: compose-up
-compose-up: .env ## Build the images of docker-compose.yml, start the system, wait until it is healthy, and say how to use it
+compose-up: .env ## Build the images of docker-compose.yml, make its keys, start the system, wait until it is healthy, and say how to use it
 	@deploy/docker/images.sh $(COMPOSE)
 	@docker image inspect skandha/sandbox:latest >/dev/null 2>&1 || $(MAKE) sandbox-image
+	@deploy/dev/compose-secrets.sh $(COMPOSE)
 	$(COMPOSE) up -d --no-build --scale toolrunner=$(RUNNERS)
+	@deploy/dev/compose-invite.sh $(COMPOSE)
 	@deploy/dev/compose-healthy.sh $(COMPOSE)
 	@deploy/dev/compose-use.sh $(COMPOSE)
 
@@ -172,11 +174,15 @@ tls: .env build ## Make certificates for the bus in SKANDHA_TLS=./tls, and have 
 tls-renew: .env build ## Make a new certificate of the bus
 	@deploy/dev/tls.sh renew
 
-# The secrets of docker-compose.yml, each made once.
 .PHONY: secrets
-.env: secrets
+secrets: .env ## Make the keys of the bus of docker-compose.yml in SKANDHA_SECRETS=./secrets; keys that are there stay
+	@deploy/dev/compose-secrets.sh
+
+# The passwords of docker-compose.yml, each made once.
+.PHONY: passwords
+.env: passwords
 	@umask 077; \
-	for name in SKANDHA_TOKEN SKANDHA_REDIS_PASSWORD SKANDHA_UI_TOKEN; do \
+	for name in SKANDHA_REDIS_PASSWORD SKANDHA_UI_TOKEN; do \
 	  grep -qs "^$$name=" .env && continue; \
 	  printf '%s=s%s\n' "$$name" "$$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')" >> .env; \
 	  echo "wrote $$name of docker-compose.yml into .env"; \

@@ -5,6 +5,9 @@
 #   FILE=backups/skandha-….backup compose-restore.sh docker-compose
 #
 #   REPLACE=yes   remove what the system holds; without it, it must be empty
+#
+# The keys of the bus are not in a backup. To go on with those of then, put the copy of keys.json into
+# SKANDHA_SECRETS=./secrets first.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 say() { printf 'restore: %s\n' "$*"; }
@@ -16,6 +19,7 @@ file=${FILE:-}
 flags=()
 [ "${REPLACE:-}" != yes ] || flags+=(--replace)
 
+deploy/dev/compose-secrets.sh "$@"
 "$@" up -d --no-build nats
 say "reading the archive"
 "$@" run --rm -T cli restore --check - <"$file"
@@ -46,3 +50,5 @@ fi
 say "starting the services"
 "$@" up -d --no-build ${scale[@]+"${scale[@]}"}
 deploy/dev/compose-healthy.sh "$@"
+say "who was invited (the restore says above whether their credentials are valid):"
+"$@" run --rm -T cli plugins identities </dev/null

@@ -4,9 +4,9 @@
 #   compose-upgrade.sh docker compose
 #   compose-upgrade.sh docker-compose
 #
-# It makes the new images, takes a backup, and replaces one service after the other. Each stops
+# It makes the new images, takes a backup, writes the permissions of the new version, and replaces one service after the other. Each stops
 # when what it runs is finished, or after its stop_grace_period; inputs wait in the log meanwhile.
-# Core comes last, so that it finds executors that know as much as it does. What does not become
+# Core comes last, so that it finds executors that know as much as it does, but before what core has to invite. What does not become
 # healthy ends the upgrade; the images that ran before are kept with the tag "previous".
 #
 #   IMAGES=build      how to get the images: build, pull, or present (nothing is to be done)
@@ -35,10 +35,15 @@ each() {
 			--filter label=com.docker.compose.oneoff=False) | sort -u |
 		while read -r id name; do "$1" "$id" "$name"; done
 }
-keep() { docker tag "$1" "${2%:*}:previous"; }
+keep() {
+	docker tag "$1" "${2%:*}:previous"
+	# The command has no container. It writes the permissions of its version.
+	case $2 in */core:*) docker tag "${2/%\/core:*//cli}:${2##*:}" "${2/%\/core:*//cli}:previous" 2>/dev/null || true ;; esac
+}
 revert() {
 	docker image inspect "${2%:*}:previous" >/dev/null 2>&1 || fail "${2%:*}:previous is missing: there is nothing to go back to"
 	docker tag "${2%:*}:previous" "$2"
+	case $2 in */core:*) docker tag "${2/%\/core:*//cli}:previous" "${2/%\/core:*//cli}:${2##*:}" 2>/dev/null || true ;; esac
 }
 
 # health says how a container is; one without a health check is as it runs.
@@ -124,17 +129,20 @@ else
 	archive=$(deploy/dev/compose-backup.sh "${compose[@]}") || fail "the backup failed (above); no service was replaced"
 	say "the backup is $archive"
 fi
+deploy/dev/compose-secrets.sh "${compose[@]}"
 
 hashes=$("${compose[@]}" config --hash='*' 2>/dev/null || true) # without it, all are asked about
 
-# The bus and the view first: whatever is connected connects again. Core last.
+# The bus and the view first: whatever is connected connects again. Core last, but for what it invites.
 last="uibridge listener toolrunner sandbox provider core"
+invited="example-policy provider-gemini-legacy"
 first=$(grep -xE 'nats|redis' <<<"$services" | sort | tr '\n' ' ')
-others=$(grep -vxE 'nats|redis|uibridge|listener|toolrunner|sandbox|provider|core' <<<"$services" | tr '\n' ' ' || true)
-order="$first$others$last"
+others=$(grep -vxE 'nats|redis|uibridge|listener|toolrunner|sandbox|provider|core|example-policy|provider-gemini-legacy' <<<"$services" | tr '\n' ' ' || true)
+order="$first$others$last $invited"
 for service in $order; do
 	grep -qx "$service" <<<"$services" || continue
 	replace "$service" || stuck "$service"
+	[ "$service" != core ] || deploy/dev/compose-invite.sh "${compose[@]}"
 done
 # What this version has in addition.
 scale=()

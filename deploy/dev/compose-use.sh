@@ -7,6 +7,7 @@
 # A link that logs in is for the terminal of a person, not for a log.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. deploy/dev/settings.sh
 
 echo "talk to it:    $* run --rm cli chat"
 echo "its page:      $* run --rm cli ui  prints a link that opens it once"
@@ -16,8 +17,9 @@ fi
 echo "               or log in there with SKANDHA_UI_TOKEN of .env"
 scheme=nats ca=
 if grep -qs '^COMPOSE_FILE=.*deploy/docker/tls.yml' .env; then
-	# shellcheck disable=SC2016 # it is for the reader's shell
-	scheme=tls ca=' SKANDHA_TLS_CA=$SKANDHA_TLS/ca.pem;'
+	scheme=tls ca=" SKANDHA_TLS_CA=$(setting SKANDHA_TLS ./tls)/ca.pem"
 fi
-echo "join it:       set -a; . ./.env; SKANDHA_NATS=$scheme://127.0.0.1:\${SKANDHA_NATS_PORT:-4222};$ca set +a"
-echo "               for plugins and bin/skandha on this machine"
+secrets=$(setting SKANDHA_SECRETS ./secrets)
+echo "let others in: $* run --rm cli plugins invite NAME  prints the credentials of a plugin or listener"
+echo "from here:     export SKANDHA_NATS=$scheme://127.0.0.1:$(setting SKANDHA_NATS_PORT 4222)$ca SKANDHA_CREDS=$secrets/operator.creds"
+echo "               for bin/skandha on this machine, as the people who run the system"

@@ -12,7 +12,8 @@
 #   PORT=4222    where NATS listens, on loopback
 #   BIN=bin, DATA=.data/services   where the commands are, and what is kept
 #
-# The bus is nats-server if it is installed, else the one in skandha.
+# The bus is nats-server if it is installed, else the one in skandha. It enforces who may do what: each process has
+# the key of its service, from DATA/secrets.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -42,11 +43,14 @@ secret() {
 	[ -s "$data/$1" ] || printf 's%s' "$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')" >"$data/$1"
 	cat "$data/$1"
 }
-rm -f "$data/run.json" # of a run that was killed
+rm -f "$data/run.json" "$data/token" # of a run that was killed, and of one without rights
 printf '%s\n' "$$" >"$data/lock"
-SKANDHA_TOKEN=$(secret token)
-SKANDHA_NATS=nats://127.0.0.1:$port
-export SKANDHA_TOKEN SKANDHA_NATS
+secrets=$data/secrets
+"$bin/skandha" secrets "$secrets" --store "$data/nats/accounts" >"$logs/secrets.log"
+"$bin/skandha" secrets "$secrets" --adopt "$data/nats"
+cp deploy/nats/nats.conf "$secrets/" # it includes what was written there
+unset SKANDHA_TOKEN SKANDHA_CREDS
+export SKANDHA_NATS=nats://127.0.0.1:$port
 
 announced= # run.json is ours
 
@@ -63,17 +67,18 @@ command_of() {
 		if have nats-server; then
 			# The configuration reads the directory as a piece of itself, so it is quoted.
 			export SKANDHA_NATS_MONITOR=127.0.0.1:-1 SKANDHA_NATS_DATA="\"$data/nats\""
-			detach nats-server -c deploy/nats/nats.conf -a 127.0.0.1 -p "$port"
+			detach nats-server -c "$secrets/nats.conf" -a 127.0.0.1 -p "$port"
 		fi
-		detach "$bin/skandha" server --listen "127.0.0.1:$port" --data "$data/nats"
+		detach "$bin/skandha" server --listen "127.0.0.1:$port" --data "$data/nats" --keys "$secrets/keys.json"
 		;;
 	redis) detach redis-server "$data/redis.conf" ;;
-	core) export SKANDHA_STORE=$store ;;
+	core) export SKANDHA_STORE=$store SKANDHA_BUS_KEYS=$secrets/keys.json ;;
 	toolrunner-*) export SKANDHA_WORKSPACE=$data/workspace SKANDHA_STATE_DIR=$data/state ;;
 	listener) export SKANDHA_STATE_DIR=$data/state ;;
 	sandbox) export SKANDHA_SANDBOX_DIR=$data/sandbox ;;
 	uibridge) export SKANDHA_UI_DATA=$data ;;
 	esac
+	export SKANDHA_KEY=$secrets/${1%%-*}.key
 	detach "$bin/skandha-${1%%-*}"
 }
 
@@ -212,14 +217,15 @@ if [ -n "${SKANDHA_CONFIG:-}" ] && grep -q '^listeners:' "$SKANDHA_CONFIG"; then
 start uibridge
 
 if have flock; then
-	printf '{"pid": %s, "url": "%s", "token": "%s"}\n' "$$" "$SKANDHA_NATS" "$SKANDHA_TOKEN" >"$data/run.json.new"
+	# The JWT of the credentials, in their second line, is a token.
+	printf '{"pid": %s, "url": "%s", "token": "%s"}\n' "$$" "$SKANDHA_NATS" "$(sed -n 2p "$secrets/operator.creds")" >"$data/run.json.new"
 	mv "$data/run.json.new" "$data/run.json"
 	announced=yes
 	say "talk to it from another terminal:  $bin/skandha chat --data '$shown'"
 	say "its page:                          $bin/skandha ui --open --data '$shown'"
 else
 	say "talk to it from another terminal:"
-	say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_TOKEN=\$(cat '$shown/token') $bin/skandha chat"
+	say "  SKANDHA_NATS=$SKANDHA_NATS SKANDHA_CREDS='$shown/secrets/operator.creds' $bin/skandha chat"
 	say "its page: the same, with $bin/skandha ui --open"
 fi
 say "Ctrl-C stops it."

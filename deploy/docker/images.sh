@@ -11,16 +11,10 @@
 # images, as they do for compose.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. deploy/dev/settings.sh
 
 say() { printf 'images: %s\n' "$*"; }
 fail() { say "$*" >&2; exit 1; }
-
-# Settings, as compose has them: the environment's, else .env's, else the default.
-setting() { # NAME DEFAULT
-	local value=${!1:-}
-	[ -n "$value" ] || value=$(sed -n "s/^$1=//p" .env 2>/dev/null | tail -n 1)
-	printf '%s' "${value:-$2}"
-}
 
 if [ "${SKANDHA_REGISTRY:-}" != no ]; then
 	if COMPOSE_PROFILES=cli,gemini-legacy,$(setting COMPOSE_PROFILES '') "$@" build; then

@@ -123,6 +123,10 @@ func (b *Bus) Identity() subject.Identity { return b.cfg.Identity }
 // Instance returns the instance id of this process.
 func (b *Bus) Instance() subject.Instance { return b.cfg.Instance }
 
+// Account returns the id of the account that this process's credentials are for; empty: the bus has no
+// rights.
+func (b *Bus) Account() string { return b.cfg.account }
+
 // Connected reports whether both connections are up.
 func (b *Bus) Connected() bool { return b.ctl.nc.IsConnected() && b.data.nc.IsConnected() }
 

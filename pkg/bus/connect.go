@@ -47,7 +47,8 @@ type Config struct {
 	InboxPrefix string       // for replies from JetStream; default _INBOX.<instance>
 	Logger      *slog.Logger // default slog.Default
 
-	party bool // the credentials are not those of a part of the system
+	account string // that the credentials are for
+	party   bool   // the credentials are not those of a part of the system
 }
 
 const (

@@ -37,6 +37,7 @@ func (c *Credentials) sign(nonce []byte) ([]byte, error) {
 type claims struct {
 	Name    string `json:"name"`
 	Subject string `json:"sub"`
+	Issuer  string `json:"iss"`
 	NATS    struct {
 		// IssuerAccount is set by the scoped keys of services alone.
 		IssuerAccount string   `json:"issuer_account"`
@@ -90,9 +91,25 @@ func bearer(token func() string) nats.Option {
 	}
 }
 
+// account is the account that the JWT's holder is in.
+func (c claims) account() string { return cmp.Or(c.NATS.IssuerAccount, c.Issuer) }
+
 func isJWT(token string) bool {
 	_, ok := parseJWT(token)
 	return ok
+}
+
+// BearerOf returns the JWT in a file of credentials. It is a token if the server takes it without a signature.
+func BearerOf(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token, err := nkeys.ParseDecoratedJWT(b)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return token, nil
 }
 
 // identify sets who this process is, as its credentials say.
@@ -102,15 +119,19 @@ func (c *Config) identify() error {
 	case c.Credentials != nil:
 		c.Identity = cmp.Or(c.Identity, c.Credentials.Identity)
 		c.Instance = cmp.Or(c.Credentials.Process, c.Instance)
+		token, err := c.Credentials.JWT()
+		if err != nil {
+			return fmt.Errorf("bus.credentials: %w", err)
+		}
+		shown, _ = parseJWT(token)
+		c.account = shown.account()
 		return nil
+	case c.Token != "" && !ok:
+		return nil // it is shown instead of credentials
 	case c.CredsFile != "":
-		b, err := os.ReadFile(c.CredsFile)
+		token, err := BearerOf(c.CredsFile)
 		if err != nil {
 			return fmt.Errorf("bus.creds_file: %w", err)
-		}
-		token, err := nkeys.ParseDecoratedJWT(b)
-		if err != nil {
-			return fmt.Errorf("bus.creds_file: %s: %w", c.CredsFile, err)
 		}
 		if shown, ok = parseJWT(token); !ok {
 			return fmt.Errorf("bus.creds_file: %s contains no JWT", c.CredsFile)
@@ -120,6 +141,7 @@ func (c *Config) identify() error {
 	}
 	id, process := shown.who()
 	c.Identity = cmp.Or(c.Identity, id)
+	c.account = shown.account()
 	c.Instance = cmp.Or(process, c.Instance)
 	c.party = slices.Contains(shown.NATS.Tags, PartyTag)
 	return nil

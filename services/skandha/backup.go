@@ -93,6 +93,10 @@ func (c *backupCmd) Run(ctx context.Context, g *globals) error {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "wrote %s: %s; anybody who reads it reads all conversations\n", clean(to.name), contentsOf(m))
+	if m.Account != "" {
+		fmt.Fprintln(os.Stderr, "not in it: the keys of the bus (keys.json); keep a copy of them elsewhere, or, "+
+			"after a restore without them, every plugin and listener needs new credentials")
+	}
 	return nil
 }
 
@@ -232,7 +236,35 @@ func (c *restoreCmd) Run(ctx context.Context, g *globals) error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	fmt.Fprintln(os.Stderr, "restored; start the services, which make lists and statistics again from the log")
+	for _, line := range rightsAfter(a.Account, b.Account()) {
+		fmt.Fprintln(os.Stderr, line)
+	}
 	return nil
+}
+
+// rightsAfter says who may connect after a restore, by the accounts of the backup and of the bus.
+func rightsAfter(was, is string) []string {
+	command := buildinfo.Command()
+	switch {
+	case was == "" && is == "":
+		return nil
+	case is == "":
+		return []string{
+			"WARNING: this bus enforces no rights, and the one of the backup did: here, anybody with the token may do everything",
+			"the plugins and listeners that were invited are known, but their credentials are of no use here",
+		}
+	case was == "":
+		return []string{"this bus enforces rights, and the one of the backup did not: invite every plugin and listener with " +
+			command + " plugins invite NAME"}
+	case was != is:
+		return []string{
+			"the keys of this bus are not those of the backup: nobody from outside can connect with earlier credentials",
+			command + " plugins identities lists who was invited; give each of them new credentials with " +
+				command + " plugins rotate NAME, or revoke it",
+		}
+	}
+	return []string{"the keys are those of the backup: who was invited when it was taken may connect again, also who was " +
+		"revoked since; " + command + " plugins identities lists them"}
 }
 
 // openArchive opens an archive. Standard input that is no file is kept in a file without a name.

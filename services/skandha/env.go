@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 )
@@ -75,6 +76,9 @@ func (e *envCmd) token(ctx context.Context, g *globals) (string, error) {
 	if g.NATS != "" {
 		if u, err := url.Parse(g.NATS); err == nil && u.User != nil {
 			return u.User.Username(), nil
+		}
+		if g.Creds != "" {
+			return bus.BearerOf(g.Creds)
 		}
 		return g.Token, nil
 	}

@@ -28,6 +28,7 @@ import (
 // globals are the flags of every command.
 type globals struct {
 	NATS   string `name:"nats" env:"SKANDHA_NATS" group:"The system" placeholder:"URL" help:"Connect to the system on this bus, e.g. nats://127.0.0.1:4222. Default: the system on --data."`
+	Outer  string `name:"nats-outside" env:"SKANDHA_NATS_OUTSIDE" hidden:"" help:"The same bus as plugins and listeners reach it from outside of the containers."`
 	Token  string `env:"SKANDHA_TOKEN" group:"The system" help:"Token for the bus." placeholder:"TOKEN"`
 	Creds  string `env:"SKANDHA_CREDS" group:"The system" type:"existingfile" help:"Credentials file for the bus." placeholder:"FILE"`
 	CA     string `name:"tls-ca" env:"SKANDHA_TLS_CA" group:"The system" type:"existingfile" help:"Certificates to verify the bus against (PEM). With --nats only." placeholder:"FILE"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func (l *lifetime) UnmarshalText(text []byte) error {
 type outputFlags struct {
 	For    string `enum:"env,compose,file" default:"env" help:"What is printed: env: shell commands that set SKANDHA_NATS. compose: an environment for a service of compose. file: a credentials file as clients of NATS read it."`
 	Bearer bool   `help:"With --for file: a token that needs no signature, for programs that cannot sign with Ed25519. env and compose have such a token always." hidden:""`
-	At     string `placeholder:"URL" help:"Address of the bus for its programs. Default: the one that this command uses."`
+	At     string `placeholder:"URL" help:"Address of the bus for its programs. Default: the one that this command uses; from the containers of docker-compose.yml, the one of this machine; for compose, nats:4222 instead of a loopback address."`
 	Out    string `placeholder:"FILE" help:"Write it to a new file, which only you may read, instead of printing it."`
 }
 
@@ -256,9 +257,17 @@ func (o outputFlags) text(g *globals, name string, c coreapi.Credential) (string
 	if err != nil {
 		return "", err
 	}
-	at = cmp.Or(o.At, at)
+	switch {
+	case o.At != "":
+		at = o.At
+	case o.For == "compose" && g.NATS != "":
+		if at, err = inside(g.NATS); err != nil {
+			return "", err
+		}
+	}
 	switch o.For {
 	case "file":
+		fmt.Fprintf(os.Stderr, "They are for the bus at SKANDHA_NATS=%s; SKANDHA_CREDS names their file.\n", at)
 		return c.Creds, nil
 	case "compose":
 		line, err := withToken(at, c.Token)
@@ -272,14 +281,14 @@ func (o outputFlags) text(g *globals, name string, c coreapi.Credential) (string
 	return line + "\n", err
 }
 
-// bus returns the URL of the bus without a token, and the system's data directory if it is here.
+// bus returns the URL of the bus without a token, as those outside of containers reach it, and the system's data
+// directory if it is here.
 func (g *globals) bus() (at, data string, err error) {
 	if g.NATS != "" {
-		u, err := url.Parse(g.NATS)
+		u, err := parseBus(cmp.Or(g.Outer, g.NATS))
 		if err != nil {
-			return "", "", fmt.Errorf("invalid URL of the bus: %w", errors.Unwrap(err)) // the whole error could show a token
+			return "", "", err
 		}
-		u.User = nil
 		return u.String(), "", nil
 	}
 	run, err := system.Running(g.Data)
@@ -291,6 +300,32 @@ func (g *globals) bus() (at, data string, err error) {
 	}
 	data, err = filepath.Abs(g.Data)
 	return run.URL, data, err
+}
+
+// composeBus is the name of the bus among the services of docker-compose.yml, and its port there.
+const composeBus = "nats:4222"
+
+// inside returns the URL of a bus without a token, as a container reaches it: on loopback there is the container
+// alone, so that of this machine is the one of docker-compose.yml.
+func inside(at string) (string, error) {
+	u, err := parseBus(at)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+		u.Host = composeBus
+	}
+	return u.String(), nil
+}
+
+// parseBus parses the URL of the bus, and removes a token.
+func parseBus(at string) (*url.URL, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return nil, fmt.Errorf("invalid URL of the bus: %w", errors.Unwrap(err)) // the whole error could show a token
+	}
+	u.User = nil
+	return u, nil
 }
 
 func withToken(at, token string) (string, error) {

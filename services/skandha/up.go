@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/uibridge"
 )
@@ -94,7 +95,8 @@ func printPage(ctx context.Context, sys *system.System, data string) error {
 
 // serverCmd runs only the bus.
 type serverCmd struct {
-	Listen string `default:"127.0.0.1:4222" env:"SKANDHA_LISTEN" help:"Address to listen on. Any other than loopback requires --token."`
+	Listen string `default:"127.0.0.1:4222" env:"SKANDHA_LISTEN" help:"Address to listen on. Any other than loopback requires --token or --keys."`
+	Keys   string `type:"existingfile" placeholder:"FILE" help:"Enforce who may do what, with the keys that skandha secrets has written."`
 }
 
 // Run implements the command.
@@ -105,9 +107,19 @@ func (s *serverCmd) Run(ctx context.Context, g *globals) error {
 		return fmt.Errorf("process %d runs a system with its own bus on %s; name another directory with --data", run.PID,
 			g.Data)
 	}
-	srv, err := natsserver.Start(natsserver.Config{
+	cfg := natsserver.Config{
 		StoreDir: g.Data, Sync: natsserver.Sync(g.Sync), Addr: s.Listen, Token: g.Token, Heal: true, Logger: g.logger(),
-	})
+	}
+	if s.Keys != "" {
+		a, err := trust.Read(s.Keys)
+		if err != nil {
+			return err
+		}
+		if cfg.Operator, err = a.Server(); err != nil {
+			return err
+		}
+	}
+	srv, err := natsserver.Start(cfg)
 	if errors.Is(err, natsserver.ErrInUse) {
 		return fmt.Errorf("%w; name another with --data", err)
 	}

@@ -35,8 +35,9 @@ const (
 // Manifest says what an archive contains.
 type Manifest struct {
 	Format  int       `json:"format"`
-	Version string    `json:"version"` // of the program that wrote it
-	Server  string    `json:"server"`  // version of the NATS server
+	Version string    `json:"version"`           // of the program that wrote it
+	Server  string    `json:"server"`            // version of the NATS server
+	Account string    `json:"account,omitempty"` // on the bus; empty: that enforced no rights
 	Begun   time.Time `json:"begun"`
 	Ended   time.Time `json:"ended"`
 	Streams []Stream  `json:"streams"`

@@ -71,7 +71,7 @@ func Take(ctx context.Context, b *bus.Bus, to io.Writer, c TakeConfig) (Manifest
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	t := &taker{TakeConfig: c, b: b, w: &writer{tar.NewWriter(to), now}, taken: map[string]int{}, m: Manifest{
-		Format: Format, Version: c.Version, Server: b.Conn().ConnectedServerVersion(), Begun: now,
+		Format: Format, Version: c.Version, Server: b.Conn().ConnectedServerVersion(), Account: b.Account(), Begun: now,
 	}}
 	all, err := t.list(ctx)
 	if err != nil {

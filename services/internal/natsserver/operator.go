@@ -33,8 +33,12 @@ func (c Config) trust(o *server.Options) error {
 	if err != nil {
 		return fmt.Errorf("the operator of the NATS server: %w", err)
 	}
-	if err := c.adopt(); err != nil {
+	moved, err := Adopt(c.StoreDir, c.Operator.Account)
+	if err != nil {
 		return err
+	}
+	if moved {
+		c.Logger.Info("the log was moved to the account of the system", "account", c.Operator.Account)
 	}
 	resolver, err := server.NewDirAccResolver(filepath.Join(c.StoreDir, accounts), maxAccounts, time.Minute, server.HardDelete)
 	if err != nil {
@@ -49,22 +53,24 @@ func (c Config) trust(o *server.Options) error {
 	return nil
 }
 
-// adopt moves what a server without an operator has stored to the account that stores now.
-func (c Config) adopt() error {
-	dir := filepath.Join(c.StoreDir, server.JetStreamStoreDir)
-	was, is := filepath.Join(dir, globalAccount), filepath.Join(dir, c.Operator.Account)
+// Adopt moves what a server without an operator has stored in a directory to the account that stores now. It
+// reports whether there was anything. No server may run on the directory.
+func Adopt(storeDir, account string) (moved bool, err error) {
+	dir := filepath.Join(storeDir, server.JetStreamStoreDir)
+	was, is := filepath.Join(dir, globalAccount), filepath.Join(dir, account)
 	if _, err := os.Stat(was); os.IsNotExist(err) {
-		return nil
+		return false, nil
+	} else if err != nil {
+		return false, err
 	}
 	if _, err := os.Stat(is); err == nil {
-		return fmt.Errorf("both %s and %s exist: the bus has run with other keys, or without any, after it had rights; "+
+		return false, fmt.Errorf("both %s and %s exist: the bus has run with other keys, or without any, after it had rights; "+
 			"keep the one with your sessions and move the other away", was, is)
 	}
 	if err := os.Rename(was, is); err != nil {
-		return fmt.Errorf("moving the log to the account of the system: %w", err)
+		return false, fmt.Errorf("moving the log to the account of the system: %w", err)
 	}
-	c.Logger.Info("the log was moved to the account of the system", "account", c.Operator.Account)
-	return nil
+	return true, nil
 }
 
 // globalAccount is the account of a server without an operator.

@@ -49,53 +49,86 @@ func ReadKey(file string) (k Key, err error) {
 	return k, nil
 }
 
-// Write writes the key's file, which only the owner may read.
-func (k Key) Write(file string) error { return write(file, k) }
-
 // Credentials makes the credentials of one process.
 func (k Key) Credentials() (*bus.Credentials, error) {
+	own, signed, err := k.user()
+	return credentials(subject.Identity(k.Service), own, signed), err
+}
+
+// creds makes credentials as the file that clients of NATS read.
+func (k Key) creds() ([]byte, error) {
+	own, signed, err := k.user()
+	if err != nil {
+		return nil, err
+	}
+	return jwt.FormatUserConfig(signed, []byte(seedOf(own)))
+}
+
+// user makes a new key, and a JWT for it.
+func (k Key) user() (own nkeys.KeyPair, signed string, err error) {
 	signer, err := nkeys.FromSeed([]byte(k.Seed))
 	if err != nil {
-		return nil, fmt.Errorf("the key of %s: %w", k.Service, err)
+		return nil, "", fmt.Errorf("the key of %s: %w", k.Service, err)
 	}
-	return newCredentials(subject.Identity(k.Service), signer, func(c *jwt.UserClaims) {
+	return newUser(subject.Identity(k.Service), signer, func(c *jwt.UserClaims) {
 		c.IssuerAccount = k.Account
 		c.UserPermissionLimits = jwt.UserPermissionLimits{} // those of the key
 	})
 }
 
-// newCredentials makes credentials with a new key, signed by signer.
-func newCredentials(id subject.Identity, signer nkeys.KeyPair, change func(*jwt.UserClaims)) (*bus.Credentials, error) {
-	own, err := nkeys.CreateUser()
+// issued reports whether a file has credentials that this key has signed.
+func (k Key) issued(creds []byte) bool {
+	token, err := nkeys.ParseDecoratedJWT(creds)
 	if err != nil {
-		return nil, err
+		return false
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	signer, keyErr := nkeys.FromSeed([]byte(k.Seed))
+	return err == nil && keyErr == nil && claims.Issuer == publicOf(signer) && claims.IssuerAccount == k.Account
+}
+
+// newUser makes a new key, and a JWT for it, which signer signs.
+func newUser(
+	id subject.Identity, signer nkeys.KeyPair, change func(*jwt.UserClaims),
+) (own nkeys.KeyPair, signed string, err error) {
+	if own, err = nkeys.CreateUser(); err != nil {
+		return nil, "", err
 	}
 	claims := jwt.NewUserClaims(publicOf(own))
 	claims.Name = string(id)
 	change(claims)
-	signed, err := claims.Encode(signer)
-	if err != nil {
-		return nil, fmt.Errorf("signing the credentials of %s: %w", id, err)
+	if signed, err = claims.Encode(signer); err != nil {
+		return nil, "", fmt.Errorf("signing the credentials of %s: %w", id, err)
+	}
+	return own, signed, nil
+}
+
+// credentials are those of one process; nil without a key.
+func credentials(id subject.Identity, own nkeys.KeyPair, signed string) *bus.Credentials {
+	if own == nil {
+		return nil
 	}
 	return &bus.Credentials{
 		Identity: id, Process: subject.Instance(publicOf(own)),
 		JWT: func() (string, error) { return signed, nil }, Sign: own.Sign,
-	}, nil
+	}
 }
 
 // Whole makes credentials that may do everything in the system's account, for a program that runs
 // the system in its own process.
 func (a *Authority) Whole(id subject.Identity) (*bus.Credentials, error) {
-	return newCredentials(id, a.account, func(*jwt.UserClaims) {})
+	own, signed, err := newUser(id, a.account, func(*jwt.UserClaims) {})
+	return credentials(id, own, signed), err
 }
 
 // Keeper makes credentials for the server's own account: to tell it of accounts, and to learn who
 // connects.
 func (a *Authority) Keeper() (*bus.Credentials, error) {
-	return newCredentials("keeper", a.system, func(c *jwt.UserClaims) {
+	own, signed, err := newUser("keeper", a.system, func(c *jwt.UserClaims) {
 		c.Pub.Allow.Add("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.SERVER.PING.CONNZ")
 		c.Sub.Allow.Add("$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "_INBOX.>")
 	})
+	return credentials("keeper", own, signed), err
 }
 
 // OperatorToken makes a bearer token for the people who run the system.

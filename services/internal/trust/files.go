@@ -1,28 +1,34 @@
 package trust
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"skandha.dev/services/internal/rights"
 )
 
 // The files of [WriteFiles].
 const (
-	KeysFile   = "keys.json"   // of the authority; core alone needs it
-	ServerFile = "server.conf" // what a NATS server is configured with
+	KeysFile   = "keys.json"      // of the authority; core alone needs it
+	ServerFile = "server.conf"    // what a NATS server is configured with
+	CredsFile  = "operator.creds" // with which the people who run the system connect
 )
 
 // keyFile is the file with the key of a service.
 func keyFile(service string) string { return service + ".key" }
 
 // WriteFiles writes what the processes of a system need into a directory that only the owner may enter: the
-// keys of the authority, the key of each service, and the configuration of a NATS server. Keys that are
-// there stay. Its files may be read by all, so that containers with other users can, to which single files
-// are given. store is the directory where the server keeps accounts.
+// keys of the authority, the key of each service, the credentials of its operators, and the configuration of
+// a NATS server. Keys that are there stay, and so do files that need no change. Its files may be read by all,
+// so that containers with other users can, to which single files are given. store is the directory where the
+// server keeps accounts.
 func WriteFiles(dir, store string) (written []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -31,32 +37,56 @@ func WriteFiles(dir, store string) (written []string, err error) {
 		return nil, err
 	}
 	keys := filepath.Join(dir, KeysFile)
+	_, missing := os.Stat(keys)
 	a, err := Open(keys)
 	if err != nil {
 		return nil, err
 	}
-	server, err := a.ServerConfig(store)
+	if err := os.Chmod(keys, readable); err != nil {
+		return nil, err
+	}
+	if missing != nil {
+		written = append(written, keys)
+	}
+	put := func(name string, body []byte, same func(is []byte) bool) error {
+		path := filepath.Join(dir, name)
+		if is, err := os.ReadFile(path); err == nil && same(is) {
+			return nil
+		}
+		written = append(written, path)
+		return replace(path, body)
+	}
+	server, digest, err := a.serverConfig(store)
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{ServerFile: server}
+	if err := put(ServerFile, server, func(is []byte) bool { return bytes.Contains(is, digest) }); err != nil {
+		return nil, err
+	}
 	for _, name := range rights.Declared().ServiceNames() {
 		k, err := a.Key(name)
 		if err != nil {
 			return nil, err
 		}
-		if files[keyFile(name)], err = json.MarshalIndent(k, "", "  "); err != nil {
+		if name == OperatorService {
+			creds, err := k.creds()
+			if err == nil {
+				err = put(CredsFile, creds, k.issued)
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		body, err := json.MarshalIndent(k, "", "  ")
+		if err == nil {
+			err = put(keyFile(name), body, func(is []byte) bool { return bytes.Equal(is, body) })
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	for name, body := range files {
-		path := filepath.Join(dir, name)
-		if err := replace(path, body); err != nil {
-			return nil, err
-		}
-		written = append(written, path)
-	}
-	return append(written, keys), os.Chmod(keys, readable)
+	return written, nil
 }
 
 // readable is the mode of files in a directory that only the owner may enter.
@@ -66,6 +96,9 @@ func replace(path string, body []byte) error {
 	tmp := path + ".new"
 	err := os.WriteFile(tmp, body, readable) //nolint:gosec // see WriteFiles
 	if err == nil {
+		err = os.Chmod(tmp, readable) // whatever the umask is
+	}
+	if err == nil {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
@@ -74,18 +107,45 @@ func replace(path string, body []byte) error {
 	return nil
 }
 
-// ServerConfig returns the part of a NATS server's configuration by which it trusts the authority. The
-// server keeps the accounts that it learns in the directory store.
-func (a *Authority) ServerConfig(store string) ([]byte, error) {
+// serverConfig returns the part of a NATS server's configuration by which it trusts the authority, and the line
+// in it that changes with what it says. The server keeps the accounts that it learns in the directory store.
+func (a *Authority) serverConfig(store string) (text, digest []byte, err error) {
 	s, err := a.Server()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	h := sha256.New()
 	preload := ""
+	for _, token := range []string{s.JWT, s.Accounts[s.SystemAccount], s.Accounts[s.Account]} {
+		what, err := undated(token)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, _ = h.Write(what)
+	}
 	for _, id := range []string{s.SystemAccount, s.Account} {
 		preload += fmt.Sprintf("  %s: %s\n", id, s.Accounts[id])
 	}
-	return fmt.Appendf(nil, "# Whom the bus trusts. skandha secrets has written it.\noperator: %s\nsystem_account: %s\n"+
+	_, _ = h.Write([]byte(store))
+	digest = fmt.Appendf(nil, "# digest %x\n", h.Sum(nil))
+	return fmt.Appendf(nil, "# Whom the bus trusts. skandha secrets has written it.\n%soperator: %s\nsystem_account: %s\n"+
 		"resolver {\n  type: full\n  dir: %q\n  allow_delete: true\n  interval: \"2m\"\n}\nresolver_preload {\n%s}\n",
-		s.JWT, s.SystemAccount, store, preload), nil
+		digest, s.JWT, s.SystemAccount, store, preload), digest, nil
+}
+
+// undated returns the claims of a JWT without those that differ each time it is signed.
+func undated(token string) ([]byte, error) {
+	_, rest, _ := strings.Cut(token, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil {
+		return nil, err
+	}
+	var claims map[string]any
+	if err := json.Unmarshal(raw, &claims); err != nil {
+		return nil, err
+	}
+	delete(claims, "iat")
+	delete(claims, "jti")
+	return json.Marshal(claims)
 }

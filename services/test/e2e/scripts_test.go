@@ -143,6 +143,10 @@ func TestRunServicesStartsAgainWhatIsKilled(t *testing.T) {
 	Eventually(t, "the commands find a core that answers", func() bool {
 		return exec.CommandContext(t.Context(), s.bin, "status", "--data", s.data).Run() == nil
 	})
+	identities, err := exec.CommandContext(t.Context(), s.bin, "plugins", "identities", "--data", s.data).CombinedOutput()
+	if err != nil || !strings.Contains(string(identities), "Nobody is invited") {
+		t.Errorf("the bus enforces no rights: %v\n%s", err, identities)
+	}
 	all := []int{other}
 	for _, name := range []string{"toolrunner-1", "nats", "core", "provider", "sandbox", "uibridge"} {
 		all = append(all, s.process(t, name))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -13,6 +14,7 @@ import (
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/test/natstest"
@@ -102,9 +104,18 @@ func TestAStockServerFromFiles(t *testing.T) {
 	if err := say(natstest.Dial(t, at)); err != nil {
 		t.Errorf("an invited listener: %v", err)
 	}
-	if again, err := trust.WriteFiles(dir, store); err != nil || len(again) == 0 {
-		t.Errorf("writing the files again: %v", err)
+	if again, err := trust.WriteFiles(dir, store); err != nil || len(again) > 0 {
+		t.Errorf("writing the files again writes %v: %v", again, err)
 	}
+	operator := natstest.Dial(t, bus.Config{URL: url, Name: "operator", CredsFile: filepath.Join(dir, trust.CredsFile)})
+	if operator.Identity() != trust.OperatorService || operator.Account() == "" || operator.Account() != b.Account() {
+		t.Errorf("the operator is %s of account %q, core is of %q", operator.Identity(), operator.Account(), b.Account())
+	}
+	token, err := bus.BearerOf(filepath.Join(dir, trust.CredsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Dial(t, bus.Config{URL: url, Name: "operator", Token: token})
 	// The server starts again with the same files, and without what it knew of the guest.
 	host := s.Addr().String()
 	s.Shutdown()
@@ -125,4 +136,46 @@ func TestAStockServerFromFiles(t *testing.T) {
 		defer b.Close()
 		return say(b) == nil
 	})
+}
+
+// What a server without rights has stored is there with them, once it was adopted.
+func TestAStockServerAdoptsWhatWasStoredWithoutRights(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	old := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.StoreDir = data }))
+	b := natstest.Connect(t, old)
+	natstest.EnsureStreams(t, b)
+	if _, err := b.PublishCause(natstest.Context(t), subject.Ref{Agent: "main", Session: "s"}, subject.Input, "tester", "",
+		[]byte(`{"text":"hello"}`)); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	old.Shutdown()
+	if _, err := trust.WriteFiles(dir, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	a, err := trust.Read(filepath.Join(dir, trust.KeysFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := a.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} { // again it does nothing
+		if moved, err := natsserver.Adopt(data, operator.Account); err != nil || moved != want {
+			t.Errorf("moved: %t, %v, want %t", moved, err, want)
+		}
+	}
+	s := serve(t, dir, data, -1)
+	info, err := as(t, s.ClientURL(), dir, "core").JetStream().Stream(natstest.Context(t), bus.StreamSessions)
+	if err != nil || info.CachedInfo().State.Msgs != 1 {
+		t.Errorf("the log has %+v, %v, want one message", info, err)
+	}
+	// Nothing is moved over what another account has stored.
+	if err := os.Mkdir(filepath.Join(data, server.JetStreamStoreDir, "$G"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsserver.Adopt(data, operator.Account); err == nil || !strings.Contains(err.Error(), "both ") {
+		t.Errorf("with both, adopting ends with %v", err)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/test/enginetest"
 	"skandha.dev/services/test/natstest"
@@ -35,7 +36,7 @@ const healthy = "deploy/dev/compose-healthy.sh"
 type project struct {
 	*engine
 	name    string
-	token   string
+	secrets string // directory of the bus's keys
 	nats    string // URL on the host
 	hooks   string // likewise, of the listener's webhooks
 	page    string // likewise, of the UI bridge
@@ -54,7 +55,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 		p.awaitHealthy(t,
 			map[string]int{
-				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 1, "sandbox": 1, "engine": 1,
+				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "engine": 1,
 				"listener": 1, "uibridge": 1,
 			})
 		for _, c := range p.containers(t) {
@@ -62,18 +63,20 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("a person on the host is answered", func(t *testing.T) {
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 1) })
+		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
 		if answer := p.ask(t, "what is 2+2?"); !strings.Contains(answer, "4") {
 			t.Errorf("2+2 is %q, want 4 in it", answer)
 		}
 	})
-	t.Run("without the token nobody is", func(t *testing.T) {
+	t.Run("without credentials nobody is", func(t *testing.T) {
 		cmd := p.HostCommand(t.Context(), p.skandha, "ask", "--nats", p.nats, "--token", "wrong", "--timeout", "10s",
 			"what is 2+2?")
 		if out, err := cmd.CombinedOutput(); err == nil {
 			t.Errorf("a wrong token was let in: %s", out)
 		}
 	})
+	t.Run("what was stored before the bus had rights is still there", p.adopted)
+	t.Run("a stranger's listener may do what it was invited for, until it is revoked", p.stranger)
 	t.Run("a signed call from the host is taken, and a forged one is not", func(t *testing.T) {
 		if answer, err := p.call(t, p.secret); err != nil || !strings.Contains(answer, `"sequence":`) {
 			t.Errorf("answered %q, %v", answer, err)
@@ -102,18 +105,6 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 		if body, err := p.logIn(t, strings.Fields(code)[0]); err == nil {
 			t.Errorf("the code opens twice: %s", body)
-		}
-	})
-	t.Run("tool runners scale", func(t *testing.T) {
-		p.run(t, "up", "--detach", "--no-build", "--no-recreate", "--scale", "toolrunner=2")
-		p.awaitHealthy(t,
-			map[string]int{
-				"nats": 1, "redis": 1, "core": 1, "provider": 1, "toolrunner": 2, "sandbox": 1, "engine": 1,
-				"listener": 1, "uibridge": 1,
-			})
-		enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })
-		if answer := p.ask(t, "what is 6*7?"); !strings.Contains(answer, "42") {
-			t.Errorf("6*7 is %q, want 42 in it", answer)
 		}
 	})
 	t.Run("tool runners share the workspace", func(t *testing.T) {
@@ -198,9 +189,9 @@ func up(t *testing.T) *project {
 	id := strings.ToLower(rand.Text()[:8])
 	prefix := "skandha-e2e-" + id
 	p := &project{
-		engine: e, name: prefix, token: "t" + rand.Text(), secret: []byte(rand.Text()), uiToken: "u" + rand.Text(),
-		dir: t.TempDir(),
+		engine: e, name: prefix, secret: []byte(rand.Text()), uiToken: "u" + rand.Text(), dir: t.TempDir(),
 	}
+	p.secrets = filepath.Join(p.dir, "secrets")
 	p.skandha = e.images(t, prefix, "test")
 	image := enginetest.SandboxImage(t, e.Engine)
 	port := freePort(t)
@@ -216,7 +207,7 @@ func up(t *testing.T) *project {
 	}
 	e.Env = append(e.Env,
 		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+file, "SKANDHA_NATS_PORT="+port,
-		"SKANDHA_TOKEN="+p.token, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
+		"SKANDHA_SECRETS="+p.secrets, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
 		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test",
 		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_HTTP_LOCAL=",
 		"SKANDHA_WEB_SEARCH=",
@@ -241,7 +232,8 @@ func up(t *testing.T) *project {
 			t.Errorf("compose down: %v\n%s", err, out)
 		}
 	})
-	p.run(t, "up", "--detach", "--no-build")
+	p.beforeRights(t)
+	p.run(t, "up", "--detach", "--no-build", "--scale", "toolrunner=2")
 	return p
 }
 
@@ -261,8 +253,13 @@ func (p *project) ask(t *testing.T, text string, flags ...string) string {
 	t.Helper()
 	cmd := p.HostCommand(t.Context(), p.skandha,
 		append(append([]string{"ask", "--timeout", patience.String()}, flags...), text)...)
-	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats, "SKANDHA_DATA="+t.TempDir())
+	cmd.Env = append(append(cmd.Env, p.operator()...), "SKANDHA_DATA="+t.TempDir())
 	return enginetest.Output(t, cmd)
+}
+
+// operator is the environment of the people who run the system, on the host.
+func (p *project) operator() []string {
+	return []string{"SKANDHA_NATS=" + p.nats, "SKANDHA_CREDS=" + filepath.Join(p.secrets, trust.CredsFile)}
 }
 
 const listenerConfig = `
@@ -307,7 +304,7 @@ func (p *project) logIn(t *testing.T, code string) (string, error) {
 // runners says whether core knows n tool runners.
 func (p *project) runners(ctx context.Context, n int) error {
 	cmd := p.HostCommand(ctx, p.skandha, "status", "--json")
-	cmd.Env = append(cmd.Env, "SKANDHA_NATS="+p.nats)
+	cmd.Env = append(cmd.Env, p.operator()...)
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError

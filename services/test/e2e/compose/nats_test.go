@@ -2,22 +2,45 @@ package compose
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/trust"
 )
 
 // root is the tree, from this package.
 const root = "../../../.."
 
-// The bus of a deployment promises what the embedded one does.
-func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
-	t.Setenv("SKANDHA_TOKEN", "s3cret-token")
+// configured returns a directory with the configuration of the bus and, with rights, the files that make secrets
+// writes beside it, as docker-compose.yml mounts them.
+func configured(t *testing.T, withRights bool) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range []string{"nats.conf", "tls.conf"} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy/nats", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if withRights {
+		if _, err := trust.WriteFiles(dir, filepath.Join(dir, "accounts")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Setenv("SKANDHA_NATS_MONITOR", "127.0.0.1:8222")
 	t.Setenv("SKANDHA_NATS_DATA", `"/a directory"`)
-	o, err := server.ProcessConfigFile(root + "/deploy/nats/nats.conf")
+	return dir
+}
+
+// The bus of a deployment promises what the embedded one does.
+func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
+	o, err := server.ProcessConfigFile(filepath.Join(configured(t, true), "nats.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +50,9 @@ func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
 	if !o.SyncAlways {
 		t.Error("sync_interval is not always: power loss could lose what was acknowledged")
 	}
-	if o.Authorization != "s3cret-token" {
-		t.Errorf("the token is %q, want that of SKANDHA_TOKEN", o.Authorization)
+	if len(o.TrustedOperators) != 1 || o.SystemAccount == "" || o.AccountResolver == nil || o.Authorization != "" {
+		t.Errorf("the bus trusts %d operators, its system account is %q, its token %q", len(o.TrustedOperators), o.SystemAccount,
+			o.Authorization)
 	}
 	if o.HTTPHost != "127.0.0.1" || o.HTTPPort != 8222 {
 		t.Errorf("monitoring listens on %s:%d, want that of SKANDHA_NATS_MONITOR", o.HTTPHost, o.HTTPPort)
@@ -41,15 +65,9 @@ func TestNATSConfigPromisesWhatTheEmbeddedServerDoes(t *testing.T) {
 	}
 }
 
-// Without a token the server must not start open.
-func TestNATSConfigNeedsAToken(t *testing.T) {
-	t.Setenv("SKANDHA_NATS_MONITOR", "127.0.0.1:8222")
-	t.Setenv("SKANDHA_NATS_DATA", `"/a directory"`)
-	t.Setenv("SKANDHA_TOKEN", "") // comes back after the test
-	if err := os.Unsetenv("SKANDHA_TOKEN"); err != nil {
-		t.Fatal(err)
-	}
-	if o, err := server.ProcessConfigFile(root + "/deploy/nats/nats.conf"); err == nil {
-		t.Errorf("the configuration loads without SKANDHA_TOKEN, with the token %q", o.Authorization)
+// Without rights the server must not start open.
+func TestNATSConfigNeedsRights(t *testing.T) {
+	if o, err := server.ProcessConfigFile(filepath.Join(configured(t, false), "nats.conf")); err == nil {
+		t.Errorf("the configuration loads without server.conf, with %d operators", len(o.TrustedOperators))
 	}
 }

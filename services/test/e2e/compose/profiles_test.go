@@ -1,9 +1,11 @@
 package compose
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ type composed struct {
 		Profiles    []string
 		Environment map[string]any
 		Volumes     []any
+		Secrets     []any // each a name, or a source and a target
 	}
 }
 
@@ -44,8 +47,8 @@ func TestComposeAcceptsEveryProfile(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], "config", "--quiet")...)
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "COMPOSE_FILE="+files,
-			"COMPOSE_PROFILES=cli,gemini-legacy,observability,chroma,examples,example-listener",
-			"SKANDHA_TOKEN=t", "SKANDHA_REDIS_PASSWORD=r", "SKANDHA_UI_TOKEN=u")
+			"COMPOSE_PROFILES=cli,adopt,gemini-legacy,observability,chroma,examples,example-listener",
+			"SKANDHA_REDIS_PASSWORD=r", "SKANDHA_UI_TOKEN=u")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", files, err, out)
 		}
@@ -65,6 +68,32 @@ func TestPrometheusCollectsFromEveryServiceWithMetrics(t *testing.T) {
 	for name, s := range c.Services {
 		if has := s.Environment["SKANDHA_HTTP"] == ":8080"; has != strings.Contains(names, " "+name+" ") {
 			t.Errorf("%s has metrics: %t; Prometheus collects from%s", name, has, names)
+		}
+	}
+}
+
+// A key that is given to another service would let it act as that one.
+func TestEveryServiceHasItsOwnKeyAlone(t *testing.T) {
+	var c composed
+	read(t, "docker-compose.yml", &c)
+	all := map[string][]string{"nats": {"server.conf"}, "cli": {"operator"}, "core": {"core", "keys"}, "adopt": {"keys"}}
+	for name, s := range c.Services {
+		want := all[name]
+		if s.Environment["SKANDHA_KEY"] != nil && want == nil {
+			want = []string{name}
+		}
+		var got []string
+		for _, secret := range s.Secrets {
+			if m, ok := secret.(map[string]any); ok {
+				secret = m["source"]
+			}
+			got = append(got, fmt.Sprint(secret))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the secrets %v, want %v", name, got, want)
+		}
+		if _, ok := s.Environment["SKANDHA_TOKEN"]; ok && name != "provider-gemini-legacy" {
+			t.Errorf("%s has a token", name)
 		}
 	}
 }

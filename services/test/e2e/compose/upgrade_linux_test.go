@@ -52,7 +52,7 @@ func (p *project) upgrade(t *testing.T) {
 	p.release(t, "core", `ENTRYPOINT ["/service", "--no-such-flag"]`)
 	out, err := p.tool(t, "compose-upgrade.sh")
 	for _, want := range []string{
-		"the backup is ", "toolrunner: as it was", "unknown flag --no-such-flag",
+		"the backup is ", "not in it: the keys of the bus", "toolrunner: as it was", "unknown flag --no-such-flag",
 		"STOPPED: core does not run", "make compose-back", "make compose-restore FILE=",
 	} {
 		if !strings.Contains(out, want) {
@@ -90,7 +90,8 @@ func (p *project) restore(t *testing.T) {
 	if out, err := p.tool(t, "compose-restore.sh", "FILE="+all[0]); err == nil || !strings.Contains(out, "not empty") {
 		t.Errorf("over a system that is not empty it ended with %v:\n%s", err, out)
 	}
-	if out, err := p.tool(t, "compose-restore.sh", "FILE="+all[0], "REPLACE=yes"); err != nil {
+	if out, err := p.tool(t, "compose-restore.sh", "FILE="+all[0], "REPLACE=yes"); err != nil ||
+		!strings.Contains(out, "the keys are those of the backup") {
 		t.Fatalf("it ended with %v:\n%s", err, out)
 	}
 	enginetest.Await(t, patience, func(ctx context.Context) error { return p.runners(ctx, 2) })

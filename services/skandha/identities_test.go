@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"skandha.dev/services/internal/coreapi"
+)
+
+// Credentials name the bus as their holder reaches it: from the host, or from a container.
+func TestInvitationsNameTheBusAsTheirHolderReachesIt(t *testing.T) {
+	const host, container = "nats://127.0.0.1:4333", "nats://nats:4222"
+	for name, c := range map[string]struct {
+		g    globals
+		o    outputFlags
+		want string
+	}{
+		"host to host":           {globals{NATS: host}, outputFlags{For: "env"}, "export SKANDHA_NATS='nats://T@127.0.0.1:4333'\n"},
+		"host to container":      {globals{NATS: "tls://localhost:4333"}, outputFlags{For: "compose"}, `"tls://T@nats:4222"`},
+		"container to host":      {globals{NATS: container, Outer: host}, outputFlags{For: "env"}, "'nats://T@127.0.0.1:4333'"},
+		"container to container": {globals{NATS: container, Outer: host}, outputFlags{For: "compose"}, `"nats://T@nats:4222"`},
+		"elsewhere":              {globals{NATS: "nats://bus.example:1"}, outputFlags{For: "compose"}, `"nats://T@bus.example:1"`},
+		"named":                  {globals{NATS: host}, outputFlags{For: "compose", At: "tls://other:9"}, `"tls://T@other:9"`},
+		"never with a token":     {globals{NATS: "nats://secret@127.0.0.1:1"}, outputFlags{For: "env"}, "'nats://T@127.0.0.1:1'"},
+	} {
+		if got, err := c.o.text(&c.g, "guest", coreapi.Credential{Token: "T"}); err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("%s: printed %q, %v, want %q", name, got, err, c.want)
+		}
+	}
+}
+
+// A restore says who may connect afterwards, and warns of a bus without rights.
+func TestARestoreSaysWhoMayConnect(t *testing.T) {
+	for _, c := range []struct{ was, is, want string }{
+		{"", "", ""},
+		{"A", "", "WARNING"},
+		{"", "A", "invite every plugin"},
+		{"A", "B", "plugins rotate NAME"},
+		{"A", "A", "since"},
+	} {
+		if got := strings.Join(rightsAfter(c.was, c.is), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("from account %q to %q it says %q, want %q", c.was, c.is, got, c.want)
+		}
+	}
+}
