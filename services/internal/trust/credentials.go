@@ -49,6 +49,9 @@ func ReadKey(file string) (k Key, err error) {
 	return k, nil
 }
 
+// Write writes the key's file, which only the owner may read.
+func (k Key) Write(file string) error { return write(file, k) }
+
 // Credentials makes the credentials of one process.
 func (k Key) Credentials() (*bus.Credentials, error) {
 	own, signed, err := k.user()
