@@ -24,7 +24,12 @@ type StoredMsg struct {
 
 // DirectGet is the subject of a [Query] that any copy of the log answers. [ParseDirect] reads
 // the answers.
-const DirectGet = "$JS.API.DIRECT.GET." + StreamSessions
+const DirectGet = directGet + StreamSessions
+
+const directGet = "$JS.API.DIRECT.GET."
+
+// DirectGetOf is like [DirectGet] for another stream.
+func DirectGetOf(stream string) string { return directGet + stream }
 
 // Query asks for messages of a stream: the one with a sequence, the next ones on a subject
 // from a sequence on, or the last one on a subject.

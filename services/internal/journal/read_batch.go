@@ -21,14 +21,21 @@ const (
 	stallWait  = 1500 * time.Millisecond // without an answer: ask again
 )
 
-// read yields the messages on a filter after a sequence.
+// read yields the messages of the log on a filter after a sequence.
 func (j *Journal) read(ctx context.Context, filter string, after uint64) iter.Seq2[bus.StoredMsg, error] {
+	return j.readFrom(ctx, bus.StreamSessions, filter, after)
+}
+
+// readFrom yields the messages of a stream on a filter after a sequence.
+func (j *Journal) readFrom(ctx context.Context, stream, filter string, after uint64) iter.Seq2[bus.StoredMsg, error] {
 	return func(yield func(bus.StoredMsg, error) bool) {
-		r := &reader{j: j, filter: filter, after: after, yield: yield}
-		single, err := j.copies.single(ctx)
-		if err == nil && !single {
-			r.copies = true
-			r.upTo, err = j.leaderLast(ctx, filter)
+		r := &reader{j: j, stream: stream, filter: filter, after: after, yield: yield, copies: true}
+		var err error
+		if stream == bus.StreamSessions { // of other streams the number of copies is not known
+			r.copies, err = j.several(ctx)
+		}
+		if err == nil && r.copies {
+			r.upTo, err = j.leaderLast(ctx, stream, filter)
 		}
 		if err != nil {
 			r.fail(err)
@@ -39,9 +46,15 @@ func (j *Journal) read(ctx context.Context, filter string, after uint64) iter.Se
 	}
 }
 
+// several reports whether the log has copies that may lag.
+func (j *Journal) several(ctx context.Context) (bool, error) {
+	single, err := j.copies.single(ctx)
+	return !single, err
+}
+
 // leaderLast returns the sequence of the leader's last message on the filter.
-func (j *Journal) leaderLast(ctx context.Context, filter string) (uint64, error) {
-	m, err := j.getFromLeader(ctx, bus.Query{LastFor: filter})
+func (j *Journal) leaderLast(ctx context.Context, stream, filter string) (uint64, error) {
+	m, err := j.leaderOf(ctx, stream, bus.Query{LastFor: filter})
 	if errors.Is(err, bus.ErrNotFound) {
 		return 0, nil
 	}
@@ -53,6 +66,7 @@ func (j *Journal) leaderLast(ctx context.Context, filter string) (uint64, error)
 // that lags is asked again.
 type reader struct {
 	j      *Journal
+	stream string
 	filter string
 	yield  func(bus.StoredMsg, error) bool
 	after  uint64 // the last sequence that was yielded
@@ -80,16 +94,16 @@ func (r *reader) batch(ctx context.Context) {
 		return
 	}
 	// The buffer holds a whole batch and its end, so that the inbox never blocks.
-	l := r.j.data
+	l, subj := r.j.data, bus.DirectGetOf(r.stream)
 	answers, lost := make(chan *nats.Msg, batchMsgs+1), l.Lost()
-	reply, forget := l.Listen(bus.DirectGet, func(m *nats.Msg) {
+	reply, forget := l.Listen(subj, func(m *nats.Msg) {
 		select {
 		case answers <- m:
 		default:
 		}
 	})
 	defer forget()
-	if err := l.Send(&nats.Msg{Subject: bus.DirectGet, Reply: reply, Data: req}); err != nil {
+	if err := l.Send(&nats.Msg{Subject: subj, Reply: reply, Data: req}); err != nil {
 		r.fail(bus.TransportError("reading the log", err))
 		return
 	}
@@ -163,7 +177,7 @@ func (r *reader) batchEnd(ctx context.Context, last bool, first uint64) {
 
 // one reads the next message through the leader.
 func (r *reader) one(ctx context.Context) {
-	m, err := r.j.getFromLeader(ctx, bus.Query{Seq: r.after + 1, NextFor: r.filter})
+	m, err := r.j.leaderOf(ctx, r.stream, bus.Query{Seq: r.after + 1, NextFor: r.filter})
 	switch {
 	case errors.Is(err, bus.ErrNotFound):
 		r.end = true
