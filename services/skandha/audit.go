@@ -184,9 +184,9 @@ func (p *auditPrinter) print(lines []string) error {
 		}
 		session := ""
 		if e.Session != "" {
-			session = e.Agent.String() + "/" + e.Session.String()
+			session = string(e.Agent) + "/" + string(e.Session)
 		} else if e.Agent != "" {
-			session = e.Agent.String()
+			session = string(e.Agent)
 		}
 		_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.N, e.Time.Local().Format(time.DateTime),
 			line(string(e.By.Kind)+" "+e.By.String(), 40), e.Verb, line(cmp.Or(e.What, e.Call), 40), line(session, 40), line(e.Detail, 80))
@@ -219,8 +219,16 @@ func (x *auditExportCmd) Run(ctx context.Context, g *globals) (err error) {
 		return (&auditPrinter{out: out, json: true}).print(lines)
 	})
 	if err == nil && x.File != "-" {
-		fmt.Printf("wrote %s; continue later with --from %s; verify with: skandha audit verify --file %s\n", count(n, "entry"),
+		fmt.Printf("wrote %s; continue later with --from %s; verify with: skandha audit verify --file %s\n", entries(n),
 			strconv.FormatUint(next, 10), shellQuote(x.File))
 	}
 	return err
+}
+
+// entries counts entries.
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return grouped(n) + " entries"
 }

@@ -129,7 +129,7 @@ func report(out io.Writer, v *audit.Verifier, note string) error {
 		_, _ = fmt.Fprintln(out, "There are no entries.")
 		return nil
 	}
-	_, _ = fmt.Fprintf(out, "%s, %d to %d\n", count(v.Entries, "entry"), v.First, v.N)
+	_, _ = fmt.Fprintf(out, "%s, %d to %d\n", entries(v.Entries), v.First, v.N)
 	if v.First > 1 {
 		_, _ = fmt.Fprintf(out, "entries before %d are not here\n", v.First)
 	}

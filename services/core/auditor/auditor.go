@@ -55,6 +55,7 @@ type Auditor struct {
 	turn chan struct{} // holds one: who reads the chain and continues it
 	have state         // owned by the holder of turn
 
+	marked  uint64         // owned by run: the number that the store has
 	scanned audit.Position // owned by run: further than the entries say, if what followed is not audited
 
 	mu        sync.Mutex
@@ -139,7 +140,7 @@ func (a *Auditor) step(ctx context.Context) error {
 	}
 	err := a.look(ctx)
 	mine := a.have.writer == a.me || a.cfg.Now().Sub(a.have.moved) > takeOver || a.have.chain.N == 0
-	chain, found := a.have.chain, a.have.found
+	found := a.have.found
 	a.have.found = nil
 	a.unlock()
 	for _, f := range found {
@@ -148,13 +149,28 @@ func (a *Auditor) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.cfg.Marks.SetMark(ctx, lastMark, chain.N); err != nil {
-		a.cfg.Log.Debug("remembering the end of the audit log", "error", err)
+	if mine {
+		err = errors.Join(a.start(ctx), a.reconcile(ctx), a.scan(ctx))
 	}
-	if !mine {
+	return errors.Join(err, a.mark(ctx))
+}
+
+// mark remembers the end of the log in the store of views.
+func (a *Auditor) mark(ctx context.Context) error {
+	if err := a.lock(ctx); err != nil {
+		return err
+	}
+	n := a.have.chain.N
+	a.unlock()
+	if n == a.marked {
 		return nil
 	}
-	return errors.Join(a.start(ctx), a.reconcile(ctx), a.scan(ctx))
+	if err := a.cfg.Marks.SetMark(ctx, lastMark, n); err != nil {
+		a.cfg.Log.Debug("remembering the end of the audit log", "error", err) // status shows that the store does not work
+		return nil
+	}
+	a.marked = n
+	return nil
 }
 
 func (a *Auditor) lock(ctx context.Context) error {

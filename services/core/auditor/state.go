@@ -73,14 +73,15 @@ func (s *state) add(line []byte) error {
 	return err
 }
 
-// block reads all lines of a block.
-func (s *state) block(m bus.StoredMsg) {
+// block reads all lines of a block, and reports whether they continue the chain.
+func (s *state) block(m bus.StoredMsg) bool {
 	for _, line := range audit.Lines(m.Data) {
-		if b, broken := errors.AsType[*audit.Break](s.add(line)); broken {
-			s.found = append(s.found, finding{Break: b})
+		if s.add(line) != nil {
+			return false
 		}
 	}
 	s.seq = m.Seq
+	return true
 }
 
 // look reads what is new, and all again if the log is not the continuation of what was read. The caller
@@ -109,14 +110,15 @@ func (a *Auditor) look(ctx context.Context) error {
 		}
 		return nil
 	}
+	known := a.have.chain.Head()
 	for m, err := range a.cfg.Bus.AuditBlocks(ctx, a.have.seq) {
 		if err != nil {
 			return err
 		}
-		if m.Seq != a.have.seq+1 {
-			return a.load(ctx) // the ones between were dropped
+		if m.Seq != a.have.seq+1 || !a.have.block(m) {
+			a.have.chain.N, a.have.chain.Digest = known.N, known.Digest
+			return a.load(ctx) // to find out what is missing, or where it was changed
 		}
-		a.have.block(m)
 	}
 	a.remember()
 	return nil
@@ -225,6 +227,9 @@ func (a *Auditor) readAll(ctx context.Context, known []audit.Head) (state, error
 	return s, a.front(ctx, &s)
 }
 
+// largestBlock is what a full stream may lack, in bytes.
+const largestBlock = 1 << 20
+
 // front looks whether the first entries were dropped because the stream was full or they were old.
 func (a *Auditor) front(ctx context.Context, s *state) error {
 	if s.chain.First <= 1 {
@@ -238,7 +243,7 @@ func (a *Auditor) front(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	if c := info.Config; c.MaxAge == 0 && (c.MaxBytes <= 0 || info.State.Bytes < uint64(c.MaxBytes)/2) {
+	if c := info.Config; c.MaxAge == 0 && (c.MaxBytes <= 0 || info.State.Bytes+largestBlock < uint64(c.MaxBytes)) {
 		s.found = append(s.found, finding{Break: &audit.Break{N: max(before, 1), Reason: fmt.Sprintf(
 			"entries %d to %d were removed, although the stream has room for them", max(before, 1), s.chain.First-1)}})
 		return nil

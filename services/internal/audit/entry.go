@@ -139,7 +139,7 @@ type Entry struct {
 	Log    Position         `json:"log"`
 	Core   subject.Instance `json:"core"` // that wrote it
 	Prev   string           `json:"prev"` // digest of the entry before; empty for the first
-	Digest string           `json:"digest,omitempty"`
+	Digest string           `json:"digest"`
 }
 
 // Head returns the entry as a head.
@@ -154,12 +154,13 @@ const (
 // Seal sets the digest and returns the line.
 func (e *Entry) Seal() ([]byte, error) {
 	e.Digest = ""
-	body, err := json.Marshal(e)
+	line, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encoding entry %d of the audit log: %w", e.N, err)
 	}
-	e.Digest = Digest(body)
-	return append(body[:len(body)-1], sealKey+e.Digest+`"}`...), nil
+	body := bytes.TrimSuffix(line, []byte(sealKey+`"}`))
+	e.Digest = Digest(append(slices.Clone(body), '}'))
+	return append(body, sealKey+e.Digest+`"}`...), nil
 }
 
 // Digest returns the SHA-256 in hex.

@@ -93,14 +93,22 @@ func (p *picker) perceived(e event.Perceived) {
 	if e.Disposition == event.FromQueue {
 		return // it was picked when it was queued
 	}
-	verb := Asked
+	verb, said := Asked, e.Text
 	if t := p.commit.Header.Trigger; t.Sequence == e.Sequence && t.Cause == subject.Command {
-		verb = Commanded
+		verb, said = Commanded, cmp.Or(e.Text, p.command())
 	}
 	p.add(Entry{
 		By: Identify(e.Writer, e.From), Verb: verb, What: cmp.Or(string(e.Origin), e.Source), Turn: event.TurnID(e.Sequence),
-		Detail: text.Cut(e.Text, maxInput), Hash: Digest([]byte(e.Text)),
+		Detail: text.Cut(said, maxInput), Hash: Digest([]byte(said)),
 	})
+}
+
+// command is the slash command that the commit ends.
+func (p *picker) command() (name string) {
+	for _, e := range p.commit.Events {
+		_ = event.Visitor{Recorded: func(r event.Recorded) { name = cmp.Or(r.Input, "/"+r.Command) }}.Visit(e)
+	}
+	return name
 }
 
 func (p *picker) requested(e event.ToolCallRequest) {

@@ -72,6 +72,7 @@ func built() map[string]map[string]string {
 			subject.Service(coreapi.AdminName, coreapi.VerbMemory):                   "adminMemoryRequest",
 			subject.Service(coreapi.AdminName, coreapi.VerbOutbox):                   "adminOutboxRequest",
 			subject.Service(coreapi.AdminName, coreapi.VerbIdentities):               "adminIdentitiesRequest",
+			subject.Service(coreapi.AdminName, coreapi.VerbAudit):                    "adminAuditRequest",
 			subject.Service(coreapi.AdminName, coreapi.VerbSchedules):                "adminSchedulesRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbOccur):                  "coreOccurRequest",
 			subject.Service(senses.CameraName, senses.VerbLook):                      "lookRequest",
