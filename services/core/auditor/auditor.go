@@ -211,7 +211,7 @@ func (a *Auditor) reconcile(ctx context.Context) error {
 
 // state writes entries of the facts that the audit log has otherwise.
 func (a *Auditor) state(ctx context.Context, facts []Fact) error {
-	return a.append(ctx, func(s *state) (out []audit.Entry) {
+	return a.change(ctx, func(s *state) (out []audit.Entry) {
 		for _, f := range facts {
 			if s.facts[f.Of] != f.Is {
 				e := f.Entry
@@ -244,6 +244,19 @@ func (a *Auditor) Failed(ctx context.Context, n uint64, e audit.Entry, why error
 	e.What, e.Verb, e.Of, e.Detail = string(e.Verb)+" "+e.What, audit.Failed, n, why.Error()
 	_, err := a.Announce(ctx, e)
 	return err
+}
+
+// change is append for what is rarely needed: the bus is asked only if f returns entries for what was read last.
+func (a *Auditor) change(ctx context.Context, f func(*state) []audit.Entry) error {
+	if err := a.lock(ctx); err != nil {
+		return err
+	}
+	none := len(f(&a.have)) == 0
+	a.unlock()
+	if none {
+		return nil
+	}
+	return a.append(ctx, f)
 }
 
 // append writes the entries that f returns. f is called again whenever others have written meanwhile, with what is

@@ -49,7 +49,7 @@ func (a *Auditor) scan(ctx context.Context) error {
 // position returns how far the audit log says that the log of decisions is audited, after it has noted that this is
 // another log now.
 func (a *Auditor) position(ctx context.Context, log journal.LogState) (at audit.Position, err error) {
-	err = a.append(ctx, func(s *state) []audit.Entry {
+	err = a.change(ctx, func(s *state) []audit.Entry {
 		at = s.chain.Log
 		why, next := "", audit.Position{Log: log.Created.UTC(), Sequence: min(at.Sequence, log.Last)}
 		switch {
