@@ -359,7 +359,10 @@ func TestAFullStreamDropsItsOldestEntries(t *testing.T) {
 	if _, err := w.bus.JetStream().UpdateStream(natstest.Context(t), c); err != nil {
 		t.Fatal(err)
 	}
-	kill()
+	if err := a.Verify(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	kill() // the next one raises the limit again, and knows that there was no room
 	b, _ := w.core()
 	page, err := b.Query(natstest.Context(t), coreapi.AuditQuery{Verify: true})
 	if err != nil || page.First < 2 || page.Damage != "" {
