@@ -13,7 +13,7 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-// A turn, and what operators do, is in the audit log: whoever asks any core gets it.
+// A turn, and what operators do, is in the audit log, and any core lists it.
 func TestWhatHappensIsAudited(t *testing.T) {
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "audited"}
