@@ -34,7 +34,7 @@ export function mount(root, app) {
   const load = async () => {
     clearTimeout(timer);
     const mine = ++asked;
-    const about = { by: by.value.trim(), verb: verb.value, session: session.checked ? app.session().session : '', agent: session.checked ? app.session().agent : '', verify };
+    const about = { by: by.value.trim(), verb: verb.value, verify, ...(where.value && app.session()) };
     try {
       const got = await pages(app.rpc, 'listAudit', about, { list: 'lines', cursor: 'before', many, most: 200, latest: true });
       if (mine === asked) draw(got);
@@ -60,14 +60,14 @@ export function mount(root, app) {
   const by = el('input', { type: 'search', class: 'input', placeholder: 'By anybody', autocomplete: 'off', spellcheck: 'false', on: { input: () => typed(TYPED), keydown: (e) => e.key === 'Enter' && typed(0) } });
   const verb = el('select', { class: 'input', on: { change: restart } }, el('option', { value: '' }, 'Everything'),
     Object.entries(VERBS).map(([label, verbs]) => el('optgroup', { label }, verbs.map((v) => el('option', { value: v }, v)))));
-  const session = el('input', { type: 'checkbox', on: { change: restart } });
+  const where = el('select', { class: 'input', on: { change: restart } }, el('option', { value: '' }, 'Everywhere'), el('option', { value: 'session' }, 'In this session'));
   root.classList.add('ins', 'ins-audit');
   root.append(
-    el('div', { class: 'ins-head' }, el('div', { class: 'row' }, field('Who did it', by), el('div', { class: 'ins-sort' }, field('What was done', verb))),
-      el('label', { class: 'row small' }, session, 'Only this session'), chain),
+    el('div', { class: 'ins-head' }, el('h2', { class: 'visually-hidden' }, 'Audit log'), field('Who did it', by),
+      el('div', { class: 'row' }, field('What was done', verb), field('Where', where)), chain),
     note, empty, list, more);
   every(root, REFRESH, load);
-  app.onSession(() => session.checked && !root.hidden && restart());
+  app.onSession(() => where.value && !root.hidden && restart());
 }
 
 // parsed reads an entry as it was written.
