@@ -262,6 +262,16 @@ func (q *Request) Yield() { q.leave() }
 // WantsReply reports whether the request has a reply subject.
 func (q *Request) WantsReply() bool { return q.reply != "" }
 
+// Caller returns the name as which the caller is connected, which the bus enforces if it has
+// rights; empty if the caller has another account, or wants no reply.
+func (q *Request) Caller() subject.Identity {
+	a, err := subject.ParseReply(q.reply)
+	if err != nil {
+		return ""
+	}
+	return a.Caller
+}
+
 // Reply sends a reply. It may be called several times, also after the handler has returned. A
 // large reply is stored first, and the caller fetches it.
 func (q *Request) Reply(data []byte) error { return q.ReplyMsg(nil, data) }

@@ -131,6 +131,9 @@ const (
 	AllDead    = "dead.>"
 )
 
+// Audit is the subject of the audit log, which only core writes and reads.
+const Audit = "audit.log"
+
 // CauseSubject is a parsed cause subject.
 type CauseSubject struct {
 	Ref

@@ -54,6 +54,8 @@ type Config struct {
 	GuidesDir string `yaml:"guides_dir"`
 	// Notify is who is notified when a call waits for approval, a turn fails or a limit is reached.
 	Notify outbox.Notify `yaml:"notify"`
+	// Audit is where the end of the audit log is published.
+	Audit AuditConfig `yaml:"audit"`
 	// Listeners belongs to the listener service, which reads and checks it.
 	Listeners yaml.Node `yaml:"listeners"`
 	// MQTT names the brokers of the listener service and the tool runner, likewise.
@@ -77,6 +79,19 @@ type HookConfig struct {
 	Required []string `yaml:"required"`
 }
 
+// AuditConfig configures the audit log. How much of it is kept is a matter of streams.
+type AuditConfig struct {
+	Head AuditHead `yaml:"head"`
+}
+
+// AuditHead is where the digest of the last entry is published, so that a log that was rewritten as a whole is noticed.
+type AuditHead struct {
+	File     string        `yaml:"file"`     // a line is appended to it for each head; keep it where the bus is not
+	Webhook  string        `yaml:"webhook"`  // URL to which each head is sent
+	Secret   string        `yaml:"secret"`   // env:NAME, file:PATH or whsec_…; requests to the webhook are signed with it
+	Interval time.Duration `yaml:"interval"` // the shortest time between two heads; default 5m
+}
+
 // PluginsConfig configures the registration of plugins.
 type PluginsConfig struct {
 	Lease        time.Duration `yaml:"lease"`         // how long a plugin may be silent; default 10s
@@ -94,6 +109,8 @@ type StreamsConfig struct {
 	MaxMemoryBytes   int64         `yaml:"max_memory_bytes"`   // of all memories
 	DeadAge          time.Duration `yaml:"dead_age"`           // how long a dead letter is kept
 	ClaimAge         time.Duration `yaml:"claim_age"`          // how long a body in transit is kept
+	MaxAuditBytes    int64         `yaml:"max_audit_bytes"`    // of the audit log; a full one drops its oldest entries
+	AuditAge         time.Duration `yaml:"audit_age"`          // how long an audit entry is kept; 0: until the log is full
 
 	MaxSessionArtifactBytes int64          `yaml:"max_session_artifact_bytes"` // of one session's artifacts; -1: no limit
 	MaxAgentArtifactBytes   int64          `yaml:"max_agent_artifact_bytes"`   // of one agent's artifacts; -1: no limit

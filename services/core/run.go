@@ -1,12 +1,16 @@
 package core
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
+	"skandha.dev/services/core/auditor"
 	"skandha.dev/services/core/identities"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/audit"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/memory"
 	"skandha.dev/services/internal/store"
@@ -59,8 +63,27 @@ func (c Config) shell() (shell.Config, error) {
 	plugins, badPlugins := c.BuildPlugins()
 	streams, badStreams := c.BuildStreams()
 	backlog, badLimits := c.Limits.backlog()
+	head := auditor.Head(c.Audit.Head)
+	digest, badDigest := c.rightsDigest()
 	return shell.Config{
 		Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
-		Notify: c.Notify,
-	}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badLimits, c.Notify.Validate())
+		Notify: c.Notify, Head: head, RightsDigest: digest,
+	}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badLimits, badDigest, c.Notify.Validate(), head.Validate())
+}
+
+// rightsDigest is of what the configuration says about who may do what, without secrets.
+func (c Config) rightsDigest() (string, error) {
+	who := maps.Clone(c.People)
+	for name, p := range who {
+		p.Token = ""
+		who[name] = p
+	}
+	permissions := map[string][]string{}
+	for name, a := range c.Agents {
+		permissions[name] = a.Permissions
+	}
+	b, err := json.Marshal(map[string]any{
+		"people": who, "policy": c.Policy, "approvals": c.Approvals, "hooks": c.Hooks, "permissions": permissions,
+	})
+	return audit.Digest(b), err
 }

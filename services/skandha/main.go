@@ -34,6 +34,7 @@ type cli struct {
 	Schedules schedulesCmd `cmd:"" help:"List, show and delete what agents have scheduled."`
 	Listeners listenersCmd `cmd:"" help:"List the listeners; switch cameras and microphones on and off."`
 	Memory    memoryCmd    `cmd:"" help:"List, search, correct and delete what an agent remembers."`
+	Audit     auditCmd     `cmd:"" help:"List who did, approved, refused and revoked what; verify and export it."`
 	Artifacts artifactsCmd `cmd:"" help:"List and fetch the files that tools handed over; store files for a session."`
 	Tail      tailCmd      `cmd:"" help:"Show the events of all sessions as they happen."`
 	Status    statusCmd    `cmd:"" help:"Show the running cores and executors, and the page's address."`

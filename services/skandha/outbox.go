@@ -148,5 +148,5 @@ func (d *outboxDropCmd) Run(ctx context.Context, g *globals) error {
 }
 
 func changeOutbox(ctx context.Context, g *globals, what coreapi.OutboxAction, id string) error {
-	return administer(ctx, g, coreapi.VerbOutbox, coreapi.OutboxQuery{Action: what, ID: id}, &coreapi.OutboxPage{})
+	return administer(ctx, g, coreapi.VerbOutbox, coreapi.OutboxQuery{Action: what, ID: id, Caller: writer()}, &coreapi.OutboxPage{})
 }

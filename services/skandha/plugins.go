@@ -332,6 +332,7 @@ func operate(ctx context.Context, g *globals, asJSON bool, q registrar.PluginReq
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var p registrar.PluginInfo
+	q.Caller = writer()
 	if err := administer(ctx, g, coreapi.VerbPlugin, q, &p); errors.Is(err, bus.ErrNotFound) {
 		return unregistered(string(q.Plugin))
 	} else if err != nil {

@@ -111,7 +111,7 @@ type oneSchedule struct {
 }
 
 func (o oneSchedule) query(action string) coreapi.SchedulesQuery {
-	return coreapi.SchedulesQuery{Action: action, Agent: o.Agent, Session: o.Session, Name: o.Name}
+	return coreapi.SchedulesQuery{Action: action, Agent: o.Agent, Session: o.Session, Name: o.Name, Caller: writer()}
 }
 
 type schedulesShowCmd struct {

@@ -275,7 +275,7 @@ func (r *sessionsRebuildCmd) Validate() error {
 // Run implements the command.
 func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	if r.All {
-		if err := administer(ctx, g, coreapi.VerbRefill, coreapi.RefillQuery{All: true}, &coreapi.RefillAnswer{}); err != nil {
+		if err := administer(ctx, g, coreapi.VerbRefill, coreapi.RefillQuery{All: true, Caller: writer()}, &coreapi.RefillAnswer{}); err != nil {
 			return err
 		}
 		fmt.Println("Rebuilding all sessions in the background. skandha status shows the progress.")
@@ -321,7 +321,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	fmt.Println("identical")
 	var written coreapi.RefillAnswer
-	if err := c.Administer(ctx, coreapi.VerbRefill, coreapi.RefillQuery{Agent: ref.Agent, Session: ref.Session},
+	if err := c.Administer(ctx, coreapi.VerbRefill, coreapi.RefillQuery{Agent: ref.Agent, Session: ref.Session, Caller: writer()},
 		&written); err != nil {
 		return fmt.Errorf("writing it to the view: %w", err)
 	}

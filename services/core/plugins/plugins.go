@@ -60,7 +60,9 @@ type Deps struct {
 	Directory Directory
 	Agents    map[subject.Agent]*decide.Agent // as configured
 	Streams   journal.StreamsConfig
-	Charters  Charters // nil: the bus enforces no rights, and every plugin may do everything
+	// Operate calls do, which performs an operator's request about a plugin; nil: it is performed.
+	Operate  func(q *bus.Request, ask registrar.PluginRequest, do func() error) error
+	Charters Charters // nil: the bus enforces no rights, and every plugin may do everything
 }
 
 // Charters are what plugins were invited for.
@@ -123,7 +125,7 @@ func (p *Host) Start(ctx context.Context, caller *bus.Caller) error {
 	p.take(p.view.Snapshot())
 	p.view.OnChange(p.take)
 	p.reg, err = registrar.New(registrar.Config{
-		Lease: p.cfg.Lease, Owner: p.owner, Streams: p.deps.Streams, Refuse: p.refuse,
+		Lease: p.cfg.Lease, Owner: p.owner, Streams: p.deps.Streams, Refuse: p.refuse, Operate: p.deps.Operate,
 	}, p.deps.Bus, p.view, p.deps.Log)
 	if err == nil {
 		err = p.reg.Serve(ctx)

@@ -26,6 +26,7 @@ type PluginRequest struct {
 	Plugin subject.Plugin `json:"plugin"`
 	Force  bool           `json:"force,omitempty"`  // unload: even if others depend on it
 	Reason string         `json:"reason,omitempty"` // suspend, unload: shown to users
+	Caller subject.Writer `json:"caller,omitempty"` // on whose behalf
 }
 
 // PluginInfo describes a plugin for operators.

@@ -61,6 +61,8 @@ type Config struct {
 	Marker time.Duration
 	// Refuse returns what of a manifest the plugin may not declare. Default: nothing.
 	Refuse func(context.Context, plugin.Manifest) (plugin.Problems, error)
+	// Operate calls do, which performs an operator's request, unless it refuses it. Default: it calls do.
+	Operate func(q *bus.Request, ask PluginRequest, do func() error) error
 	// Streams configures the bucket's storage, like that of core's other streams.
 	Streams journal.StreamsConfig
 }
@@ -72,6 +74,9 @@ func (c Config) withDefaults() Config {
 	c.Marker = cmp.Or(c.Marker, DefaultMarker)
 	if c.Refuse == nil {
 		c.Refuse = func(context.Context, plugin.Manifest) (plugin.Problems, error) { return nil, nil }
+	}
+	if c.Operate == nil {
+		c.Operate = func(_ *bus.Request, _ PluginRequest, do func() error) error { return do() }
 	}
 	if c.Owner == nil {
 		c.Owner = func(Kind, string) (string, bool) { return "", false }

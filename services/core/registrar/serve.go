@@ -103,7 +103,7 @@ func (r *Registrar) servePlugin(q *bus.Request) (any, error) {
 	}
 	ctx, cancel := bounded(q.Context())
 	defer cancel()
-	if err := r.operate(ctx, ask); err != nil {
+	if err := r.cfg.Operate(q, ask, func() error { return r.operate(ctx, ask) }); err != nil {
 		return nil, fmt.Errorf("%s of plugin %s: %w", ask.Op, ask.Plugin, err)
 	}
 	for _, info := range Infos(r.view.Snapshot()) {

@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/attempt"
+	"skandha.dev/services/core/auditor"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
 	"skandha.dev/services/core/dispatch"
@@ -54,6 +55,9 @@ type Config struct {
 	Identities *identities.Identities
 	Index      index.Store // of memories; nil: agents remember nothing beyond a session
 	Notify     outbox.Notify
+	Head       auditor.Head // where the end of the audit log is published
+	// RightsDigest is of what the configuration says about who may do what.
+	RightsDigest string
 	// Schedules offers agents the tools with which they create schedules. Those that exist
 	// occur anyway.
 	Schedules bool
@@ -82,6 +86,7 @@ type Core struct {
 	model    embedder
 	troubles *trouble.List
 	outbox   *outbox.Outbox
+	auditor  *auditor.Auditor
 	schedule *schedules.Schedules
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -110,6 +115,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		cfg: cfg, bus: b, store: v, log: log, dir: directory.New(log),
 		ctx: ctx, end: end, ready: make(chan struct{}), troubles: trouble.New(), attempts: attempt.New(ctx, b, log),
 	}
+	c.auditor = c.newAuditor()
 	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
 	c.refill = view.NewRefill(view.RefillConfig{
 		Bus: b, Store: v, Loader: c.loader, Log: log, Every: cfg.Compare, Busy: func() bool { return c.sessions.Len() > 0 },
@@ -123,8 +129,8 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	})
 	c.loader.Folded = c.views.Folded
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
-	c.live = live.New(b, log, c.views.Observe)
-	pluginDeps := plugins.Deps{Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams}
+	c.live = live.New(b, log, c.observe)
+	pluginDeps := plugins.Deps{Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams, Operate: c.operated}
 	if cfg.Identities != nil {
 		pluginDeps.Charters, c.live.Listens = cfg.Identities, cfg.Identities.Listens
 	}
@@ -192,6 +198,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer c.plugins.Stop()
+	defer c.auditor.Start(c.ctx)()
 	c.dir.Expect(ctx, c.store)
 	if err := c.dir.Watch(c.ctx, c.bus); err != nil {
 		return fmt.Errorf("watching executors: %w", err)

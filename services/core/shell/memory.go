@@ -142,7 +142,7 @@ func (c *Core) queryMemory(q *bus.Request, change bool) (any, error) {
 	if ask.Op == coreapi.MemoryStore && !known {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", ask.Agent)
 	}
-	a, err := c.memories.Do(q.Context(), ask)
+	a, err := announced(c, q, ask.Caller, memoryAct(ask), func() (coreapi.MemoryAnswer, error) { return c.memories.Do(q.Context(), ask) })
 	if err == nil && !known && ask.Op == coreapi.MemoryList && ask.After == "" && len(ask.Kinds)+len(a.Memories) == 0 {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s, and no memories of one", ask.Agent)
 	}

@@ -28,6 +28,7 @@ func (c *Core) renewed(r journal.Renewal) {
 	if r.Log() || !c.troubles.Has(subject.Ref{}) { // the loss of the log itself stays listed
 		c.troubles.Note(subject.Ref{}, coreapi.TroubleLog, why)
 	}
+	c.auditor.Wake() // it looks whether the audit log was among them
 	c.log.Error("ALARM: streams were lost and created again", "error", why)
 	if r.Log() || r.Timers() {
 		c.sessions.Renew(r.Log())

@@ -140,7 +140,9 @@ func (c *Core) querySchedules(q *bus.Request, change bool) (p coreapi.SchedulesP
 	if ask.Action != "" && !change {
 		return p, administered(coreapi.VerbSchedules)
 	}
-	return c.schedule.Query(q.Context(), ask)
+	return announced(c, q, ask.Caller, scheduleAct(ask), func() (coreapi.SchedulesPage, error) {
+		return c.schedule.Query(q.Context(), ask)
+	})
 }
 
 // scheduleFault returns the fault of schedules that do not occur, or nil.

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/loader"
+	"skandha.dev/services/internal/audit"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store"
 )
@@ -38,6 +39,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 	administer := map[string]func(*bus.Request) (any, error){
 		coreapi.VerbRefill:     c.serveRefill,
 		coreapi.VerbIdentities: c.serveIdentities,
+		coreapi.VerbAudit:      c.serveAudit,
 		coreapi.VerbMemory:     c.serveMemory,
 		coreapi.VerbOutbox:     c.serveOutbox,
 		coreapi.VerbSchedules:  c.serveSchedules,
@@ -178,14 +180,18 @@ func (c *Core) serveRefill(q *bus.Request) (any, error) {
 		return nil, err
 	}
 	if ask.All {
-		return coreapi.RefillAnswer{}, c.refill.Everything(q.Context())
+		return announced(c, q, ask.Caller, audit.Entry{Verb: audit.Rewritten, What: "all sessions in the view"},
+			func() (coreapi.RefillAnswer, error) { return coreapi.RefillAnswer{}, c.refill.Everything(q.Context()) })
 	}
 	ref, err := subject.ParseRef(string(ask.Agent), string(ask.Session))
 	if err != nil {
 		return nil, &bus.Error{Code: bus.CodeInvalidArgument, Message: err.Error()}
 	}
-	return c.folds.do(q.Context(), foldKey{coreapi.VerbRefill, ref}, func(ctx context.Context) (any, error) {
-		return c.rewrite(ctx, ref)
+	act := audit.Entry{Verb: audit.Rewritten, What: "the session in the view", Agent: ref.Agent, Session: ref.Session}
+	return announced(c, q, ask.Caller, act, func() (any, error) {
+		return c.folds.do(q.Context(), foldKey{coreapi.VerbRefill, ref}, func(ctx context.Context) (any, error) {
+			return c.rewrite(ctx, ref)
+		})
 	})
 }
 
@@ -225,7 +231,7 @@ func (c *Core) queryOutbox(q *bus.Request, change bool) (any, error) {
 	if ask.Action != "" && !change {
 		return nil, administered(coreapi.VerbOutbox)
 	}
-	return c.outbox.Query(q.Context(), ask)
+	return announced(c, q, ask.Caller, outboxAct(ask), func() (coreapi.OutboxPage, error) { return c.outbox.Query(q.Context(), ask) })
 }
 
 func (c *Core) serveIdentities(q *bus.Request) (any, error) {
@@ -234,7 +240,9 @@ func (c *Core) serveIdentities(q *bus.Request) (any, error) {
 		return nil, err
 	}
 	if c.cfg.Identities != nil {
-		return c.cfg.Identities.Do(q.Context(), ask)
+		return announced(c, q, ask.Caller, identityAct(ask), func() (coreapi.IdentitiesPage, error) {
+			return c.cfg.Identities.Do(q.Context(), ask)
+		})
 	}
 	if ask.Op != "" {
 		return nil, bus.Errorf(bus.CodeUnavailable, "the bus of this system enforces no rights: who has its token may do everything; "+

@@ -60,6 +60,7 @@ func (c *Core) faults() (out []coreapi.Fault) {
 		out = append(out, coreapi.Fault{What: coreapi.FaultOverload, Message: err.Error()})
 	}
 	out = append(out, c.outboxFaults()...)
+	out = append(out, c.auditFaults()...)
 	if f := c.scheduleFault(); f != nil {
 		out = append(out, *f)
 	}

@@ -39,7 +39,7 @@ const (
 // ServiceOf returns the service whose verb it is, where a verb of both changes something.
 func ServiceOf(verb string) string {
 	switch verb {
-	case VerbRefill, VerbPlugin, VerbMemory, VerbOutbox, VerbSchedules:
+	case VerbRefill, VerbPlugin, VerbMemory, VerbOutbox, VerbSchedules, VerbAudit:
 		return AdminName
 	}
 	return ServiceName
@@ -130,7 +130,8 @@ type View struct {
 type RefillQuery struct {
 	Agent   subject.Agent   `json:"agent,omitempty"`
 	Session subject.Session `json:"session,omitempty"`
-	All     bool            `json:"all,omitempty"` // in the background; Status reports the progress
+	All     bool            `json:"all,omitempty"`    // in the background; Status reports the progress
+	Caller  subject.Writer  `json:"caller,omitempty"` // on whose behalf
 }
 
 // RefillAnswer reports what was written.
@@ -145,6 +146,7 @@ const (
 	FaultOverload  = "overload"  // inputs are refused until fewer wait
 	FaultOutbox    = "outbox"    // messages to people were given up
 	FaultSchedules = "schedules" // schedules of agents that are not configured do not occur
+	FaultAudit     = "audit"     // the audit log was damaged, or its head is not published
 	FaultProvider  = "provider"  // no service offers an agent's language model: its turns wait, then fail
 )
 

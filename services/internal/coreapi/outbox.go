@@ -34,10 +34,11 @@ const (
 
 // OutboxQuery asks for messages, and can change one before.
 type OutboxQuery struct {
-	Action OutboxAction `json:"action,omitempty"` // with ID
-	ID     string       `json:"id,omitempty"`     // only this one
-	State  OutboxState  `json:"state,omitempty"`  // only of this state
-	Limit  int          `json:"limit,omitempty"`  // default 100, at most 1000
+	Action OutboxAction   `json:"action,omitempty"` // with ID
+	ID     string         `json:"id,omitempty"`     // only this one
+	State  OutboxState    `json:"state,omitempty"`  // only of this state
+	Limit  int            `json:"limit,omitempty"`  // default 100, at most 1000
+	Caller subject.Writer `json:"caller,omitempty"` // with Action: on whose behalf
 }
 
 // OutboxPage is a list of messages, by destination and in order.

@@ -22,6 +22,7 @@ type SchedulesQuery struct {
 	Session subject.Session `json:"session,omitempty"` // only of this session
 	Name    string          `json:"name,omitempty"`    // only this one
 	Limit   int             `json:"limit,omitempty"`   // default 100, at most 1000
+	Caller  subject.Writer  `json:"caller,omitempty"`  // with Action: on whose behalf
 }
 
 // SchedulesPage is a list of schedules, by agent, session and name.

@@ -219,6 +219,10 @@ func mend(have, want jetstream.StreamConfig) (mended jetstream.StreamConfig, cha
 	set(&changes, "allow_atomic", &mended.AllowAtomicPublish, false)
 	set(&changes, "allow_batched", &mended.AllowBatchPublish, false)
 	set(&changes, "allow_msg_schedules", &mended.AllowMsgSchedules, want.AllowMsgSchedules)
+	if want.DenyPurge { // the server does not let these be undone
+		set(&changes, "deny_delete", &mended.DenyDelete, want.DenyDelete)
+		set(&changes, "deny_purge", &mended.DenyPurge, true)
+	}
 	slices.Sort(mended.Subjects)
 	subjects := slices.Sorted(slices.Values(want.Subjects))
 	if !slices.Equal(mended.Subjects, subjects) {

@@ -38,6 +38,11 @@ func (j *Journal) Commits(ctx context.Context, ref subject.Ref, after uint64) it
 	return j.read(ctx, ref.Commit(), after)
 }
 
+// AllCommits yields the commits of all sessions after a sequence, like [Journal.Commits].
+func (j *Journal) AllCommits(ctx context.Context, after uint64) iter.Seq2[bus.StoredMsg, error] {
+	return j.read(ctx, subject.AllCommits, after)
+}
+
 // Messages yields the session's causes and commits after a sequence, in order,
 // like [Journal.Commits].
 func (j *Journal) Messages(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[bus.StoredMsg, error] {
@@ -197,7 +202,12 @@ func (j *Journal) get(ctx context.Context, req bus.Query) (bus.StoredMsg, error)
 
 // getFromLeader reads the log through its leader.
 func (j *Journal) getFromLeader(ctx context.Context, req bus.Query) (bus.StoredMsg, error) {
-	m, err := j.data.Stored(ctx, bus.StreamSessions, req)
+	return j.leaderOf(ctx, bus.StreamSessions, req)
+}
+
+// leaderOf reads a stream through its leader.
+func (j *Journal) leaderOf(ctx context.Context, stream string, req bus.Query) (bus.StoredMsg, error) {
+	m, err := j.data.Stored(ctx, stream, req)
 	if err != nil {
 		return bus.StoredMsg{}, fmt.Errorf("reading the log: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 const (
 	StreamTimers    = "TIMERS"    // timers that are to fire, and fired ones until they are handled
 	StreamDead      = "DEAD"      // copies of poisonous causes
+	StreamAudit     = "AUDIT"     // who did what, as a chain
 	BucketArtifacts = "artifacts" // large results that commits refer to, and files of tools and people
 	BucketPlugins   = "plugins"   // the registry: manifests and leases
 	BucketBudgets   = "budgets"   // what the providers have spent, by period
@@ -46,6 +47,8 @@ type StreamsConfig struct {
 	MaxMemoryBytes   int64         `default:"1 GiB"`   // of the bucket memories
 	DeadAge          time.Duration `default:"720h"`    // how long DEAD keeps a message
 	ClaimAge         time.Duration `default:"24h"`     // how long a body on its way is kept
+	MaxAuditBytes    int64         `default:"48 MiB"`  // of AUDIT
+	AuditAge         time.Duration // how long AUDIT keeps an entry; 0: until it is full
 
 	// What the bucket artifacts keeps; see [ArtifactLimits].
 	MaxSessionArtifactBytes int64
@@ -71,6 +74,7 @@ func (c StreamsConfig) Validate() error {
 		{"max_claim_bytes", c.MaxClaimBytes},
 		{"max_artifact_bytes", c.MaxArtifactBytes},
 		{"max_memory_bytes", c.MaxMemoryBytes},
+		{"max_audit_bytes", c.MaxAuditBytes},
 		{"max_session_artifact_bytes", c.MaxSessionArtifactBytes},
 		{"max_agent_artifact_bytes", c.MaxAgentArtifactBytes},
 	} {
@@ -79,8 +83,8 @@ func (c StreamsConfig) Validate() error {
 				f.name, f.value))
 		}
 	}
-	if c.DeadAge < 0 || c.ClaimAge < 0 {
-		errs = append(errs, errors.New("streams.dead_age and streams.claim_age must not be negative"))
+	if c.DeadAge < 0 || c.ClaimAge < 0 || c.AuditAge < 0 {
+		errs = append(errs, errors.New("streams.dead_age, streams.claim_age and streams.audit_age must not be negative"))
 	}
 	if a := c.ArtifactAge; a != nil && *a < 0 {
 		errs = append(errs, fmt.Errorf("streams.artifact_age is %v, want a duration, or 0 to keep files for ever", *a))
@@ -127,6 +131,15 @@ func (c StreamsConfig) streams() []wanted {
 			Storage:  jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
 			MaxBytes: d.MaxDeadBytes, MaxAge: d.DeadAge, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow,
 		}, limits{replicas: c.Replicas, maxBytes: c.MaxDeadBytes, maxAge: c.DeadAge}},
+		{jetstream.StreamConfig{
+			Name: StreamAudit, Description: "who did what, as a chain",
+			Subjects: []string{subject.Audit},
+			// A full one drops its oldest entries, which is visible: they are numbered. Nobody can delete
+			// others without deleting the stream, which core notices.
+			Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+			MaxBytes: d.MaxAuditBytes, MaxAge: d.AuditAge, Replicas: d.Replicas, Duplicates: bus.DuplicateWindow,
+			AllowDirect: true, DenyDelete: true, DenyPurge: true,
+		}, limits{replicas: c.Replicas, maxBytes: c.MaxAuditBytes, maxAge: c.AuditAge}},
 	}, c.buckets()...)
 }
 

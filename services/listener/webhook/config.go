@@ -1,10 +1,8 @@
 package webhook
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -12,6 +10,7 @@ import (
 	"skandha.dev/services/internal/bounds"
 	"skandha.dev/services/internal/jsondoc"
 	"skandha.dev/services/internal/secret"
+	"skandha.dev/services/internal/signature"
 	"skandha.dev/services/listener/contract"
 )
 
@@ -19,9 +18,6 @@ import (
 const (
 	// Tolerance is how far a timestamp may be off.
 	Tolerance = 5 * time.Minute
-
-	secretPrefix = "whsec_"
-	minSecret    = 16 // bytes; the scheme says 24 to 64
 )
 
 // Config of a listener.
@@ -115,11 +111,9 @@ func (c Config) keys() ([][]byte, error) {
 			errs = append(errs, fmt.Errorf("secrets[%d]: %w", i, err))
 			continue
 		}
-		text, ok := strings.CutPrefix(s, secretPrefix)
-		key, err := base64.StdEncoding.DecodeString(text)
-		if !ok || err != nil || len(key) < minSecret {
-			errs = append(errs,
-				fmt.Errorf("secrets[%d]: want %s and the base64 of %d bytes or more", i, secretPrefix, minSecret))
+		key, err := signature.Key(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("secrets[%d]: %w", i, err))
 		}
 		out = append(out, key)
 	}

@@ -11,20 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"skandha.dev/services/internal/signature"
 	"skandha.dev/services/listener/contract"
 )
 
-// The headers of the scheme.
-const (
-	HeaderID        = "webhook-id"
-	HeaderTimestamp = "webhook-timestamp"
-	HeaderSignature = "webhook-signature"
-)
-
-const (
-	version       = "v1"
-	maxSignatures = 32
-)
+const maxSignatures = 32
 
 // fault describes what is wrong with a request.
 type fault struct {
@@ -39,20 +30,6 @@ func wrong(status int, field, format string, args ...any) *fault {
 	return &fault{status, field, fmt.Sprintf(format, args...)}
 }
 
-// Sign returns the signature of a request, for senders and tests.
-func Sign(key []byte, id string, at time.Time, body []byte) string {
-	return version + "," + base64.StdEncoding.EncodeToString(sum(key, id, strconv.FormatInt(at.Unix(), 10), body))
-}
-
-func sum(key []byte, id, timestamp string, body []byte) []byte {
-	mac := hmac.New(sha256.New, key)
-	for _, part := range []string{id, ".", timestamp, "."} {
-		mac.Write([]byte(part)) // never fails
-	}
-	mac.Write(body)
-	return mac.Sum(nil)
-}
-
 // verify returns nil if the request is signed with one of the keys.
 func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 	id, f := inputID(h)
@@ -60,25 +37,25 @@ func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 		return f
 	}
 	if id == "" {
-		return wrong(http.StatusBadRequest, HeaderID, "the header is missing; sign by the Standard Webhooks scheme")
+		return wrong(http.StatusBadRequest, signature.HeaderID, "the header is missing; sign by the Standard Webhooks scheme")
 	}
 	timestamp, f := checkTimestamp(h, now)
 	if f != nil {
 		return f
 	}
-	signatures, err := parseSignatures(h.Values(HeaderSignature))
+	signatures, err := parseSignatures(h.Values(signature.HeaderSignature))
 	if err != nil {
-		return wrong(http.StatusBadRequest, HeaderSignature, "%v", err)
+		return wrong(http.StatusBadRequest, signature.HeaderSignature, "%v", err)
 	}
 	fits := false
 	for _, key := range keys {
-		want := sum(key, id, timestamp, body)
+		want := signature.Sum(key, id, timestamp, body)
 		for _, s := range signatures {
 			fits = hmac.Equal(want, s) || fits // compare all, so that the time reveals nothing
 		}
 	}
 	if !fits {
-		return wrong(http.StatusUnauthorized, HeaderSignature,
+		return wrong(http.StatusUnauthorized, signature.HeaderSignature,
 			"no signature matches the id, timestamp and body as received; check the secret, "+
 				"and sign exactly the bytes that are sent")
 	}
@@ -87,31 +64,31 @@ func verify(keys [][]byte, h http.Header, body []byte, now time.Time) *fault {
 
 // inputID returns the webhook-id; empty if there is none.
 func inputID(h http.Header) (string, *fault) {
-	ids := h.Values(HeaderID)
+	ids := h.Values(signature.HeaderID)
 	if len(ids) > 1 {
-		return "", wrong(http.StatusBadRequest, HeaderID, "the header is present %d times; send it once", len(ids))
+		return "", wrong(http.StatusBadRequest, signature.HeaderID, "the header is present %d times; send it once", len(ids))
 	}
 	if len(ids) == 0 {
 		return "", nil
 	}
 	if err := contract.CheckID(ids[0]); err != nil {
-		return "", wrong(http.StatusBadRequest, HeaderID, "%v", err)
+		return "", wrong(http.StatusBadRequest, signature.HeaderID, "%v", err)
 	}
 	return ids[0], nil
 }
 
 func checkTimestamp(h http.Header, now time.Time) (string, *fault) {
-	all := h.Values(HeaderTimestamp)
+	all := h.Values(signature.HeaderTimestamp)
 	if len(all) != 1 {
-		return "", wrong(http.StatusBadRequest, HeaderTimestamp,
+		return "", wrong(http.StatusBadRequest, signature.HeaderTimestamp,
 			"the header is present %d times; send it once, with the Unix time in seconds", len(all))
 	}
 	n, err := strconv.ParseInt(all[0], 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != all[0] {
-		return "", wrong(http.StatusBadRequest, HeaderTimestamp, "want the Unix time in seconds, decimal")
+		return "", wrong(http.StatusBadRequest, signature.HeaderTimestamp, "want the Unix time in seconds, decimal")
 	}
 	if limit := int64(Tolerance / time.Second); n < now.Unix()-limit || n > now.Unix()+limit {
-		return "", wrong(http.StatusUnauthorized, HeaderTimestamp,
+		return "", wrong(http.StatusUnauthorized, signature.HeaderTimestamp,
 			"more than %s off the server's clock; sign the request again, and check your clock", Tolerance)
 	}
 	return all[0], nil
@@ -131,12 +108,12 @@ func parseSignatures(values []string) ([][]byte, error) {
 			if !ok {
 				return nil, errors.New("want signatures such as v1,K5oZ…=, separated by spaces")
 			}
-			if v != version {
+			if v != signature.Version {
 				continue
 			}
 			b, err := base64.StdEncoding.Strict().DecodeString(text)
 			if err != nil || len(b) != sha256.Size {
-				return nil, fmt.Errorf("a %s signature is not the base64 of %d bytes", version, sha256.Size)
+				return nil, fmt.Errorf("a %s signature is not the base64 of %d bytes", signature.Version, sha256.Size)
 			}
 			out = append(out, b)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"skandha.dev/services/internal/signature"
 )
 
 // The example of the Standard Webhooks libraries.
@@ -17,7 +19,7 @@ func TestSignatureIsThatOfTheStandard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	got := signature.Sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("the signature is %s, want %s", got, want)
 	}
@@ -30,9 +32,9 @@ func TestVerification(t *testing.T) {
 	body := []byte(`{"text":"hello"}`)
 	signed := func(key []byte, at time.Time) http.Header {
 		h := http.Header{}
-		h.Set(HeaderID, "msg_1")
-		h.Set(HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
-		h.Set(HeaderSignature, Sign(key, "msg_1", at, body))
+		h.Set(signature.HeaderID, "msg_1")
+		h.Set(signature.HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
+		h.Set(signature.HeaderSignature, signature.Sign(key, "msg_1", at, body))
 		return h
 	}
 	with := func(field, value string) http.Header {
@@ -50,8 +52,8 @@ func TestVerification(t *testing.T) {
 		h.Add(field, h.Get(field))
 		return h
 	}
-	good := Sign(current, "msg_1", now, body)
-	other := Sign(strange, "msg_1", now, body)
+	good := signature.Sign(current, "msg_1", now, body)
+	other := signature.Sign(strange, "msg_1", now, body)
 	for name, c := range map[string]struct {
 		header http.Header
 		body   string
@@ -60,58 +62,58 @@ func TestVerification(t *testing.T) {
 	}{
 		"signed by the new secret":     {header: signed(current, now)},
 		"signed by the old secret":     {header: signed(old, now)},
-		"signed by another secret":     {header: signed(strange, now), status: 401, field: HeaderSignature},
-		"several signatures, one fits": {header: with(HeaderSignature, other+" v1a,whatever "+good)},
+		"signed by another secret":     {header: signed(strange, now), status: 401, field: signature.HeaderSignature},
+		"several signatures, one fits": {header: with(signature.HeaderSignature, other+" v1a,whatever "+good)},
 		"several signatures, none fits": {
-			header: with(HeaderSignature, other+" "+other), status: 401, field: HeaderSignature,
+			header: with(signature.HeaderSignature, other+" "+other), status: 401, field: signature.HeaderSignature,
 		},
 		"signatures in two headers": {
-			header: func() http.Header { h := with(HeaderSignature, other); h.Add(HeaderSignature, good); return h }(),
+			header: func() http.Header { h := with(signature.HeaderSignature, other); h.Add(signature.HeaderSignature, good); return h }(),
 		},
 		"of another version alone": {
-			header: with(HeaderSignature, "v2,"+strings.TrimPrefix(good, "v1,")), status: 400, field: HeaderSignature,
+			header: with(signature.HeaderSignature, "v2,"+strings.TrimPrefix(good, "v1,")), status: 400, field: signature.HeaderSignature,
 		},
 		"half a signature": {
-			header: with(HeaderSignature, good[:20]), status: 400, field: HeaderSignature,
+			header: with(signature.HeaderSignature, good[:20]), status: 400, field: signature.HeaderSignature,
 		},
 		"another body": {
-			header: signed(current, now), body: `{"text":"hello!"}`, status: 401, field: HeaderSignature,
+			header: signed(current, now), body: `{"text":"hello!"}`, status: 401, field: signature.HeaderSignature,
 		},
-		"another id": {header: with(HeaderID, "msg_2"), status: 401, field: HeaderSignature},
+		"another id": {header: with(signature.HeaderID, "msg_2"), status: 401, field: signature.HeaderSignature},
 		"another timestamp": {
-			header: with(HeaderTimestamp, strconv.FormatInt(now.Unix()+1, 10)), status: 401, field: HeaderSignature,
+			header: with(signature.HeaderTimestamp, strconv.FormatInt(now.Unix()+1, 10)), status: 401, field: signature.HeaderSignature,
 		},
 		"a timestamp that shifts the cut": {
-			header: with(HeaderID, "msg_1."+strconv.FormatInt(now.Unix(), 10)), status: 401, field: HeaderSignature,
+			header: with(signature.HeaderID, "msg_1."+strconv.FormatInt(now.Unix(), 10)), status: 401, field: signature.HeaderSignature,
 		},
 		"five minutes old": {header: signed(current, now.Add(-Tolerance))},
 		"older": {
-			header: signed(current, now.Add(-Tolerance-time.Second)), status: 401, field: HeaderTimestamp,
+			header: signed(current, now.Add(-Tolerance-time.Second)), status: 401, field: signature.HeaderTimestamp,
 		},
 		"five minutes ahead": {header: signed(current, now.Add(Tolerance))},
 		"further ahead": {
-			header: signed(current, now.Add(Tolerance+time.Second)), status: 401, field: HeaderTimestamp,
+			header: signed(current, now.Add(Tolerance+time.Second)), status: 401, field: signature.HeaderTimestamp,
 		},
 		"a timestamp in milliseconds": {
-			header: with(HeaderTimestamp, "1700000000000"), status: 401, field: HeaderTimestamp,
+			header: with(signature.HeaderTimestamp, "1700000000000"), status: 401, field: signature.HeaderTimestamp,
 		},
 		"a timestamp that overflows": {
-			header: with(HeaderTimestamp, "-9223372036854775808"), status: 401, field: HeaderTimestamp,
+			header: with(signature.HeaderTimestamp, "-9223372036854775808"), status: 401, field: signature.HeaderTimestamp,
 		},
 		"a timestamp with leading zeros": {
-			header: with(HeaderTimestamp, "01700000000"), status: 400, field: HeaderTimestamp,
+			header: with(signature.HeaderTimestamp, "01700000000"), status: 400, field: signature.HeaderTimestamp,
 		},
-		"a timestamp that is none": {header: with(HeaderTimestamp, "now"), status: 400, field: HeaderTimestamp},
-		"no id":                    {header: without(HeaderID), status: 400, field: HeaderID},
-		"no timestamp":             {header: without(HeaderTimestamp), status: 400, field: HeaderTimestamp},
-		"no signature":             {header: without(HeaderSignature), status: 400, field: HeaderSignature},
-		"two ids":                  {header: twice(HeaderID), status: 400, field: HeaderID},
-		"two timestamps":           {header: twice(HeaderTimestamp), status: 400, field: HeaderTimestamp},
+		"a timestamp that is none": {header: with(signature.HeaderTimestamp, "now"), status: 400, field: signature.HeaderTimestamp},
+		"no id":                    {header: without(signature.HeaderID), status: 400, field: signature.HeaderID},
+		"no timestamp":             {header: without(signature.HeaderTimestamp), status: 400, field: signature.HeaderTimestamp},
+		"no signature":             {header: without(signature.HeaderSignature), status: 400, field: signature.HeaderSignature},
+		"two ids":                  {header: twice(signature.HeaderID), status: 400, field: signature.HeaderID},
+		"two timestamps":           {header: twice(signature.HeaderTimestamp), status: 400, field: signature.HeaderTimestamp},
 		"an id that is too long": {
-			header: with(HeaderID, strings.Repeat("i", 129)), status: 400, field: HeaderID,
+			header: with(signature.HeaderID, strings.Repeat("i", 129)), status: 400, field: signature.HeaderID,
 		},
 		"more signatures than anybody can need": {
-			header: with(HeaderSignature, strings.Repeat(other+" ", 33)), status: 400, field: HeaderSignature,
+			header: with(signature.HeaderSignature, strings.Repeat(other+" ", 33)), status: 400, field: signature.HeaderSignature,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,14 +136,14 @@ func TestVerification(t *testing.T) {
 func FuzzSignatureHeader(f *testing.F) {
 	for _, s := range []string{
 		"", " ", "v1", "v1,", "v1,AAAA", ",", "v1,,", "v1a,x v1,y", "V1,AAAA", "\x00", "v1," + strings.Repeat("A", 43) + "=",
-		Sign([]byte("key"), "id", time.Unix(1, 0), nil), "v1," + strings.Repeat("A", 43) + "=\nv1,x",
+		signature.Sign([]byte("key"), "id", time.Unix(1, 0), nil), "v1," + strings.Repeat("A", 43) + "=\nv1,x",
 		"v1," + strings.Repeat("0", 42) + "1=",
 	} {
 		f.Add(s)
 	}
 	key := []byte("a secret key")
 	now := time.Unix(1_700_000_000, 0)
-	want := sum(key, "id", strconv.FormatInt(now.Unix(), 10), []byte("{}"))
+	want := signature.Sum(key, "id", strconv.FormatInt(now.Unix(), 10), []byte("{}"))
 	f.Fuzz(func(t *testing.T, value string) {
 		found, err := parseSignatures([]string{value})
 		if (err == nil) != (len(found) > 0) {
@@ -159,9 +161,9 @@ func FuzzSignatureHeader(f *testing.F) {
 			signed = signed || bytes.Equal(s, want)
 		}
 		h := http.Header{}
-		h.Set(HeaderID, "id")
-		h.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
-		h[http.CanonicalHeaderKey(HeaderSignature)] = []string{value}
+		h.Set(signature.HeaderID, "id")
+		h.Set(signature.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+		h[http.CanonicalHeaderKey(signature.HeaderSignature)] = []string{value}
 		if (verify([][]byte{key}, h, []byte("{}"), now) == nil) != signed {
 			t.Fatalf("%q: let through: %t, signed: %t", value, !signed, signed)
 		}

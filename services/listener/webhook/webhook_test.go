@@ -20,6 +20,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/signature"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/emitter"
 	"skandha.dev/services/listener/web"
@@ -60,9 +61,9 @@ func (s sender) send(ctx context.Context, id, body string) (reply, error) {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	req.Header.Set(webhook.HeaderID, id)
-	req.Header.Set(webhook.HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
-	req.Header.Set(webhook.HeaderSignature, webhook.Sign(s.key, id, at, []byte(body)))
+	req.Header.Set(signature.HeaderID, id)
+	req.Header.Set(signature.HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
+	req.Header.Set(signature.HeaderSignature, signature.Sign(s.key, id, at, []byte(body)))
 	return do(req)
 }
 
@@ -245,13 +246,13 @@ func TestForeignCallsAreRejected(t *testing.T) {
 	forged := r.sender
 	forged.key = []byte("the secret of others!!!!")
 	if got := forged.must(t, "msg_1", `{"text": "x"}`); got.status != http.StatusUnauthorized ||
-		got.Field != webhook.HeaderSignature {
+		got.Field != signature.HeaderSignature {
 		t.Errorf("a forged call is answered %+v", got)
 	}
 	old := r.sender
 	old.at = time.Now().Add(-webhook.Tolerance - time.Minute)
 	if got := old.must(t, "msg_1", `{"text": "x"}`); got.status != http.StatusUnauthorized ||
-		got.Field != webhook.HeaderTimestamp {
+		got.Field != signature.HeaderTimestamp {
 		t.Errorf("an old call is answered %+v", got)
 	}
 	for name, c := range map[string]struct {
@@ -260,7 +261,7 @@ func TestForeignCallsAreRejected(t *testing.T) {
 		field  string
 	}{
 		"rebound to another name": {func(r *http.Request) { r.Host = "evil.example:80" }, 421, "Host"},
-		"no signature at all":     {func(*http.Request) {}, 400, webhook.HeaderID},
+		"no signature at all":     {func(*http.Request) {}, 400, signature.HeaderID},
 		"a form": {
 			func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "Content-Type",
 		},

@@ -228,7 +228,7 @@ func addCopies(t *testing.T, c *natstest.Cluster) {
 		}
 	}
 	for _, name := range []string{
-		bus.StreamSessions, journal.StreamTimers, journal.StreamDead, "KV_plugins", "OBJ_claims", "OBJ_artifacts",
+		bus.StreamSessions, journal.StreamTimers, journal.StreamDead, journal.StreamAudit, "KV_plugins", "OBJ_claims", "OBJ_artifacts",
 	} {
 		if n := config(t, b, name).Replicas; n != 3 {
 			t.Errorf("%s has %d copies after a start, want 3", name, n)

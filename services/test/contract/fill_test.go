@@ -385,6 +385,7 @@ func init() { // its functions fill values, which need it
 		reflect.TypeFor[coreapi.Schedule]():        oneKindOfSchedule,
 		reflect.TypeFor[coreapi.SchedulesQuery]():  namedSchedule,
 		reflect.TypeFor[coreapi.IdentitiesQuery](): completeIdentitiesQuery,
+		reflect.TypeFor[coreapi.AuditQuery]():      func(_ *filler, p any) { p.(*coreapi.AuditQuery).From = 0 },
 		reflect.TypeFor[coreapi.Credential]():      oneCredential,
 		reflect.TypeFor[rights.Charter]():          grammaticalCharter,
 	}

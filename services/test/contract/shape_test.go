@@ -70,7 +70,7 @@ func newComparer(t *testing.T) *comparer {
 	k := &comparer{T: t, c: files(t), enums: map[string][]string{}, seen: map[string]bool{}}
 	for _, pkg := range append([]string{
 		"bus", "subject", "../services/core/registrar", "../services/internal/registry", "../services/internal/coreapi",
-		"../services/internal/providerapi",
+		"../services/internal/providerapi", "../services/internal/audit",
 	}, contractPackages...) {
 		for typ, values := range parse(t, pkg).consts {
 			if typ != "" {

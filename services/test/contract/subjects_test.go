@@ -36,6 +36,7 @@ func built() map[string]map[string]string {
 		"Ref.TimerSchedule": {ref.TimerSchedule("t4-p1-c0"): "timerSchedule", ref.TimerSchedule("a.b >"): "timerSchedule"},
 		"Ref.TimerFired":    {ref.TimerFired("t4-p1-c0"): "timerFired", ref.TimerFired(""): "timerFired"},
 		"Ref.Dead":          {ref.Dead(): "dead"},
+		"Audit":             {subject.Audit: "auditLog"},
 		"Executor": {
 			subject.Executor(subject.Runner, "r1"): "runner", subject.Executor(subject.Provider, "p1"): "provider",
 		},
@@ -72,6 +73,7 @@ func built() map[string]map[string]string {
 			subject.Service(coreapi.AdminName, coreapi.VerbMemory):                   "adminMemoryRequest",
 			subject.Service(coreapi.AdminName, coreapi.VerbOutbox):                   "adminOutboxRequest",
 			subject.Service(coreapi.AdminName, coreapi.VerbIdentities):               "adminIdentitiesRequest",
+			subject.Service(coreapi.AdminName, coreapi.VerbAudit):                    "adminAuditRequest",
 			subject.Service(coreapi.AdminName, coreapi.VerbSchedules):                "adminSchedulesRequest",
 			subject.Service(coreapi.ServiceName, coreapi.VerbOccur):                  "coreOccurRequest",
 			subject.Service(senses.CameraName, senses.VerbLook):                      "lookRequest",

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/registrar"
+	"skandha.dev/services/internal/audit"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/providerapi"
@@ -152,6 +153,10 @@ var goTypes = map[string]any{
 	"service/core/hooks":              coreapi.HooksInfo{},
 	"service/core/memory":             coreapi.MemoryAnswer{},
 	"service/core/memory_request":     coreapi.MemoryQuery{},
+	"service/core/audit":              coreapi.AuditPage{},
+	"service/core/audit_request":      coreapi.AuditQuery{},
+	"service/core/audit_entry":        audit.Entry{},
+	"service/core/audit_head":         audit.Head{},
 	"service/core/outbox":             coreapi.OutboxPage{},
 	"service/core/outbox_request":     coreapi.OutboxQuery{},
 	"service/core/occur_request":      coreapi.Occurrence{},
@@ -209,6 +214,7 @@ var goTypes = map[string]any{
 
 	"ui/results/listListeners":  []senses.Listed{},
 	"ui/results/switchListener": []senses.Listed{},
+	"ui/results/listAudit":      coreapi.AuditPage{},
 	"ui/results/listOutbox":     coreapi.OutboxPage{},
 	"ui/results/outboxAction":   coreapi.OutboxPage{},
 }
@@ -254,6 +260,7 @@ var noGoType = map[string]string{
 	"ui/methods/switchListener":      "likewise",
 	"ui/methods/listOutbox":          "likewise",
 	"ui/methods/outboxAction":        "likewise",
+	"ui/methods/listAudit":           "likewise",
 	"ui/results/getSession":          "it is service/core/session",
 }
 

@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("%v", u.did)
 	report(t, s.Verify())
 	for _, name := range []string{
-		bus.StreamSessions, journal.StreamTimers, journal.StreamDead,
+		bus.StreamSessions, journal.StreamTimers, journal.StreamDead, journal.StreamAudit,
 		"KV_" + journal.BucketPlugins, "OBJ_" + bus.BucketClaims,
 		"OBJ_" + journal.BucketArtifacts,
 	} {

@@ -47,7 +47,7 @@ func subjects(name, process string) []string {
 			all[s] = true
 		}
 	}
-	for _, stream := range []string{"SESSIONS", "TIMERS", "DEAD", "CRON", "KV_plugins", "KV_identities", "OBJ_claims"} {
+	for _, stream := range []string{"SESSIONS", "TIMERS", "DEAD", "AUDIT", "CRON", "KV_plugins", "KV_identities", "OBJ_claims"} {
 		for _, verb := range []string{
 			"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.INFO", "STREAM.MSG.GET",
 			"STREAM.MSG.DELETE", "DIRECT.GET", "STREAM.SNAPSHOT", "STREAM.RESTORE",

@@ -339,6 +339,7 @@ var keys = map[string]struct {
 	"1": {"Digit1", 49, "1"}, "2": {"Digit2", 50, "2"}, "3": {"Digit3", 51, "3"}, "4": {"Digit4", 52, "4"},
 	"5": {"Digit5", 53, "5"},
 	"6": {"Digit6", 54, "6"},
+	"7": {"Digit7", 55, "7"},
 }
 
 // Press presses a key, such as "Enter", with modifiers before it: "Alt+a", "Shift+Tab".

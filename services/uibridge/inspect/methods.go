@@ -43,7 +43,8 @@ func newInspector(d Deps) *inspector {
 
 // Methods returns listSessions, getSession, listTools, listProviders, listPlugins, getHooks,
 // getStatus, pluginAction, listTurns, getTimeline, listArtifacts, listMemories, searchMemories,
-// addMemory, correctMemory, forgetMemory, listListeners, switchListener, listOutbox and outboxAction.
+// addMemory, correctMemory, forgetMemory, listListeners, switchListener, listOutbox, outboxAction
+// and listAudit.
 // They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
@@ -68,6 +69,7 @@ func Methods(d Deps) []contract.Method {
 		method(i, "switchListener", contract.Administer, everywhere(contract.Administer, i.switchListener)),
 		method(i, "listOutbox", contract.See, i.listOutbox),
 		method(i, "outboxAction", contract.Administer, i.outboxAction),
+		method(i, "listAudit", contract.Administer, everywhere(contract.Administer, i.listAudit)),
 	}
 }
 
@@ -288,10 +290,11 @@ func (i *inspector) getStatus(ctx context.Context, p contract.Principal, _ none)
 
 // pluginAction is service.admin.plugin's request (schemas/service/core/plugin_request.json).
 type pluginAction struct {
-	Op     string `json:"op"`
-	Plugin string `json:"plugin"`
-	Force  bool   `json:"force,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Op     string         `json:"op"`
+	Plugin string         `json:"plugin"`
+	Force  bool           `json:"force,omitempty"`
+	Reason string         `json:"reason,omitempty"`
+	Caller subject.Writer `json:"caller,omitempty"`
 }
 
 func (q *pluginAction) params() []request.Param {
@@ -324,6 +327,7 @@ func (i *inspector) pluginAction(ctx context.Context, p contract.Principal, q pl
 	} else {
 		q.Reason = strings.TrimSuffix("by "+string(p.Writer)+": "+q.Reason, ": ")
 	}
+	q.Caller = p.Writer
 	i.log.Info("plugin action requested", "op", q.Op, "plugin", q.Plugin, "by", p.Writer, "force", q.Force)
 	var answer json.RawMessage
 	return answer, i.client.Administer(ctx, coreapi.VerbPlugin, q, &answer)

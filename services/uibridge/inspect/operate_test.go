@@ -109,7 +109,7 @@ func TestWhoMayOperate(t *testing.T) {
 	id := w.stuck("main", "1", "one")
 	methods := map[string]any{
 		"listListeners": nil, "switchListener": map[string]any{"listener": "hall", "on": false},
-		"listOutbox": nil, "outboxAction": map[string]any{"op": "resend", "id": id},
+		"listOutbox": nil, "outboxAction": map[string]any{"op": "resend", "id": id}, "listAudit": nil,
 	}
 	of := func(rights ...contract.Right) contract.Principal {
 		return contract.Principal{Name: "bob", Writer: "ui-bob", Rights: rights}
@@ -120,8 +120,8 @@ func TestWhoMayOperate(t *testing.T) {
 	}{
 		{of(contract.Talk, contract.Approve), nil},
 		{of(contract.See), []string{"listListeners", "listOutbox"}},
-		{of(contract.Administer), []string{"switchListener"}},
-		{of(contract.See, contract.Administer), []string{"listListeners", "listOutbox", "switchListener", "outboxAction"}},
+		{of(contract.Administer), []string{"switchListener", "listAudit"}},
+		{of(contract.See, contract.Administer), []string{"listListeners", "listOutbox", "switchListener", "outboxAction", "listAudit"}},
 	} {
 		for method, params := range methods {
 			if got := w.refused(c.who, method, params); (got != "forbidden") != slices.Contains(c.may, method) {
@@ -132,7 +132,7 @@ func TestWhoMayOperate(t *testing.T) {
 	limited := of(contract.AllRights()...)
 	limited.Agents = []subject.Agent{"other"}
 	for method, want := range map[string]string{
-		"listListeners": "forbidden", "switchListener": "forbidden", "outboxAction": "not_found",
+		"listListeners": "forbidden", "switchListener": "forbidden", "outboxAction": "not_found", "listAudit": "forbidden",
 	} {
 		if got := w.refused(limited, method, methods[method]); got != want {
 			t.Errorf("%s with a token for another agent: %s, want %s", method, got, want)

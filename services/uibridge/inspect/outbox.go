@@ -88,7 +88,7 @@ func (i *inspector) outboxAction(
 		}
 	}
 	i.log.Info("outbox action requested", "op", q.Op, "id", q.ID, "by", p.Writer)
-	return i.askOutbox(ctx, p, coreapi.OutboxQuery{Action: op, ID: q.ID})
+	return i.askOutbox(ctx, p, coreapi.OutboxQuery{Action: op, ID: q.ID, Caller: p.Writer})
 }
 
 // askOutbox asks core for messages, and leaves out those of agents that the principal may not

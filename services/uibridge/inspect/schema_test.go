@@ -41,6 +41,7 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 		"forgetMemory":   map[string]any{"agent": "main", "id": "m-1"},
 		"listListeners":  nil, "switchListener": map[string]any{"listener": "hall", "on": true},
 		"listOutbox": nil, "outboxAction": map[string]any{"op": "resend", "id": dead},
+		"listAudit": map[string]any{"limit": 5, "verify": true},
 	}
 	if have := slices.Sorted(maps.Keys(params)); !slices.Equal(have, slices.Sorted(maps.Keys(w.methods))) {
 		t.Fatalf("called are %v, not all of %v", have, slices.Sorted(maps.Keys(w.methods)))

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/services/internal/signature"
 	"skandha.dev/services/internal/trust"
-	"skandha.dev/services/listener/webhook"
 	"skandha.dev/services/test/enginetest"
 	"skandha.dev/services/test/natstest"
 )
@@ -274,8 +274,8 @@ func (p *project) call(t *testing.T, key []byte) (string, error) {
 	id, now, body := rand.Text(), time.Now(), `{"text": "what is 1+1?"}`
 	out, err := p.HostCommand(t.Context(), "busybox", "wget", "-q", "-O", "-", "--header",
 		"Content-Type: application/json",
-		"--header", webhook.HeaderID+": "+id, "--header", webhook.HeaderTimestamp+": "+strconv.FormatInt(now.Unix(), 10),
-		"--header", webhook.HeaderSignature+": "+webhook.Sign(key, id, now, []byte(body)),
+		"--header", signature.HeaderID+": "+id, "--header", signature.HeaderTimestamp+": "+strconv.FormatInt(now.Unix(), 10),
+		"--header", signature.HeaderSignature+": "+signature.Sign(key, id, now, []byte(body)),
 		"--post-data", body, p.hooks+"calls").Output()
 	return string(out), err
 }

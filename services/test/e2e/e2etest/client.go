@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"skandha.dev/services/listener/webhook"
+	"skandha.dev/services/internal/signature"
 )
 
 // Client is an HTTP client of one session of a whole system. It repeats an input under
@@ -87,8 +87,8 @@ func (c *Client) toListener(ctx context.Context, id, text string) (uint64, error
 	}
 	now, key := time.Now(), []byte("e2e-secret-of-the-listener")
 	return c.post(ctx, "http://"+c.s.Hooks+"/hooks/hook", body, map[string]string{
-		webhook.HeaderID: id, webhook.HeaderTimestamp: strconv.FormatInt(now.Unix(), 10),
-		webhook.HeaderSignature: webhook.Sign(key, id, now, body),
+		signature.HeaderID: id, signature.HeaderTimestamp: strconv.FormatInt(now.Unix(), 10),
+		signature.HeaderSignature: signature.Sign(key, id, now, body),
 	})
 }
 

@@ -24,6 +24,7 @@ const LIST = [
     [['Alt', '↑'], 'Previous session'],
     [['Alt', '↓'], 'Next session'],
     [['Alt', '1…6'], 'Events, Timeline, Tools, Plugins, Memory, System'],
+    [['Alt', '7'], 'Audit, with the right to administer'],
     [['Alt', '0'], 'Open or close the panel'],
     [['?'], 'This list'],
   ]],
@@ -74,6 +75,7 @@ function find(event, app) {
       case 'Digit4': return () => app.panel.show('plugins');
       case 'Digit5': return () => app.panel.show('memory');
       case 'Digit6': return () => app.panel.show('system');
+      case 'Digit7': return app.can('administer') ? () => app.panel.show('audit') : null;
     }
     return null;
   }

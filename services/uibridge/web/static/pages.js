@@ -2,14 +2,15 @@
 
 // pages returns the newest `many` entries of a list, or fewer if there are no more. It
 // requests at most `most` at a time. `cursor` is the name of the parameter for the next
-// page. The answer has the other fields of the last page, too.
-async function pages(rpc, method, params, { list, cursor, many, most }) {
+// page; with latest, a page has its newest entry last. The answer has the other fields of the last page, too.
+export async function pages(rpc, method, params, { list, cursor, many, most, latest }) {
   const rows = [];
   let next = '';
   let page;
   do {
     page = await rpc.call(method, { ...params, limit: Math.min(many - rows.length, most), ...(next && { [cursor]: next }) });
-    rows.push(...(page[list] ?? []));
+    if (latest) rows.unshift(...(page[list] ?? []));
+    else rows.push(...(page[list] ?? []));
     next = page.next ?? '';
   } while (next && rows.length < many);
   return { ...page, rows, next };

@@ -11,6 +11,7 @@ const TABS = [
   ['plugins', 'Plugins', async () => (await import('./insight.js')).mountPlugins],
   ['memory', 'Memory', async () => (await import('./memory.js')).mount],
   ['system', 'System', async () => (await import('./system.js')).mount],
+  ['audit', 'Audit', async () => (await import('./audit.js')).mount, 'administer'],
 ];
 
 export class Panel {
@@ -24,7 +25,8 @@ export class Panel {
     this.#app = app;
     const list = el('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views', on: { keydown: (e) => this.#keys(e) } });
     const body = el('div', { class: 'panel-body' });
-    for (const [name, label, load] of TABS) {
+    for (const [name, label, load, right] of TABS) {
+      if (right && !app.can(right)) continue;
       const tab = el('button', { class: 'tab', type: 'button', role: 'tab', id: `tab-${name}`, 'aria-controls': `panel-${name}`, 'aria-selected': 'false', tabindex: -1, on: { click: () => this.show(name) } }, label);
       const view = el('div', { role: 'tabpanel', id: `panel-${name}`, 'aria-labelledby': `tab-${name}`, tabindex: 0, hidden: true });
       this.#tabs.set(name, { tab, view, load, mounted: null });
@@ -41,7 +43,7 @@ export class Panel {
   // isOpen reports whether the panel is open.
   get isOpen() { return this.#open !== ''; }
 
-  // show opens a tab: events, timeline, tools, plugins, memory or system.
+  // show opens a tab: events, timeline, tools, plugins, memory, system or audit.
   show(name) {
     const next = this.#tabs.get(name);
     if (!next) throw new Error(`panel: unknown tab ${name}`);
