@@ -13,7 +13,7 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	lines := bufio.NewReader(r)
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
-		if err == io.EOF { //nolint:errorlint // of a bufio.Reader
+		if err == io.EOF {
 			return heads, nil
 		}
 		if err != nil {

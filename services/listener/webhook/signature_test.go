@@ -68,7 +68,11 @@ func TestVerification(t *testing.T) {
 			header: with(signature.HeaderSignature, other+" "+other), status: 401, field: signature.HeaderSignature,
 		},
 		"signatures in two headers": {
-			header: func() http.Header { h := with(signature.HeaderSignature, other); h.Add(signature.HeaderSignature, good); return h }(),
+			header: func() http.Header {
+				h := with(signature.HeaderSignature, other)
+				h.Add(signature.HeaderSignature, good)
+				return h
+			}(),
 		},
 		"of another version alone": {
 			header: with(signature.HeaderSignature, "v2,"+strings.TrimPrefix(good, "v1,")), status: 400, field: signature.HeaderSignature,

@@ -29,9 +29,15 @@ type auditQuery struct {
 
 func (q *auditQuery) params() []request.Param {
 	return []request.Param{
-		{Name: "since", Into: &q.Since}, {Name: "until", Into: &q.Until}, {Name: "by", Into: &q.By}, {Name: "verb", Into: &q.Verb},
-		{Name: "agent", Into: &q.Agent}, {Name: "session", Into: &q.Session}, {Name: "limit", Into: &q.Limit},
-		{Name: "before", Into: &q.Before}, {Name: "verify", Into: &q.Verify},
+		{Name: "since", Into: &q.Since},
+		{Name: "until", Into: &q.Until},
+		{Name: "by", Into: &q.By},
+		{Name: "verb", Into: &q.Verb},
+		{Name: "agent", Into: &q.Agent},
+		{Name: "session", Into: &q.Session},
+		{Name: "limit", Into: &q.Limit},
+		{Name: "before", Into: &q.Before},
+		{Name: "verify", Into: &q.Verify},
 	}
 }
 

@@ -1,7 +1,7 @@
 // The audit log, for those who may administer: who did what, the latest first, and whether the chain is intact.
 
 import { el, fill, icon } from './dom.js';
-import { count, exact, time } from './fmt.js';
+import { exact, time } from './fmt.js';
 import { every, failure, field, old } from './facts.js';
 import { pages } from './pages.js';
 import { reveal } from './reveal.js';
@@ -84,7 +84,7 @@ function state({ first, last, damage }) {
   if (damage) return el('p', { class: 'note note-danger' }, icon('warn'), el('span', null, 'The log was damaged: ', reveal(damage)));
   if (!last) return el('p', { class: 'muted small' }, 'Nothing was audited yet.');
   return el('p', { class: 'row small' }, el('span', { class: 'chip chip-ok' }, icon('check'), 'intact'),
-    el('span', { class: 'muted', title: `Digest of entry ${last.n}: ${last.digest}` }, `${count(last.n - first + 1, 'entry', 'entries')}, each with the digest of the one before`));
+    el('span', { class: 'muted', title: `Digest of entry ${last.n}: ${last.digest}` }, `verified: entries ${first} to ${last.n}, each with the digest of the one before`));
 }
 
 function card(e) {
