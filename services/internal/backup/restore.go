@@ -206,7 +206,7 @@ func adapted(s Stream, at Adapt) (json.RawMessage, error) {
 		return nil, fmt.Errorf("its configuration is that of %q", c["name"])
 	}
 	for _, field := range []string{"mirror", "sources", "republish", "subject_transform"} {
-		if c[field] != nil && !(field == "republish" && announces(s)) {
+		if c[field] != nil && (field != "republish" || !announces(s)) {
 			return nil, fmt.Errorf("its configuration has %s, which a restored stream must not have", field)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func (p *project) beforeRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := p.Env
-	p.Env = append(now[:len(now):len(now)], "COMPOSE_FILE="+file+":"+over)
+	p.Env = slices.Concat(now, []string{"COMPOSE_FILE=" + file + ":" + over})
 	p.run(t, "up", "--no-start", "--no-build", "nats")
 	c := p.Docker(t, "ps", "--all", "--quiet", "--filter", p.filter())
 	p.Docker(t, "cp", data+"/.", c+":/data/jetstream")
