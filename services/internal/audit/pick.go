@@ -82,7 +82,7 @@ func (p *picker) verdict(v hook.Verdict) {
 	if v.Verb != hook.DenyVerb {
 		return
 	}
-	why := v.Reason
+	why := strings.TrimPrefix(v.Reason, string(v.Plugin)+": ") // By names it
 	if v.Error != "" {
 		why = "the plugin gave no valid answer, which denies: " + v.Error
 	}
