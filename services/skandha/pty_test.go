@@ -23,6 +23,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -91,7 +92,10 @@ func (w *world) start(addr string) {
 // the test wants.
 func (w *world) plug(answer func() (any, error)) {
 	w.t.Helper()
-	b, err := w.sys.Connect(w.t.Context(), "plugin")
+	if _, err := w.sys.Invite(w.t.Context(), rights.Local("kit")); err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := w.sys.Connect(w.t.Context(), "kit")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -177,6 +177,7 @@ func TestViewsOfAnotherLog(t *testing.T) {
 	again := New(t, Options{})
 	for i, p := range again.Cores {
 		p.Role.Store = s.Cores[i].Role.Store
+		p.Expect("ALARM") // the audit log has fewer entries than the view knows
 	}
 	var seqs []uint64
 	for i := range 5 {

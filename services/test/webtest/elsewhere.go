@@ -9,6 +9,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/turn"
 )
 
@@ -124,6 +125,9 @@ func (r *Rig) Log(session string) []event.Event {
 // one of the plugin's, can be called.
 func (r *Rig) Plug(m plugin.Manifest, tool string, h ...plugin.Handler) {
 	r.t.Helper()
+	if _, err := r.System.Invite(context.Background(), rights.Local(subject.Identity(m.Name))); err != nil {
+		r.t.Fatal(err)
+	}
 	b, err := r.System.Connect(context.Background(), string(m.Name))
 	if err != nil {
 		r.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/provider"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -173,6 +174,9 @@ func (w *world) say(ref subject.Ref, text string, approve ...bool) uint64 {
 // join runs a plugin that allows all tool calls, until the test ends.
 func (w *world) join(name subject.Plugin) {
 	w.Helper()
+	if _, err := w.system.Invite(natstest.Context(w.T), rights.Local(subject.Identity(name))); err != nil {
+		w.Fatal(err)
+	}
 	b, err := w.system.Connect(natstest.Context(w.T), string(name))
 	if err != nil {
 		w.Fatal(err)
