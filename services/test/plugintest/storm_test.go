@@ -24,6 +24,7 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 )
@@ -130,6 +131,11 @@ func startStorm(t *testing.T) *storm {
 		t.Fatal(err)
 	}
 	t.Cleanup(sys.Stop)
+	for i := range stormPlugins {
+		if _, err := sys.Invite(natstest.Context(t), rights.Local(subject.Identity(fmt.Sprintf("p%d", i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return &storm{T: t, sys: sys}
 }
 

@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
@@ -95,6 +96,19 @@ func newTalk(t *testing.T, change ...func(*system.Config)) *talk {
 	return talk
 }
 
+// guest connects to the system, in which the plugin of that name may register.
+func (k *talk) guest(name subject.Plugin) *journal.Journal {
+	k.Helper()
+	if _, err := k.system.Invite(natstest.Context(k), rights.Local(subject.Identity(name))); err != nil {
+		k.Fatal(err)
+	}
+	b, err := k.system.Connect(natstest.Context(k), string(name))
+	if err != nil {
+		k.Fatal(err)
+	}
+	return b
+}
+
 // end waits for the next terminal event.
 func (k *talk) end() event.Recorded {
 	k.Helper()
@@ -148,10 +162,7 @@ func TestAStoragePluginKeepsTheNotes(t *testing.T) {
 
 	var mu sync.Mutex
 	kept := map[string]plugin.StorageRequest{}
-	b, err := k.system.Connect(natstest.Context(t), "attic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := k.guest("attic")
 	t.Cleanup(b.Close)
 	attic := k.startOn(b, manifest("attic"), plugin.Handlers{plugin.StorageBackend{
 		Put: func(_ context.Context, r plugin.StorageRequest) error {
@@ -246,10 +257,7 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 	k.answers("forecast for Oslo", "no weather:forecast")
 
 	serve := func(m plugin.Manifest, h plugin.Handlers) *served {
-		b, err := k.system.Connect(natstest.Context(t), string(m.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := k.guest(m.Name)
 		t.Cleanup(b.Close)
 		p := k.startOn(b, m, h)
 		p.await("active")
