@@ -97,9 +97,11 @@ func newTalk(t *testing.T, change ...func(*system.Config)) *talk {
 }
 
 // guest connects to the system, in which the plugin of that name may register.
-func (k *talk) guest(name subject.Plugin) *journal.Journal {
+func (k *talk) guest(name subject.Plugin, listeners ...subject.Writer) *journal.Journal {
 	k.Helper()
-	if _, err := k.system.Invite(natstest.Context(k), rights.Local(subject.Identity(name))); err != nil {
+	charter := rights.Local(subject.Identity(name))
+	charter.Listeners = append(charter.Listeners, listeners...)
+	if _, err := k.system.Invite(natstest.Context(k), charter); err != nil {
 		k.Fatal(err)
 	}
 	b, err := k.system.Connect(natstest.Context(k), string(name))
@@ -256,8 +258,8 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 	k.answers("write one.txt", "done")
 	k.answers("forecast for Oslo", "no weather:forecast")
 
-	serve := func(m plugin.Manifest, h plugin.Handlers) *served {
-		b := k.guest(m.Name)
+	serve := func(m plugin.Manifest, h plugin.Handlers, listeners ...subject.Writer) *served {
+		b := k.guest(m.Name, listeners...)
 		t.Cleanup(b.Close)
 		p := k.startOn(b, m, h)
 		p.await("active")
@@ -305,7 +307,7 @@ func TestPluginsOfASystemThatRuns(t *testing.T) {
 			_, err := e.EmitInput(ctx, k.ref, event.Input{Text: "forecast for Rome"})
 			return err
 		}),
-	})
+	}, "mic")
 	if r := k.end(); r.Input != "forecast for Rome" || !strings.Contains(r.Answer, "done") {
 		t.Errorf("%+v", r)
 	}
