@@ -59,7 +59,13 @@ func (e Entry) MustEnd() bool {
 	case "", "confirmation", "cancel", "timer":
 		return false
 	}
-	return wellFormed(e.Subject)
+	return wellFormed(e.Subject) && !e.isAnswer()
+}
+
+// isAnswer reports whether it counts as an answer of the server that was sent to the wrong subject, which is no
+// cause.
+func (e Entry) isAnswer() bool {
+	return len(e.Header["Nats-Stream"]) > 0 && len(e.Header["Nats-Sequence"]) > 0
 }
 
 // wellFormed reports whether every token of a subject is an id; a cause on any
