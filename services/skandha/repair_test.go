@@ -37,7 +37,7 @@ func TestSessionsRepair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Journal.AppendCommit(ctx, ref, []byte("garbage"), last); err != nil {
+	if _, err := natstest.Join(t, sys, "core").AppendCommit(ctx, ref, []byte("garbage"), last); err != nil {
 		t.Fatal(err)
 	}
 	report, err := cmd.look(ctx, c, ref)

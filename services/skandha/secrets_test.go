@@ -328,7 +328,7 @@ func TestSecretsAreKept(t *testing.T) {
 	d.env = append(v.env(),
 		"SKANDHA_PROVIDER=openai,anthropic,gemini", "OPENAI_API_KEY="+deployment["openai"],
 		"ANTHROPIC_API_KEY="+deployment["anthropic"], "GEMINI_API_KEY="+deployment["gemini"],
-		"OLLAMA_API_KEY="+deployment["ollama"], "SKANDHA_TOKEN="+deployment["bus"],
+		"OLLAMA_API_KEY="+deployment["ollama"], "SKANDHA_TOKEN="+deployment["bus"], "SKANDHA_RIGHTS=false",
 		uibridge.TokenVar+"="+deployment["owner"],
 		"CANARY_WEBHOOK=whsec_"+base64.StdEncoding.EncodeToString([]byte(deployment["webhook"])),
 		"SKANDHA_WORKSPACE="+workspace, "SKANDHA_CONFIG="+conf, "SKANDHA_SYNC=relaxed",

@@ -2,6 +2,7 @@ package plugincall_test
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -64,7 +65,7 @@ func TestAPublishThatIsNotAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := plugin.Manifest{Name: "p", Version: "1.0.0"}
-	b := natstest.Dial(t, bus.Config{InProcess: srv, User: "runner", Password: "x"})
+	b := natstest.Dial(t, bus.Config{InProcess: srv, User: "runner", Password: "x", Logger: slog.New(slog.DiscardHandler)})
 	asker, err := plugincall.New(b, viewOf(m))
 	if err != nil {
 		t.Fatal(err)

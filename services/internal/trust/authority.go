@@ -134,22 +134,6 @@ func publicOf(k nkeys.KeyPair) string {
 	return public
 }
 
-// Rotate replaces the key of a service in the authority and, if file is not empty, in the file.
-// Credentials of the old key end when the server learns the new account.
-func (a *Authority) Rotate(file, service string) error {
-	pair, err := nkeys.CreateAccount()
-	if err != nil {
-		return err
-	}
-	a.services[service] = pair
-	k, err := read(file)
-	if err != nil {
-		return err
-	}
-	k.Services[service] = seedOf(pair)
-	return write(file, k)
-}
-
 // Server returns what the server is configured with.
 func (a *Authority) Server() (*natsserver.Operator, error) {
 	claims := jwt.NewOperatorClaims(publicOf(a.operator))

@@ -49,10 +49,7 @@ func (s *System) login(keep *kept) (natsserver.Config, error) {
 	if s.trust, err = trust.Open(file); err != nil {
 		return natsserver.Config{}, err
 	}
-	// The token in run.json is for as long as the system runs.
-	if err := s.trust.Rotate(file, trust.OperatorService); err != nil {
-		return natsserver.Config{}, fmt.Errorf("the keys of the bus: %w", err)
-	}
+	// Tokens of earlier runs stay valid, so that what was attached comes back after a restart.
 	if s.operator, err = s.trust.OperatorToken(); err != nil {
 		return natsserver.Config{}, err
 	}

@@ -78,7 +78,7 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 		"refused file_system:delete_file in the browser: not today.", "file_system:delete_file did not run. Refused by",
 		"The turn ended with an answer",
 		"The model wants to use file_system:delete_file", "Policy requires approval for file_system:delete_file",
-		"approved file_system:delete_file in the browser.", "file_system:delete_file is sent to runner toolrunner-",
+		"approved file_system:delete_file in the browser.", "file_system:delete_file is sent to runner ",
 		"Plugin guard allowed it at after_act of file_system:delete_file", "file_system:delete_file succeeded",
 		"The turn ended with an answer",
 	} {
