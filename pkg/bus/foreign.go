@@ -1,8 +1,7 @@
 package bus
 
 import (
-	"bytes"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +20,11 @@ func IsAnswer(h nats.Header, body []byte) bool {
 	if len(h[jetstream.StreamHeader]) > 0 && len(h[jetstream.SequenceHeader]) > 0 {
 		return true
 	}
-	return len(h) == 0 && slices.ContainsFunc(serverBodies, func(b string) bool { return bytes.HasPrefix(body, []byte(b)) })
+	return len(h) == 0 && serverBody.Match(body)
 }
 
-// serverBodies are how the server's own answers begin. Nothing of Skandha's contract does.
-var serverBodies = []string{`{"stream":"`, `{"error":{"code":`, `{"type":"io.nats.jetstream.api.`}
+// serverBody is how the server's own answers begin. Nothing of Skandha's contract does: its error codes are words.
+var serverBody = regexp.MustCompile(`^\{"(stream":"|error":\{"code":[0-9]|type":"io\.nats\.jetstream\.api\.)`)
 
 // Foreign reports whether a message on a subject of Skandha is an answer of the server, so that nobody with the
 // right to publish there has published it. It must be ignored. It is counted, and logged now and then.
