@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/audit"
+	"skandha.dev/services/internal/periodic"
 )
 
 // factIs is between what a fact is about and what is so, in the id of its entry.
@@ -256,18 +257,11 @@ func (a *Auditor) front(ctx context.Context, s *state) error {
 
 // verifyNow reads the whole log from time to time.
 func (a *Auditor) verifyNow(ctx context.Context) {
-	tick := time.NewTicker(verifyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	periodic.Every(ctx, verifyEvery, func() {
 		if err := a.Verify(ctx); err != nil && ctx.Err() == nil {
 			a.cfg.Log.Warn("verifying the audit log", "error", err)
 		}
-	}
+	})
 }
 
 // Verify recomputes the whole chain. What is wrong is noted; see [Auditor.Damage].

@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/periodic"
 	"skandha.dev/services/internal/senses"
 )
 
@@ -40,14 +41,7 @@ func (p *Host) listens(ctx context.Context, name string) bool {
 
 // guard suspends plugins that have the name of a listener that has reported since they registered.
 func (p *Host) guard(ctx context.Context) {
-	tick := time.NewTicker(guardEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	periodic.Every(ctx, guardEvery, func() {
 		for _, pl := range p.Current().Plugins() {
 			if pl.State == plugin.Gone || pl.State == plugin.Suspended {
 				continue
@@ -59,5 +53,5 @@ func (p *Host) guard(ctx context.Context) {
 				}
 			}
 		}
-	}
+	})
 }

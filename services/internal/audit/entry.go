@@ -75,7 +75,7 @@ const (
 	Core     Kind = "core"     //
 )
 
-// Who is an identity.
+// Who did something.
 type Who struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
