@@ -75,7 +75,7 @@ const (
 	Core     Kind = "core"     //
 )
 
-// Who did something.
+// Who is named as the one that acted.
 type Who struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
