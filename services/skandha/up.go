@@ -44,7 +44,7 @@ func (u *upCmd) Run(ctx context.Context, g *globals) error {
 	defer sys.Stop()
 	fmt.Printf("Skandha %s is up: %s\n", buildinfo.String(), sys.About())
 	fmt.Printf("  talk to it    %s chat --data %s\n", buildinfo.Command(), shellQuote(g.Data))
-	fmt.Printf("  join it       eval \"$(skandha env --data %s)\"\n", shellQuote(g.Data))
+	fmt.Printf("  join it       eval \"$(skandha env --data %s NAME)\", NAME being that of the plugin or listener\n", shellQuote(g.Data))
 	if err := printPage(ctx, sys, g.Data); err != nil {
 		return err
 	}
