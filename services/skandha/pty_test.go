@@ -66,7 +66,7 @@ func newWorldAt(t *testing.T, addr string) *world {
 func (w *world) config(addr string) system.Config {
 	return system.Config{
 		Data: w.data, Models: []provider.Adapter{scripted.New()}, Sync: "relaxed",
-		NATS: addr, Open: true, Token: "test", Log: natstest.Logger(w.t),
+		NATS: addr, Log: natstest.Logger(w.t),
 	}
 }
 
