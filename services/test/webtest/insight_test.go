@@ -113,7 +113,7 @@ func TestTheEventViewTellsOfARefusalAndAnApproval(t *testing.T) {
 	// Lanes and text filter; paused, nothing moves, and what came is counted.
 	p.Click(`.lane-chip[data-lane="hook"]`)
 	p.Wait(`all('.ev[data-lane="hook"]').length === 0 && one('.lane-chip[data-lane="hook"]').getAttribute("aria-pressed") === "false"`)
-	p.Type(`.ins-events input[type="search"]`, "runner toolrunner")
+	p.Type(`.ins-events input[type="search"]`, "sent to runner")
 	p.Wait(`all(".ev").length === 2`) // of the file that was written, and of the one that was deleted
 	p.Prefer("light", false)
 	webtest.Get[bool](p,

@@ -131,8 +131,10 @@ const tokens = (u) => {
   return n ? `, ${n} tokens` : '';
 };
 
-// brief returns an instance's name without most of its random suffix.
-export function brief(instance) { return String(instance ?? '').replace(/(-[0-9a-f]{4})[0-9a-f]{8,}$/, '$1'); }
+// brief returns an instance's name without most of its random suffix, and the beginning of one that is a public key.
+export function brief(instance) {
+  return String(instance ?? '').replace(/(-[0-9a-f]{4})[0-9a-f]{8,}$/, '$1').replace(/^(U[A-Z2-7]{7})[A-Z2-7]{48}$/, '$1…');
+}
 
 
 // grantText describes what was approved for the rest of the session.
