@@ -3,6 +3,7 @@ package bustest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestAMissingLogIsNamed(t *testing.T) {
 	for who, says := range map[string]string{
 		"core": noLog, "asks": noLog, "blind": "no stream accepts the messages: the stream SESSIONS does not exist",
 	} {
-		b := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: who, Password: "x"})
+		b := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: who, Password: "x", Logger: slog.New(slog.DiscardHandler)})
 		all = append(all, b)
 		_, err := b.PublishCause(natstest.Context(t), ref("one"), subject.Input, "w", "", []byte("x"))
 		if !isFault(err, says) {

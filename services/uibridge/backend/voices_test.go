@@ -24,7 +24,8 @@ func TestSpeechIsAskedOfAProcessThatHasIt(t *testing.T) {
 	if _, err := r.Speak(ctx, providerapi.SpeakRequest{Text: "hi"}); !errors.Is(err, bus.ErrNotFound) {
 		t.Errorf("the error is %v", err)
 	}
-	there, err := r.bus.Respond(subject.Service(providerapi.TranscriberName, providerapi.VerbTranscribe), providerapi.TranscriberName,
+	other := natstest.Join(t, r.sys, "test")
+	there, err := other.Respond(subject.Service(providerapi.TranscriberName, providerapi.VerbTranscribe), providerapi.TranscriberName,
 		providerapi.TranscriberName, func(q *bus.Request) {
 			coreapi.Answer(q, func(*bus.Request) (any, error) { return providerapi.Transcript{Text: "hello", Model: "a/b"}, nil })
 		})
@@ -32,7 +33,7 @@ func TestSpeechIsAskedOfAProcessThatHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(there.Stop)
-	if err := r.bus.Conn().Flush(); err != nil {
+	if err := other.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.Transcribe(ctx, q); err != nil || got.Text != "hello" {

@@ -37,7 +37,7 @@ func (w *world) stuck(agent, n, text string) (id string) {
 		"delivery": map[string]any{"kind": "notice", "to": "#ops", "text": text},
 	})
 	if err == nil {
-		_, err = w.client.Journal.Bucket(journal.BucketOutbox).Put(natstest.Context(w.T), id, body, journal.Fence{})
+		_, err = natstest.Join(w.T, w.system, "test").Bucket(journal.BucketOutbox).Put(natstest.Context(w.T), id, body, journal.Fence{})
 	}
 	if err != nil {
 		w.Fatal(err)
