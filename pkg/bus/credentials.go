@@ -24,6 +24,9 @@ type Credentials struct {
 	Process subject.Instance
 	JWT     func() (string, error)
 	Sign    func(nonce []byte) ([]byte, error) // nil: the JWT alone is enough (a bearer token)
+	// Diagnoses says that they allow asking the server why it does not store ([WhyNotStored]). Other
+	// processes of a system with rights learn it from core.
+	Diagnoses bool
 }
 
 func (c *Credentials) sign(nonce []byte) ([]byte, error) {

@@ -47,8 +47,9 @@
 // [StorageFault] that contains the reason, and inputs are refused immediately. A server
 // whose disk was full stops answering until it is restarted. This package asks it for the
 // cause with a request that has no effect ($JS.API.STREAM.MSG.DELETE.SESSIONS for a message
-// that cannot exist; without that permission the cause remains unknown). It then stores a
-// probe about once a second until one is acknowledged.
+// that cannot exist) if its credentials allow that; in a system with rights only core's do, and
+// the others learn the cause from core's beacons. Without either it remains unknown. The package
+// then stores a probe about once a second until one is acknowledged.
 //
 // It is such a fault, too, if the log's stream was deleted, or the server has an empty
 // directory. Core creates lost streams again.

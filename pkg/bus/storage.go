@@ -173,14 +173,18 @@ func (b *Bus) lookAtStorage() bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storageWait)
 	defer cancel()
-	err := ErrDenied
-	if !denied {
+	err, f := ErrDenied, (*StorageFault)(nil)
+	switch {
+	case !denied && b.cfg.diagnoses():
 		err = b.writeError(ctx)
+	case !b.cfg.party: // which hears no beacons
+		if f = b.beacons.storageFault(b); f != nil {
+			err = f
+		}
 	}
 	if errors.Is(err, ErrDenied) {
 		err = b.lookForLog(ctx)
 	}
-	var f *StorageFault
 	switch {
 	case errors.As(err, &f):
 		b.storageFails(f, 0)
@@ -218,24 +222,31 @@ func (b *Bus) probeStorage(suspect time.Time, size int) {
 	}
 }
 
+// diagnoses reports whether the credentials may allow asking for the cause.
+func (c *Config) diagnoses() bool {
+	return c.account == "" || c.Credentials != nil && c.Credentials.Diagnoses
+}
+
+// WhyNotStored is the subject of the request that asks the server why the log does not store.
+const WhyNotStored = "$JS.API.STREAM.MSG.DELETE." + StreamSessions
+
 // writeError asks the server why it does not answer, by a request to delete a message
 // that cannot exist. A stream with a write error answers with that error; any other
 // does nothing. nil means that the stream has no write error.
 func (b *Bus) writeError(ctx context.Context) error {
-	const subj = "$JS.API.STREAM.MSG.DELETE." + StreamSessions
 	body, err := json.Marshal(map[string]any{"seq": uint64(math.MaxUint64), "no_erase": true})
 	if err != nil {
 		return err
 	}
 	got := make(chan *nats.Msg, 1)
-	n, reply := b.data.inbox.ask(subj, func(m *nats.Msg) {
+	n, reply := b.data.inbox.ask(WhyNotStored, func(m *nats.Msg) {
 		select {
 		case got <- m:
 		default: // only the first answer counts
 		}
 	})
 	defer b.data.inbox.forget(n)
-	if err := b.data.Send(&nats.Msg{Subject: subj, Reply: reply, Data: body}); err != nil {
+	if err := b.data.Send(&nats.Msg{Subject: WhyNotStored, Reply: reply, Data: body}); err != nil {
 		return err
 	}
 	select {
@@ -253,7 +264,7 @@ func (b *Bus) lookForLog(ctx context.Context) error {
 	s.mu.Lock()
 	blind := s.blind
 	s.mu.Unlock()
-	if blind {
+	if blind || b.cfg.party {
 		return ErrDenied
 	}
 	_, err := b.LogInfo(ctx, "")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,16 @@ func (k Key) Write(file string) error { return write(file, k) }
 // Credentials makes the credentials of one process.
 func (k Key) Credentials() (*bus.Credentials, error) {
 	own, signed, err := k.user()
-	return credentials(subject.Identity(k.Service), own, signed), err
+	if err != nil {
+		return nil, err
+	}
+	may, err := rights.Declared().Service(k.Service)
+	if err != nil {
+		return nil, err
+	}
+	c := credentials(subject.Identity(k.Service), own, signed)
+	c.Diagnoses = slices.Contains(may.Publish, bus.WhyNotStored)
+	return c, nil
 }
 
 // creds makes credentials as the file that clients of NATS read.
@@ -121,7 +131,12 @@ func credentials(id subject.Identity, own nkeys.KeyPair, signed string) *bus.Cre
 // the system in its own process.
 func (a *Authority) Whole(id subject.Identity) (*bus.Credentials, error) {
 	own, signed, err := newUser(id, a.account, func(*jwt.UserClaims) {})
-	return credentials(id, own, signed), err
+	if err != nil {
+		return nil, err
+	}
+	c := credentials(id, own, signed)
+	c.Diagnoses = true
+	return c, nil
 }
 
 // Keeper makes credentials for the server's own account: to tell it of accounts, and to learn who
