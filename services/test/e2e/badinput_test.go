@@ -263,7 +263,7 @@ func TestUnreadableHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	in := bufio.NewReader(c)
+	in, token := bufio.NewReader(c), s.Invite("hand")
 	for _, head := range []string{
 		"NATS/1.0\r\nno colon\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "\r\n\r\n", "NATS/1.0 503\r\n\r\n",
 		"NATS/1.0\r\n: x\r\n\r\n",
@@ -271,8 +271,8 @@ func TestUnreadableHeader(t *testing.T) {
 		body := `{"text":"hello"}`
 		before := 0
 		s.Tail.See(func(l *Log) { before = len(l.Causes("main.s")) })
-		if _, err := fmt.Fprintf(c, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
-			ref.Cause(subject.Input, "hand"), len(head), len(head)+len(body), head, body); err != nil {
+		if _, err := fmt.Fprintf(c, "CONNECT {\"headers\":true,\"verbose\":false,\"jwt\":%q}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
+			token, ref.Cause(subject.Input, "hand"), len(head), len(head)+len(body), head, body); err != nil {
 			t.Fatal(err)
 		}
 		for {

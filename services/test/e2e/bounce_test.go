@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"skandha.dev/pkg/plugin"
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/foreigntest"
-	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/toolrunner"
 )
 
@@ -77,19 +77,19 @@ func TestAnswersOfPluginsOutliveTheBus(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
 	s := Start(t, Options{Runners: -1})
 	quiet := slog.New(slog.DiscardHandler)
-	g := &gated{end: make(chan struct{})}
+	g, token := &gated{end: make(chan struct{})}, s.Invite("go")
 	inBackground(t, func(ctx context.Context) error {
 		return plugin.Serve(ctx, plugin.Manifest{Name: "go", Version: "1.0.0"}, plugin.Handlers{
 			plugin.Tool("go:once", "d", g.run, plugin.Timeout(30*time.Minute)),
 			plugin.Tool("go:again", "d", g.run, plugin.Timeout(30*time.Minute), plugin.Idempotent()),
-		}, plugin.WithConfig(bus.Config{URL: s.URL}), plugin.WithLogger(quiet), plugin.DrainTimeout(time.Second))
+		}, plugin.WithConfig(bus.Config{URL: s.URL, Token: token}), plugin.WithLogger(quiet), plugin.DrainTimeout(time.Second))
 	})
 	dir := foreigntest.Copy(t, "../../listener/examples/python")
 	if err := os.WriteFile(filepath.Join(dir, "bounce.py"), []byte(pythonTool), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	foreigntest.Spawn(t, dir, []string{"SKANDHA_NATS=" + s.URL}, python, "bounce.py")
-	b := natstest.Dial(t, bus.Config{URL: s.URL, Name: "toolrunner", Logger: quiet})
+	foreigntest.Spawn(t, dir, []string{"SKANDHA_NATS=nats://" + s.Invite("py") + "@" + strings.TrimPrefix(s.URL, "nats://")}, python, "bounce.py")
+	b := s.As("toolrunner", "toolrunner")
 	inBackground(t, func(ctx context.Context) error {
 		return toolrunner.Run(ctx, toolrunner.Config{WorkspaceDir: t.TempDir(), DrainTimeout: 10 * time.Millisecond},
 			toolrunner.Deps{Bus: b, Logger: quiet})

@@ -15,7 +15,6 @@ import (
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
 	. "skandha.dev/services/test/e2e/e2etest"
-	"skandha.dev/services/test/natstest"
 )
 
 // liar is a runner that speaks the protocol as it pleases.
@@ -28,7 +27,7 @@ type liar struct {
 
 func startLiar(t *testing.T, s *System, lies ...string) *liar {
 	t.Helper()
-	l := &liar{t: t, seen: map[string]int{}, bus: natstest.Dial(t, bus.Config{URL: s.URL, Name: "liar"})}
+	l := &liar{t: t, seen: map[string]int{}, bus: s.As("toolrunner", "liar")}
 	me := l.bus.Instance()
 	r, err := l.bus.Respond(subject.Executor(subject.Runner, me), "", string(me), l.answer)
 	if err != nil {

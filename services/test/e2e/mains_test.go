@@ -31,14 +31,14 @@ func TestTheMains(t *testing.T) {
 	if err := os.Mkdir(workspace, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	core := mainOf(t, dir, "core/cmd/skandha-core", "--nats", s.URL, "--store", filepath.Join(dir, "view.db"), "--drain",
-		"1s")
+	core := mainOf(t, dir, "core/cmd/skandha-core", append(s.JoinFlags("core"), "--store", filepath.Join(dir, "view.db"),
+		"--drain", "1s")...)
 	model := openaitest.New(t)
-	provider := mainOf(t, dir, "provider/cmd/skandha-provider", "--nats", s.URL, "--provider", "openai",
-		"--base-url", model.URL, "--model", openaitest.Model, "--drain", "1s")
+	provider := mainOf(t, dir, "provider/cmd/skandha-provider", append(s.JoinFlags("provider"), "--provider", "openai",
+		"--base-url", model.URL, "--model", openaitest.Model, "--drain", "1s")...)
 	provider.Env = []string{"OPENAI_API_KEY=" + openaitest.Key}
-	runner := mainOf(t, dir, "test/effects/cmd/skandha-toolrunner", "--nats", s.URL, "--workspace", workspace,
-		"--drain", "1s")
+	runner := mainOf(t, dir, "test/effects/cmd/skandha-toolrunner", append(s.JoinFlags("toolrunner"), "--workspace", workspace,
+		"--drain", "1s")...)
 	all := []*Binary{core, provider, runner}
 	for _, b := range all {
 		if b.Ready() == nil {

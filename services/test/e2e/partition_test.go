@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,13 +27,6 @@ func cuttable(t *testing.T, o Options) (*System, map[string]*Proxy) {
 	return s, ways
 }
 
-func (w wayTo) of(instance string) *Proxy {
-	name, _, _ := strings.Cut(instance, "-")
-	return w[name]
-}
-
-type wayTo map[string]*Proxy
-
 func done(k *CallLog) bool { return len(k.Results) > 0 }
 
 // Rules 8 and 9: the way between core and runner is cut in the middle of a call,
@@ -45,7 +37,7 @@ func TestPartitionOfARunner(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{Runners: 2})
 		seq := s.Do(Ref("s"), once(Args{N: 1, Hold: "cut"}))
-		way := wayTo(ways).of(awaitEffect(t, s, seq).Runner)
+		way := ways[s.NameOf(awaitEffect(t, s, seq).Runner)]
 		way.Cut()
 		s.Release("cut")
 		if k := awaitCall(t, s, seq, "has a result", done); k.Results[0] != "outcome_unknown" || len(k.Requested) != 1 {
@@ -60,7 +52,7 @@ func TestPartitionOfARunner(t *testing.T) {
 		t.Parallel()
 		s, ways := cuttable(t, Options{Runners: 2})
 		seq := s.Do(Ref("s"), once(Args{N: 1, Hold: "cut"}))
-		way := wayTo(ways).of(awaitEffect(t, s, seq).Runner)
+		way := ways[s.NameOf(awaitEffect(t, s, seq).Runner)]
 		way.Cut()
 		s.Release("cut")
 		time.Sleep(3 * time.Second) // the cut: shorter than anybody's patience
@@ -75,7 +67,7 @@ func TestPartitionOfARunner(t *testing.T) {
 		s, ways := cuttable(t, Options{Runners: 2})
 		seq := s.Do(Ref("s"), Script{Rounds: []Round{{{ID: "1", Tool: ToolAgain, Args: Args{N: 1, Hold: "cut"}}}}})
 		first := awaitEffect(t, s, seq).Runner
-		wayTo(ways).of(first).Cut()
+		ways[s.NameOf(first)].Cut()
 		s.Release("cut")
 		k := awaitCall(t, s, seq, "has a result", done)
 		if k.Results[0] != "success" ||
@@ -83,7 +75,7 @@ func TestPartitionOfARunner(t *testing.T) {
 			t.Errorf("it was to run elsewhere; attempts %v, ended as %v", k.Requested, k.Results)
 		}
 		s.Ended(seq)
-		wayTo(ways).of(first).Heal()
+		ways[s.NameOf(first)].Heal()
 		s.AwaitExecutors(3)
 		s.Ended(s.Say(Ref("s"), "after"))
 		s.Verify()
@@ -186,11 +178,11 @@ func TestPartitionOfAProvider(t *testing.T) {
 		}
 		return len(p) > 0
 	})
-	wayTo(ways).of(plan.Runner).Cut()
+	ways[s.NameOf(plan.Runner)].Cut()
 	if end := s.Ended(seq); end.Failed != "" {
 		t.Errorf("there was another provider, and it ended as %+v", end)
 	}
-	wayTo(ways).of(plan.Runner).Heal()
+	ways[s.NameOf(plan.Runner)].Heal()
 	s.AwaitExecutors(3)
 	s.Ended(s.Say(Ref("s"), "after"))
 	s.Verify()

@@ -103,9 +103,13 @@ func (s *System) RawWithin(d time.Duration, subj string, h nats.Header, body []b
 
 // ask asks any core.
 func (s *System) ask(verb string, body []byte) ([]byte, error) {
+	return s.request(coreapi.ServiceName, verb, body)
+}
+
+func (s *System) request(service, verb string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return s.caller.Request(ctx, subject.Service(coreapi.ServiceName, verb), coreapi.ServiceName, body)
+	return s.caller.Request(ctx, subject.Service(service, verb), service, body)
 }
 
 // Session asks any core for a session as it sees it.

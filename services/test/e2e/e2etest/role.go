@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/store/open"
+	"skandha.dev/services/internal/trust"
 )
 
 // Kind is what a process plays.
@@ -35,6 +35,8 @@ type Role struct {
 	Kind    Kind
 	Name    string              // an id; the bus instance's name begins with it
 	URL     string              // of the bus
+	Keys    string              // the file of the bus's keys
+	Token   string              // plugin: what it was invited with
 	Addr    string              // NATS, Redis, bridge: where it listens
 	Dir     string              // NATS, Redis: its data; tool runner: its workspace
 	Relaxed bool                // NATS: appends are synced periodically
@@ -81,8 +83,16 @@ func (r Role) play() error {
 		if r.Relaxed {
 			sync = natsserver.Relaxed
 		}
+		authority, err := trust.Read(r.Keys)
+		if err != nil {
+			return err
+		}
+		operator, err := authority.Server()
+		if err != nil {
+			return err
+		}
 		s, err := natsserver.Start(natsserver.Config{
-			StoreDir: r.Dir, Addr: r.Addr, Name: r.Name, Cluster: r.Cluster, Sync: sync, Logger: log,
+			StoreDir: r.Dir, Addr: r.Addr, Name: r.Name, Cluster: r.Cluster, Sync: sync, Operator: operator, Logger: log,
 		})
 		if err != nil {
 			return err
@@ -91,7 +101,11 @@ func (r Role) play() error {
 		s.Shutdown()
 		return nil
 	}
-	b, err := journal.Connect(ctx, bus.Config{URL: r.URL, Name: r.Name, Logger: log})
+	how, err := r.join(log)
+	if err != nil {
+		return err
+	}
+	b, err := journal.Connect(ctx, how)
 	if err != nil {
 		return err
 	}
@@ -133,7 +147,7 @@ func (r Role) core(ctx context.Context, b *journal.Journal, log *slog.Logger) er
 		return err
 	}
 	defer func() { _ = st.Close() }()
-	c, err := core.New(cfg, core.Options{Drain: r.Drain, Version: "e2e"}, core.Deps{Bus: b, Store: st, Log: log})
+	c, err := core.New(cfg, core.Options{Drain: r.Drain, Version: "e2e", Keys: core.Keys{File: r.Keys, URL: r.URL}}, core.Deps{Bus: b, Store: st, Log: log})
 	if err != nil {
 		return err
 	}

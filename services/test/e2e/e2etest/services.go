@@ -69,6 +69,8 @@ func (r Role) listener(ctx context.Context, b *journal.Journal, log *slog.Logger
 	return l.Run(ctx)
 }
 
+const pluginName = "e2e"
+
 // plugin offers the tools of [Specs], except the one that needs a confirmation. Its
 // effects name no runner: it does not know the caller.
 func (r Role) plugin(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
@@ -88,7 +90,7 @@ func (r Role) plugin(ctx context.Context, b *journal.Journal, log *slog.Logger) 
 		plugin.Tool(ToolAgain, "has an effect that may be repeated", act,
 			plugin.Args([]byte(argsSchema)), plugin.Idempotent()),
 	}
-	return plugin.Serve(ctx, plugin.Manifest{Name: "e2e", Version: "1.0.0"}, h,
+	return plugin.Serve(ctx, plugin.Manifest{Name: pluginName, Version: "1.0.0"}, h,
 		plugin.WithBus(b.Bus), plugin.WithLogger(log),
 		plugin.Concurrency(256), plugin.DrainTimeout(r.Drain),
 		plugin.OnState(func(state plugin.LeaseState, reason string) { log.Info("lease", "state", state, "reason", reason) }))

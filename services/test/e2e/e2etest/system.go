@@ -19,6 +19,7 @@ import (
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -57,6 +58,8 @@ type System struct {
 	Tail                      *Tail
 	Effects                   string // file
 
+	keys   string // the file of the bus's keys
+	trust  *trust.Authority
 	acked  acked
 	bots   []*Bot
 	caller *bus.Caller
@@ -67,7 +70,11 @@ func New(t testing.TB, o Options) *System {
 	t.Helper()
 	enter(t)
 	s := &System{T: t, Dir: workDir(t)}
-	s.Effects = filepath.Join(s.Dir, "effects.jsonl")
+	s.Effects, s.keys = filepath.Join(s.Dir, "effects.jsonl"), filepath.Join(s.Dir, "keys.json")
+	var err error
+	if s.trust, err = trust.Open(s.keys); err != nil {
+		t.Fatal(err)
+	}
 	s.bus(max(o.Nodes, 1), o.Relaxed)
 	if o.DiskMiB > 0 {
 		s.Disk = natstest.SmallDisk(t, o.DiskMiB)
@@ -88,7 +95,7 @@ func New(t testing.TB, o Options) *System {
 		for i := range max(n, 0) {
 			r := r
 			r.Name = string(r.Kind) + strconv.Itoa(i)
-			r.URL, r.Drain, r.Slots = s.URL, o.Drain, cmp.Or(r.Slots, o.Slots)
+			r.URL, r.Keys, r.Drain, r.Slots = s.URL, s.keys, o.Drain, cmp.Or(r.Slots, o.Slots)
 			if r.Drain == 0 {
 				r.Drain = time.Second
 			}
@@ -116,13 +123,16 @@ func New(t testing.TB, o Options) *System {
 		n.Start()
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	s.Bus = natstest.Dial(t, bus.Config{URL: s.URL, Name: "observer", Logger: quiet})
+	all, err := s.trust.Whole("observer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Bus = natstest.Dial(t, bus.Config{URL: s.URL, Name: "observer", Credentials: all, Logger: quiet})
 	natstest.EnsureStreams(t, s.Bus)
-	var err error
 	if s.caller, err = s.Bus.NewCaller(); err != nil {
 		t.Fatal(err)
 	}
-	s.Tail = NewTail(t, s.URL)
+	s.Tail = NewTail(t, s.URL, all)
 	t.Cleanup(s.explain)
 	return s
 }
@@ -133,7 +143,7 @@ func (s *System) bus(nodes int, relaxed bool) {
 	routes := natstest.Routes(s.T, nodes)
 	for i, own := range routes {
 		addr := "127.0.0.1:" + strconv.Itoa(natstest.FreePort(s.T))
-		r := Role{Kind: NATS, Name: "nats", Addr: addr, Dir: filepath.Join(s.Dir, "nats"), Relaxed: relaxed}
+		r := Role{Kind: NATS, Name: "nats", Keys: s.keys, Addr: addr, Dir: filepath.Join(s.Dir, "nats"), Relaxed: relaxed}
 		if nodes > 1 {
 			r.Name, r.Dir = "nats"+strconv.Itoa(i), r.Dir+strconv.Itoa(i)
 			r.Cluster = &natsserver.Cluster{Addr: own, Routes: routes}
@@ -162,6 +172,9 @@ func Start(t testing.TB, o Options) *System {
 	s := New(t, o)
 	for _, p := range s.Procs() {
 		if !p.Running() {
+			if p.Role.Kind == Plugin { // core runs by now
+				p.Role.Token = s.Invite(pluginName)
+			}
 			p.Start()
 		}
 	}
@@ -207,8 +220,9 @@ func (s *System) Procs() []*Proc {
 // Runner is the process that an instance id belongs to.
 func (s *System) Runner(instance string) *Proc {
 	s.T.Helper()
+	name := s.NameOf(instance)
 	for _, p := range s.Runners {
-		if len(instance) > len(p.Role.Name) && instance[:len(p.Role.Name)+1] == p.Role.Name+"-" {
+		if p.Role.Name == name {
 			return p
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"skandha.dev/pkg/bus"
 )
 
 // Tail reads the log as it grows, over a separate connection, through
@@ -26,9 +28,9 @@ type Tail struct {
 }
 
 // NewTail begins to read the log at its first message.
-func NewTail(t testing.TB, url string) *Tail {
+func NewTail(t testing.TB, url string, who *bus.Credentials) *Tail {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Name("e2e-tail"), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+	nc, err := nats.Connect(url, nats.Name("e2e-tail"), nats.UserJWT(who.JWT, who.Sign), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package e2etest
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -22,7 +21,7 @@ func (s *System) Vouch(p *Proc) (stop func()) {
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection has ended
 	var a contract.Announcement
-	for deadline := time.Now().Add(Patience); !strings.HasPrefix(string(a.Instance), p.Role.Name+"-") || a.Draining ||
+	for deadline := time.Now().Add(Patience); a.Instance == "" || s.NameOf(string(a.Instance)) != p.Role.Name || a.Draining ||
 		a.Gone; {
 		m, err := sub.NextMsg(time.Until(deadline))
 		if err != nil {

@@ -160,7 +160,7 @@ func (w *world) start() {
 		}},
 		{"listener", "listener", []string{"--config", cfg, "--state-dir", state}},
 	} {
-		b := NewBinary(w.t, p.name, paths[p.main], append([]string{"--nats", w.s.URL}, p.args...)...)
+		b := NewBinary(w.t, p.name, paths[p.main], append(w.s.JoinFlags(p.main), p.args...)...)
 		b.Start()
 		kind := strings.TrimRight(p.name, "-01")
 		if kind == "core" {
