@@ -23,6 +23,9 @@ const (
 // ErrGone means that the server went away in the middle.
 var ErrGone = errors.New("the connection to the NATS server was lost")
 
+// errNobody means that no server has heard a request.
+var errNobody = fmt.Errorf("%w: nobody answers for JetStream", ErrGone)
+
 // errEnded means that the server could not complete a snapshot. In a cluster that elects leaders this passes.
 var errEnded = errors.New("the server ended the snapshot")
 
@@ -55,10 +58,15 @@ func connected(ctx context.Context, b *bus.Bus) (context.Context, context.Cancel
 
 // orGone returns [ErrGone] for an error that only follows from it.
 func orGone(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), ErrGone) && errors.Is(err, context.Canceled) {
+	if disconnected(err) || errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), ErrGone) {
 		return ErrGone
 	}
 	return err
+}
+
+// disconnected reports whether a client's error means that it has no connection.
+func disconnected(err error) bool {
+	return errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // answer is what every answer of the API may contain.
@@ -82,8 +90,21 @@ func call(ctx context.Context, b *bus.Bus, verb, stream string, request any) (a 
 	return a, a.read(m.Data)
 }
 
-// ask sends a request once.
+// ask sends a request that one server hears. The servers of a cluster may elect a leader, or not have told one
+// another who listens: until then nobody has heard it, and it is sent again.
 func ask(ctx context.Context, b *bus.Bus, subj string, body []byte, wait time.Duration) (*nats.Msg, error) {
+	for began := time.Now(); ; {
+		m, err := askOnce(ctx, b, subj, body, wait)
+		if !errors.Is(err, errNobody) || !b.Connected() || time.Since(began) > answerIn {
+			return m, err
+		}
+		if err := rest(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func askOnce(ctx context.Context, b *bus.Bus, subj string, body []byte, wait time.Duration) (*nats.Msg, error) {
 	one, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	m, err := b.Conn().RequestWithContext(one, subj, body)
@@ -92,8 +113,9 @@ func ask(ctx context.Context, b *bus.Bus, subj string, body []byte, wait time.Du
 		return m, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrReconnectBufExceeded),
-		errors.Is(err, nats.ErrConnectionClosed):
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, errNobody
+	case disconnected(err):
 		return nil, ErrGone
 	}
 	return nil, bus.TransportError("asking the NATS server", err)
