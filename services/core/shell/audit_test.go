@@ -60,6 +60,16 @@ func TestWhatHappensIsAudited(t *testing.T) {
 	}
 }
 
+// audit returns what a query finds in the audit log.
+func (s *system) audit(q coreapi.AuditQuery) []string {
+	s.t.Helper()
+	c, err := client.New(s.bus, "test", nil)
+	must(s.t, err)
+	var page coreapi.AuditPage
+	must(s.t, c.Administer(natstest.Context(s.t), coreapi.VerbAudit, q, &page))
+	return page.Lines
+}
+
 // Somebody deletes the stream: status says so.
 func TestStatusSaysThatTheAuditLogWasDeleted(t *testing.T) {
 	s := start(t, core.Config{})

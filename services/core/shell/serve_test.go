@@ -14,6 +14,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
+	"skandha.dev/services/internal/audit"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/test/natstest"
@@ -169,6 +170,12 @@ func TestRequestsForTheSameSessionShareAFold(t *testing.T) {
 			s.view = g
 			s.core = s.startCore(core.Config{})
 			errs := s.askAll(verb, slices.Repeat([]subject.Session{ref.Session}, requests))
+			if verb == coreapi.VerbRefill {
+				natstest.Eventually(t, "all are in the audit log, where they are entered first",
+					func() bool {
+						return len(s.audit(coreapi.AuditQuery{Verb: audit.Rewritten, Limit: coreapi.MaxAudit})) >= requests
+					})
+			}
 			close(g.open)
 			for range requests {
 				must(t, <-errs)
