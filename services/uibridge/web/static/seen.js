@@ -5,6 +5,7 @@ import { el } from './dom.js';
 import { count } from './fmt.js';
 
 const SLACK = 2; // px, tolerance for rounding
+const LOOK = 300; // ms between two looks, as not every change of the layout is told of
 
 // Seen watches blocks of text; long ones scroll. It calls onAll once, when all of them were
 // on the screen or unfolded.
@@ -12,6 +13,7 @@ export class Seen {
   #parts = []; // {block, spans, height, all, unfold}
   #onAll;
   #watcher;
+  #timer;
   #look = () => this.#looked();
 
   constructor(onAll) {
@@ -20,6 +22,7 @@ export class Seen {
     document.addEventListener('scroll', this.#look, { capture: true, passive: true });
     document.addEventListener('visibilitychange', this.#look);
     addEventListener('resize', this.#look);
+    this.#timer = setInterval(this.#look, LOOK);
   }
 
   // part adds a block, with a button that unfolds it if it does not fit.
@@ -37,6 +40,7 @@ export class Seen {
   // end stops watching.
   end() {
     this.#watcher.disconnect();
+    clearInterval(this.#timer);
     document.removeEventListener('scroll', this.#look, { capture: true });
     document.removeEventListener('visibilitychange', this.#look);
     removeEventListener('resize', this.#look);
