@@ -52,7 +52,7 @@ func (s *System) reached(l *Log) bool {
 // whole log again: what was read while servers died must still be there, byte
 // for byte. Every session is rebuilt from the log and compared with the last
 // commit's digest and with what cores say; with views also with the snapshots in
-// the cores' stores.
+// the cores' stores. The audit log is compared with the log of decisions.
 func (s *System) Verify() *Log {
 	s.T.Helper()
 	s.Settled()
@@ -69,6 +69,7 @@ func (s *System) Verify() *Log {
 		log.Add(e)
 	}
 	faults = append(faults, s.rebuild(log)...)
+	faults = append(faults, s.audited(log)...)
 	for i, f := range faults {
 		if i == 20 {
 			s.T.Errorf("and %d more", len(faults)-i)
