@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/plugin"
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/registry"
@@ -16,19 +17,49 @@ import (
 type Picks struct {
 	*Directory
 	registry *registry.Snapshot
-	claimant *Claimant // owns the claims and the place in the queue
+	claimant *Claimant                 // owns the claims and the place in the queue
+	serves   func(subject.Plugin) bool // nil: all plugins serve the agent
+	known    map[subject.Plugin]bool   // what serves has answered
 }
 
-// Picks returns the directory for one decision of the claimant, with the plugins of a
-// registry snapshot.
-func (d *Directory) Picks(c *Claimant, r *registry.Snapshot) *Picks {
-	return &Picks{Directory: d, registry: r, claimant: c}
+// Picks returns the directory for one decision of the claimant, with those plugins of a
+// registry snapshot that serve its agent: all if serves is nil.
+func (d *Directory) Picks(c *Claimant, r *registry.Snapshot, serves func(subject.Plugin) bool) *Picks {
+	return &Picks{Directory: d, registry: r, claimant: c, serves: serves, known: map[subject.Plugin]bool{}}
+}
+
+// serving reports whether a plugin, or the system itself, serves the agent.
+func (p *Picks) serving(name subject.Plugin) bool {
+	if p.serves == nil || name == "" {
+		return true
+	}
+	yes, ok := p.known[name]
+	if !ok {
+		yes = p.serves(name)
+		p.known[name] = yes
+	}
+	return yes
+}
+
+// offers reports whether the agent may use a tool.
+func (p *Picks) offers(t tool.Spec) bool {
+	return offers(p.registry, t) && p.serving(subject.Plugin(t.Plugin))
+}
+
+// models reports whether the agent may use a provider: it is a plugin's that serves others alone if not.
+func (p *Picks) models(name string) bool {
+	for _, pl := range p.registry.Plugins() {
+		if slices.ContainsFunc(pl.Manifest.Providers, func(i provider.Info) bool { return i.Name == name }) {
+			return p.serving(pl.Manifest.Name)
+		}
+	}
+	return true
 }
 
 // Lookup implements decide.Catalog.
 func (p *Picks) Lookup(name string) (tool.Spec, bool) {
 	t, ok := p.Directory.Lookup(name)
-	if !ok || !offers(p.registry, t) {
+	if !ok || !p.offers(t) {
 		return tool.Spec{}, false
 	}
 	return t, true
@@ -42,6 +73,9 @@ func (p *Picks) Gone(name string) (since time.Time, left bool) {
 	since = p.goneSince(name)
 	for _, pl := range p.registry.Plugins() {
 		if slices.ContainsFunc(pl.Manifest.Tools, func(t tool.Spec) bool { return t.Name == name }) {
+			if !p.serving(pl.Manifest.Name) {
+				return time.Time{}, true
+			}
 			if pl.State == plugin.Active {
 				return since, false // its runners will offer it soon
 			}
@@ -54,14 +88,27 @@ func (p *Picks) Gone(name string) (since time.Time, left bool) {
 // Public implements decide.Catalog.
 func (p *Picks) Public() []tool.Spec {
 	all, as := p.publicAs()
-	if as == p.registry {
+	if as == p.registry && p.serves == nil {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(t tool.Spec) bool { return !offers(p.registry, t) })
+	return slices.DeleteFunc(slices.Clone(all), func(t tool.Spec) bool { return !p.offers(t) })
 }
 
 // NoProvider implements decide.Directory.
-func (p *Picks) NoProvider(name string) time.Duration { return p.WithoutProvider(name) }
+func (p *Picks) NoProvider(name string) time.Duration {
+	if !p.models(name) {
+		return never
+	}
+	return p.WithoutProvider(name)
+}
+
+// never is longer than anybody waits.
+const never = 1000 * time.Hour
+
+// Providers implements decide.Directory.
+func (p *Picks) Providers() []provider.Info {
+	return slices.DeleteFunc(p.Directory.Providers(), func(i provider.Info) bool { return !p.models(i.Name) })
+}
 
 // PickRunner implements decide.Directory.
 func (p *Picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.Instance) (subject.Instance, bool) {
@@ -70,7 +117,7 @@ func (p *Picks) PickRunner(spec tool.Spec, be subject.Instance, not []subject.In
 
 // PickProvider implements decide.Directory.
 func (p *Picks) PickProvider(name string, not []subject.Instance) (subject.Instance, bool) {
-	if p.Missing() != "" {
+	if p.Missing() != "" || !p.models(name) {
 		return "", false
 	}
 	return p.pick(p.claimant, Need{Kind: subject.Provider, Name: name}, not)

@@ -224,7 +224,7 @@ var errNoGuide = errors.New("no file has it, and no active plugin declares it")
 // the previous guide and an error. Without such a plugin the error is errNoGuide.
 func (g *guides) get(ctx context.Context, at *registry.Snapshot, w wanted) (got guide.Guide, ok bool, err error) {
 	for _, p := range at.Plugins() {
-		if !at.Active(p.Name()) || !slices.Contains(p.Manifest.Guides, w.name) {
+		if !at.Active(p.Name()) || !slices.Contains(p.Manifest.Guides, w.name) || !g.host.serves(p.Name(), w.agent) {
 			continue
 		}
 		from := []string{string(p.Name()), p.Hash}

@@ -194,6 +194,14 @@ func (p *Host) serves(name subject.Plugin, a subject.Agent) bool {
 	return c == nil || err == nil && c.Serves(a)
 }
 
+// Serving returns what reports whether a plugin serves an agent; nil: all plugins serve all.
+func (p *Host) Serving(a subject.Agent) func(subject.Plugin) bool {
+	if p.deps.Charters == nil {
+		return nil
+	}
+	return func(name subject.Plugin) bool { return p.serves(name, a) }
+}
+
 func (p *Host) allows(name subject.Plugin, at hook.Point, v hook.Verb) bool {
 	c, err := p.charter(p.ctx, name)
 	return c == nil || err == nil && c.Allows(at, v)

@@ -27,7 +27,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	cfg := &s.set.cfg
 	s.Directory.Unclaim(s.claimant) // what the previous decision claimed and did not store
 	at := s.Plugins.Current()
-	agent, seen := s.Plugins.Agent(s.ref.Agent), s.Directory.Picks(s.claimant, at.Snapshot)
+	agent, seen := s.Plugins.Agent(s.ref.Agent), s.Directory.Picks(s.claimant, at.Snapshot, s.Plugins.Serving(s.ref.Agent))
 	patience := embed.NewPatience(embedWait)
 	return &decide.Env{
 		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,

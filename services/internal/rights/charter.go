@@ -27,7 +27,7 @@ type Charter struct {
 	Guides    bool     `json:"guides,omitempty"`  // it may supply guides
 	// Listeners are the writers as which it may send inputs to Agents.
 	Listeners []subject.Writer `json:"listeners,omitempty"`
-	Agents    []subject.Agent  `json:"agents,omitempty"` // whom it may talk to, follow and see; empty: all
+	Agents    []subject.Agent  `json:"agents,omitempty"` // whom it may talk to, follow, see and serve; empty: all
 	// Sessions are those of Agents that it may follow, and to which a listener may send inputs. Without
 	// any, it follows none and may send to all.
 	Sessions []subject.Session `json:"sessions,omitempty"`

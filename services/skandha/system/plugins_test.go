@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,13 @@ type guest struct {
 
 func join(t *testing.T, s *system.System, m plugin.Manifest, subj string, answer string) *guest {
 	t.Helper()
-	if _, err := s.Invite(natstest.Context(t), rights.Local(subject.Identity(m.Name))); err != nil {
+	return joinFor(t, s, rights.Local(subject.Identity(m.Name)), m, subj, answer)
+}
+
+// joinFor is join with a charter.
+func joinFor(t *testing.T, s *system.System, c rights.Charter, m plugin.Manifest, subj string, answer string) *guest {
+	t.Helper()
+	if _, err := s.Invite(natstest.Context(t), c); err != nil {
 		t.Fatal(err)
 	}
 	b := natstest.Join(t, s, string(m.Name)) // it sees what the agents do, too
@@ -99,6 +106,12 @@ func (g *guest) flush() {
 // says sends an input to an agent and gives what the agent says in its turn.
 func (g *guest) says(ref subject.Ref, text string) string {
 	g.t.Helper()
+	return g.sends(ref, subject.Input, event.Input{Text: text})
+}
+
+// sends sends a cause to an agent and gives what the agent says in its turn.
+func (g *guest) sends(ref subject.Ref, kind subject.CauseKind, what any) string {
+	g.t.Helper()
 	heard := make(chan event.Event, 100)
 	sub, err := g.bus.Conn().Subscribe(ref.All(), func(m *nats.Msg) {
 		if e, err := event.Decode(m.Data); err == nil && (e.Type == event.TypeUIMessage || e.Type.Terminal()) {
@@ -110,9 +123,9 @@ func (g *guest) says(ref subject.Ref, text string) string {
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	g.flush()
-	body, err := json.Marshal(event.Input{Text: text})
+	body, err := json.Marshal(what)
 	if err == nil {
-		_, err = g.bus.PublishCause(natstest.Context(g.t), ref, subject.Input, "test", "", body)
+		_, err = g.bus.PublishCause(natstest.Context(g.t), ref, kind, "test", "", body)
 	}
 	if err != nil {
 		g.t.Fatal(err)
@@ -197,5 +210,46 @@ func TestAPluginJoinsARunningSystem(t *testing.T) {
 	if got := oracle.says(subject.Ref{Agent: "main", Session: "s"}, "call weather:now {}"); !strings.Contains(got,
 		"unknown_tool") {
 		t.Fatalf("got %s", got)
+	}
+}
+
+// A plugin that was invited for some agents serves these alone: another agent has neither its tools nor its models.
+func TestAPluginServesTheAgentsOfItsCharter(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "skandha.yaml")
+	if err := os.WriteFile(config, []byte("plugins: {lease: 10m}\nagents: {one: {}, two: {}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := system.Start(natstest.Context(t), system.Config{
+		Data: filepath.Join(dir, "data"), Sync: "relaxed", ConfigFile: config, Models: []adapter.Adapter{scripted.New()},
+		Log: natstest.Logger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	desk := joinFor(t, s, rights.Charter{
+		Name: "desk", Tools: []string{"desk"}, Providers: []string{"deskmodel"}, Agents: []subject.Agent{"one"},
+	}, plugin.Manifest{
+		Name: "desk", Version: "1.0.0", Providers: []provider.Info{{Name: "deskmodel", Model: "m"}}, Tools: []tool.Spec{
+			{Name: "desk:look", Description: "Looks.", Args: json.RawMessage(`{"type":"object"}`)},
+		},
+	}, "tool.desk.desk--look", `{"success":true,"data":"a tidy desk"}`)
+	natstest.Eventually(t, "core knows the plugin's tool and model", func() bool {
+		_, is := s.Core().Directory().Lookup("desk:look")
+		return is && slices.ContainsFunc(s.Core().Directory().Providers(), func(i provider.Info) bool { return i.Name == "deskmodel" })
+	})
+	for agent, serves := range map[subject.Agent]bool{"one": true, "two": false} {
+		ref := subject.Ref{Agent: agent, Session: "s"}
+		if got := desk.says(ref, "call desk:look {}"); strings.Contains(got, "a tidy desk") != serves ||
+			strings.Contains(got, "unknown_tool") == serves {
+			t.Errorf("%s called the tool: %s", agent, got)
+		}
+		if got := desk.sends(ref, subject.Command, event.Command{Name: "provider"}); strings.Contains(got, "deskmodel") != serves {
+			t.Errorf("%s lists the models: %s", agent, got)
+		}
+		if got := desk.sends(ref, subject.Command, event.Command{Name: "tools"}); strings.Contains(got, "desk:look") != serves {
+			t.Errorf("%s lists the tools: %s", agent, got)
+		}
 	}
 }
