@@ -73,6 +73,7 @@ var single = map[string]bool{
 	"events/ui.ready.v1": true, "ui/methods/detach": true,
 	"ui/methods/listTools": true, "ui/methods/listPlugins": true, "ui/methods/getHooks": true,
 	"ui/methods/getStatus": true, "ui/methods/listProviders": true, "ui/methods/listListeners": true,
+	"ui/methods/listIdentities": true,
 }
 
 func TestEverySchemaHasExamples(t *testing.T) {

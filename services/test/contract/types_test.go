@@ -215,6 +215,8 @@ var goTypes = map[string]any{
 	"ui/results/listListeners":  []senses.Listed{},
 	"ui/results/switchListener": []senses.Listed{},
 	"ui/results/listAudit":      coreapi.AuditPage{},
+	"ui/results/listIdentities": coreapi.IdentitiesPage{},
+	"ui/results/revokeIdentity": coreapi.IdentitiesPage{},
 	"ui/results/listOutbox":     coreapi.OutboxPage{},
 	"ui/results/outboxAction":   coreapi.OutboxPage{},
 }
@@ -261,6 +263,8 @@ var noGoType = map[string]string{
 	"ui/methods/listOutbox":          "likewise",
 	"ui/methods/outboxAction":        "likewise",
 	"ui/methods/listAudit":           "likewise",
+	"ui/methods/listIdentities":      "likewise",
+	"ui/methods/revokeIdentity":      "likewise",
 	"ui/results/getSession":          "it is service/core/session",
 }
 

@@ -61,7 +61,7 @@ type Called struct {
 func Methods() map[string]contract.Right {
 	out := map[string]contract.Right{
 		"pluginAction": contract.Administer, "switchListener": contract.Administer, "outboxAction": contract.Administer,
-		"listAudit": contract.Administer,
+		"listAudit": contract.Administer, "listIdentities": contract.Administer, "revokeIdentity": contract.Administer,
 		"addMemory": contract.Talk, "correctMemory": contract.Talk, "forgetMemory": contract.Talk,
 	}
 	for _, name := range []string{

@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/senses"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/webtest"
@@ -176,5 +180,49 @@ func TestTheSystemOnThePageIsHarmless(t *testing.T) {
 	harmless(t, p, "the system")
 	if webtest.Get[bool](p, `Boolean(one("#panel-system .switch, #panel-system [data-op]"))`) {
 		t.Error("a token with only the right to see has buttons that change")
+	}
+}
+
+// An operator sees who from outside is connected and what it may do, and ends that: at once, as the other side sees.
+func TestAnOperatorRevokesAnIdentity(t *testing.T) {
+	r := webtest.Start(t, webtest.Options{})
+	p := r.SignedIn(t, "kitchen")
+	p.Size(1500, 1000)
+	p.Press("Alt+6")
+	p.Wait(`text("#panel-system").includes("Nobody is invited")`)
+	ctx := natstest.Context(t)
+	at, err := r.System.Invite(ctx, rights.Charter{
+		Name: "door", Listeners: []subject.Writer{"door"}, Agents: []subject.Agent{"main"}, Hooks: []string{"before_act:judge"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	nc, err := nats.Connect("nats://"+u.Host, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
+		nats.UserJWT(func() (string, error) { return u.User.Username(), nil }, func([]byte) ([]byte, error) { return nil, nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	const card = `one("#panel-system .identity-card")`
+	p.Wait(card + `?.innerText.includes("connected") && ` + card + `.innerText.includes("listener door") && ` + card +
+		`.innerText.includes("hooks before_act:judge") && text("#panel-system").includes("1 of 1 connected.")`)
+	p.Shot("identities")
+	audited(t, p, "identities")
+	p.Click(`[aria-label="Revoke door…"]`)
+	p.Wait(`document.activeElement.innerText === "Revoke it"`)
+	p.Press("Escape")
+	p.Wait(`document.activeElement.getAttribute("aria-label") === "Revoke door…"`)
+	p.Press("Enter")
+	p.Press("Enter")
+	p.Wait(card + `.dataset.state === "revoked" && ` + card + `.innerText.includes("Revoked just now") && !one('[aria-label="Revoke door…"]')`)
+	select {
+	case <-gone:
+	case <-time.After(natstest.Patience):
+		t.Error("it is still connected")
 	}
 }

@@ -43,8 +43,8 @@ func newInspector(d Deps) *inspector {
 
 // Methods returns listSessions, getSession, listTools, listProviders, listPlugins, getHooks,
 // getStatus, pluginAction, listTurns, getTimeline, listArtifacts, listMemories, searchMemories,
-// addMemory, correctMemory, forgetMemory, listListeners, switchListener, listOutbox, outboxAction
-// and listAudit.
+// addMemory, correctMemory, forgetMemory, listListeners, switchListener, listOutbox, outboxAction,
+// listAudit, listIdentities and revokeIdentity.
 // They are safe for concurrent use.
 func Methods(d Deps) []contract.Method {
 	i := newInspector(d)
@@ -70,6 +70,8 @@ func Methods(d Deps) []contract.Method {
 		method(i, "listOutbox", contract.See, i.listOutbox),
 		method(i, "outboxAction", contract.Administer, i.outboxAction),
 		method(i, "listAudit", contract.Administer, everywhere(contract.Administer, i.listAudit)),
+		method(i, "listIdentities", contract.Administer, everywhere(contract.Administer, i.listIdentities)),
+		method(i, "revokeIdentity", contract.Administer, everywhere(contract.Administer, i.revokeIdentity)),
 	}
 }
 

@@ -41,7 +41,8 @@ func TestAnswersAreThoseOfTheirSchemas(t *testing.T) {
 		"forgetMemory":   map[string]any{"agent": "main", "id": "m-1"},
 		"listListeners":  nil, "switchListener": map[string]any{"listener": "hall", "on": true},
 		"listOutbox": nil, "outboxAction": map[string]any{"op": "resend", "id": dead},
-		"listAudit": map[string]any{"limit": 5, "verify": true},
+		"listAudit": map[string]any{"limit": 5, "verify": true}, "listIdentities": nil,
+		"revokeIdentity": map[string]any{"identity": "guard"},
 	}
 	if have := slices.Sorted(maps.Keys(params)); !slices.Equal(have, slices.Sorted(maps.Keys(w.methods))) {
 		t.Fatalf("called are %v, not all of %v", have, slices.Sorted(maps.Keys(w.methods)))

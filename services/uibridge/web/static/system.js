@@ -1,9 +1,10 @@
-// The system, for operators: what is wrong, the listeners, and the messages to people that are not
-// delivered. Reloaded every few seconds while visible.
+// The system, for operators: what is wrong, the listeners, the messages to people that are not delivered, and, for
+// those who may administer, who from outside may connect. Reloaded every few seconds while visible.
 
 import { el, fill, icon } from './dom.js';
 import { count } from './fmt.js';
 import { every, failure, old } from './facts.js';
+import { IdentityCard } from './identity.js';
 import { ListenerCard } from './listener.js';
 import { UndeliveredCard } from './undelivered.js';
 import { reveal } from './reveal.js';
@@ -31,13 +32,24 @@ export function mount(root, app) {
     },
     empty: ['Everything is delivered.'],
   });
-  const refresh = every(root, REFRESH, () => Promise.all([app.faults.refresh(), listeners.refresh(), outbox.refresh()]));
+  const identities = app.can('administer') && new Section('Identities', 'Plugins, listeners and programs from outside, and what they may do on the bus.', {
+    load: async () => {
+      const { identities: rows, rights } = await app.rpc.call('listIdentities', {});
+      identities.node.hidden = !rights; // there is nobody to list: who has the bus's token may do everything
+      return { rows };
+    },
+    key: (id) => id.charter.name, make: (change) => new IdentityCard(app, change),
+    say: ({ rows }) => (rows.length ? `${rows.filter((id) => id.connected > 0).length} of ${rows.length} connected.` : ''),
+    empty: ['Nobody is invited. In a terminal, ', el('code', null, 'skandha plugins invite NAME'), ' invites a plugin or listener.'],
+  });
+  const sections = [listeners, outbox, identities].filter(Boolean);
+  const refresh = every(root, REFRESH, () => Promise.all([app.faults.refresh(), ...sections.map((s) => s.refresh())]));
   app.faults.onChange((list) => {
     faults.hidden = list.length === 0;
     fill(faults, list.map((f) => el('li', { class: 'note note-danger' }, icon('warn'), el('span', null, reveal(f.message)))));
   });
   root.classList.add('ins', 'ins-system');
-  root.append(faults, listeners.node, outbox.node);
+  root.append(faults, ...sections.map((s) => s.node));
 }
 
 // Section is a heading with a list of cards, which keep what was begun in them.

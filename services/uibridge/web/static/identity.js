@@ -1,0 +1,104 @@
+// Somebody from outside who may connect to the bus: what it may do, whether it is connected, and for those who may
+// administer how to end that. Revoking needs a second click.
+
+import { el, fill, icon } from './dom.js';
+import { ago, exact } from './fmt.js';
+import { reveal } from './reveal.js';
+import { refusal } from './words.js';
+
+const STATES = {
+  active: ['chip-ok', 'active', 'It may connect'],
+  expired: ['chip-warn', 'expired', 'Its credentials have expired'],
+  revoked: ['', 'revoked', 'Its credentials were ended'],
+};
+
+// IdentityCard shows an identity; it calls changed after it was revoked.
+export class IdentityCard {
+  #app; #changed;
+  #head; #about; #actions; #ask;
+  #drawn = '';
+  #name = '';
+
+  constructor(app, changed) {
+    this.#app = app;
+    this.#changed = changed;
+    this.#head = el('div', { class: 'row' });
+    this.#about = el('div', { class: 'plugin-about' });
+    this.#actions = el('div', { class: 'row' });
+    this.#ask = el('div', { class: 'plugin-ask', role: 'group', hidden: true });
+    this.node = el('li', { class: 'card identity-card' }, this.#head, this.#about, this.#actions, this.#ask);
+  }
+
+  // show draws the identity. It does not change a question in progress, unless that is no longer possible.
+  show(id) {
+    const now = JSON.stringify([id, id.seen && ago(id.seen)]);
+    if (now === this.#drawn) return;
+    this.#drawn = now;
+    this.#name = id.charter.name;
+    this.node.dataset.state = id.state;
+    const [tone, label, title] = STATES[id.state] ?? ['', id.state, ''];
+    fill(this.#head, el('h3', { class: 'mono clip', title: this.#name }, reveal(this.#name)), el('span', { class: 'grow' }),
+      id.connected > 0 && el('span', { class: 'chip chip-accent' }, 'connected'),
+      el('span', { class: `chip ${tone}`, title }, el('span', { class: 'dot', 'aria-hidden': 'true' }), label));
+    const grants = may(id.charter);
+    fill(this.#about,
+      el('p', { class: 'small' }, el('span', { class: 'muted' }, 'May '),
+        grants.length ? el('span', { class: 'chips' }, grants.map((g) => el('span', { class: 'chip mono' }, reveal(g)))) : 'register, and nothing else'),
+      el('p', { class: 'muted small' }, 'Invited by ', reveal(id.by), ' ', when(id.invited), '. ',
+        id.charter.expires && id.state === 'active' && ['Until ', el('time', { datetime: id.charter.expires }, exact(id.charter.expires)), '. '],
+        id.ended && ['Revoked ', when(id.ended), '. '],
+        !id.connected && (id.seen ? ['Last connected ', when(id.seen), '.'] : 'Not seen since core was started.')));
+    const can = this.#app.can('administer') && id.state !== 'revoked';
+    const focused = this.#actions.contains(document.activeElement);
+    fill(this.#actions, can && el('button', { type: 'button', class: 'btn btn-small btn-quiet', 'aria-label': `Revoke ${this.#name}…`, on: { click: () => this.#confirm() } }, 'Revoke…'));
+    this.#actions.hidden = !can;
+    if (focused) this.#back();
+    if (!can) this.#close();
+  }
+
+  #back() { this.#actions.querySelector('button')?.focus(); }
+
+  // #confirm shows the second step.
+  #confirm() {
+    const go = el('button', { type: 'button', class: 'btn btn-small btn-danger', on: { click: () => this.#revoke() } }, 'Revoke it');
+    this.#ask.setAttribute('aria-label', `Revoke ${this.#name}`);
+    fill(this.#ask, el('p', { class: 'small' }, `Its connections are closed at once, and it cannot connect again unless it is invited again.`),
+      el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => { this.#close(); this.#back(); } } }, 'Cancel')));
+    this.#ask.hidden = false;
+    this.#ask.onkeydown = (e) => {
+      if (e.key === 'Escape') { e.stopPropagation(); this.#close(); this.#back(); }
+    };
+    go.focus();
+  }
+
+  #close() {
+    this.#ask.hidden = true;
+    this.#ask.replaceChildren();
+  }
+
+  async #revoke() {
+    for (const b of this.#ask.querySelectorAll('button')) b.disabled = true;
+    try {
+      await this.#app.rpc.call('revokeIdentity', { identity: this.#name });
+    } catch (e) {
+      this.#confirm();
+      this.#ask.prepend(el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(refusal(e)))));
+      return;
+    }
+    this.#close();
+    this.#app.announce(`${this.#name} was revoked`);
+    await this.#changed();
+  }
+}
+
+function when(at) { return el('time', { datetime: at, title: exact(at) }, ago(at) === 'now' ? 'just now' : ago(at)); }
+
+// may lists what a charter grants, as the flags of skandha plugins invite.
+function may(charter) {
+  const list = (flag, values) => (values?.length ? [`${flag} ${values.join(',')}`] : []);
+  return [
+    ...list('hooks', charter.hooks), ...list('tools', charter.tools), ...list('providers', charter.providers),
+    ...list('listener', charter.listeners), ...list('agent', charter.agents), ...list('session', charter.sessions),
+    ...['storage', 'guides', 'see', 'order'].filter((flag) => charter[flag]),
+  ];
+}
