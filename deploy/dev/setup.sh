@@ -55,6 +55,7 @@ look() {
 	have debootstrap || missing "debootstrap, for the image of sandboxes" debootstrap
 	have python3 || missing "Python 3, for the tests of plugins in Python" python3
 	have node || missing "Node, for the tests of plugins for Node, and of memories in Chroma" nodejs
+	perl -MJSON::PP -MIO::Socket::INET -e1 2>/dev/null || missing "Perl, for the test of the program that skandha plugins invite writes" perl
 	have chromium || have chromium-browser || have google-chrome || have google-chrome-stable || have headless_shell ||
 		missing "Chromium, for the tests of the page" chromium fonts-dejavu-core
 	have pocketsphinx_continuous && [ -d /usr/share/pocketsphinx/model/en-us/en-us ] ||

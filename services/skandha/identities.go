@@ -21,6 +21,7 @@ import (
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/rights"
+	"skandha.dev/services/skandha/scaffold"
 	"skandha.dev/services/skandha/system"
 )
 
@@ -32,7 +33,7 @@ type charterFlags struct {
 	Storage   bool     `help:"It may keep notes, or an index of memories."`
 	Guides    bool     `help:"It may supply guides."`
 	Listener  []string `help:"Writers as which it may send inputs; it reads the answers to these." placeholder:"NAME,…"`
-	Agent     []string `help:"Agents that it may talk to, follow and see, and whose hooks ask it. Default: all." placeholder:"NAME,…"`
+	Agent     []string `help:"Agents that it may talk to, follow and see, and that may use its hooks, tools, models and guides. Default: all." placeholder:"NAME,…"`
 	Session   []string `help:"Sessions of the agents that it may follow, and to which a listener may send. Default: it follows none and may send to all." placeholder:"NAME,…"`
 	See       bool     `help:"It sees all that happens with the agents, and may ask core which tools, plugins and executors there are."`
 	Order     bool     `help:"Its manifest may set its priority, and whom it runs before and after."`
@@ -80,7 +81,7 @@ func (l *lifetime) UnmarshalText(text []byte) error {
 
 // outputFlags say in which form credentials are printed.
 type outputFlags struct {
-	For    string `enum:"env,compose,file" default:"env" help:"What is printed: env: shell commands that set SKANDHA_NATS. compose: an environment for a service of compose. file: a credentials file as clients of NATS read it."`
+	For    string `enum:"env,compose,file,go,node,perl,python,shell" default:"env" help:"What is printed: env: shell commands that set SKANDHA_NATS. compose: an environment for a service of compose. file: a credentials file as clients of NATS read it. go, node, perl, python, shell: a program that joins the bus, with the credentials in it."`
 	Bearer bool   `help:"With --for file: a token that needs no signature, for programs that cannot sign with Ed25519. env and compose have such a token always." hidden:""`
 	At     string `placeholder:"URL" help:"Address of the bus for its programs. Default: the one that this command uses; from the containers of docker-compose.yml, the one of this machine; for compose, nats:4222 instead of a loopback address."`
 	Out    string `placeholder:"FILE" help:"Write it to a new file, which only you may read, instead of printing it."`
@@ -232,7 +233,11 @@ func (o outputFlags) print(g *globals, name string, page coreapi.IdentitiesPage)
 	if page.Credentials == nil {
 		return errors.New("core has answered without credentials")
 	}
-	text, err := o.text(g, name, *page.Credentials)
+	i := slices.IndexFunc(page.Identities, func(id coreapi.Identity) bool { return string(id.Charter.Name) == name })
+	if i < 0 {
+		return errors.New("core has answered without the charter")
+	}
+	text, err := o.text(g, page.Identities[i].Charter, *page.Credentials)
 	if err != nil {
 		return err
 	}
@@ -252,7 +257,7 @@ func (o outputFlags) print(g *globals, name string, page coreapi.IdentitiesPage)
 	return nil
 }
 
-func (o outputFlags) text(g *globals, name string, c coreapi.Credential) (string, error) {
+func (o outputFlags) text(g *globals, charter rights.Charter, c coreapi.Credential) (string, error) {
 	at, data, err := g.bus()
 	if err != nil {
 		return "", err
@@ -271,8 +276,11 @@ func (o outputFlags) text(g *globals, name string, c coreapi.Credential) (string
 		return c.Creds, nil
 	case "compose":
 		line, err := withToken(at, c.Token)
-		return "# The environment of a service of compose that is " + name + " on the bus.\nenvironment:\n  SKANDHA_NATS: " +
+		return "# The environment of a service of compose that is " + string(charter.Name) + " on the bus.\nenvironment:\n  SKANDHA_NATS: " +
 			strconv.Quote(line) + "\n", err
+	}
+	if slices.Contains(scaffold.SnippetLanguages(), o.For) {
+		return scaffold.Snippet(o.For, scaffold.Invited{Charter: charter, Bus: at, Token: c.Token, File: o.Out})
 	}
 	if o.At != "" {
 		data = ""

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/rights"
 )
 
 // Credentials name the bus as their holder reaches it: from the host, or from a container.
@@ -23,7 +24,7 @@ func TestInvitationsNameTheBusAsTheirHolderReachesIt(t *testing.T) {
 		"named":                  {globals{NATS: host}, outputFlags{For: "compose", At: "tls://other:9"}, `"tls://T@other:9"`},
 		"never with a token":     {globals{NATS: "nats://secret@127.0.0.1:1"}, outputFlags{For: "env"}, "'nats://T@127.0.0.1:1'"},
 	} {
-		if got, err := c.o.text(&c.g, "guest", coreapi.Credential{Token: "T"}); err != nil || !strings.Contains(got, c.want) {
+		if got, err := c.o.text(&c.g, rights.Charter{Name: "guest"}, coreapi.Credential{Token: "T"}); err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%s: printed %q, %v, want %q", name, got, err, c.want)
 		}
 	}

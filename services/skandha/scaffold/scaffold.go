@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/listener/examples"
 )
 
-//go:embed go python node shell
+//go:embed go python node shell snippets
 var templates embed.FS
 
 // The errors of [Write].
