@@ -5,7 +5,7 @@ import { el } from './dom.js';
 import { count } from './fmt.js';
 
 const SLACK = 2; // px, tolerance for rounding
-const LOOK = 300; // ms between two looks, as not every change of the layout is told of
+const LOOK = 300; // ms between two looks, as not every change of the layout has an event
 
 // Seen watches blocks of text; long ones scroll. It calls onAll once, when all of them were
 // on the screen or unfolded.
