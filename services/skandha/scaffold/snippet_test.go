@@ -77,7 +77,7 @@ func TestSnippetsRun(t *testing.T) {
 		t.Run(lang, func(t *testing.T) {
 			s := foreigntest.Start(t)
 			name := subject.Identity("guest-" + lang)
-			listener := rights.Charter{Name: name + "-door", Listeners: []subject.Writer{subject.Writer(name)}}
+			listener := rights.Charter{Name: name + "-bell", Listeners: []subject.Writer{subject.Writer(name)}}
 			p := program(t, s, lang, listener)(`say "ünï"`)
 			p.Wait()
 			if got := strings.TrimSpace(p.Out()); !strings.Contains(got, `"ünï"`) {

@@ -192,7 +192,7 @@ func TestAnOperatorRevokesAnIdentity(t *testing.T) {
 	p.Wait(`text("#panel-system").includes("Nobody is invited")`)
 	ctx := natstest.Context(t)
 	at, err := r.System.Invite(ctx, rights.Charter{
-		Name: "door", Listeners: []subject.Writer{"door"}, Agents: []subject.Agent{"main"}, Hooks: []string{"before_act:judge"},
+		Name: "bell", Listeners: []subject.Writer{"bell"}, Agents: []subject.Agent{"main"}, Hooks: []string{"before_act:judge"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -209,17 +209,17 @@ func TestAnOperatorRevokesAnIdentity(t *testing.T) {
 	}
 	t.Cleanup(nc.Close)
 	const card = `one("#panel-system .identity-card")`
-	p.Wait(card + `?.innerText.includes("connected") && ` + card + `.innerText.includes("listener door") && ` + card +
+	p.Wait(card + `?.innerText.includes("connected") && ` + card + `.innerText.includes("listener bell") && ` + card +
 		`.innerText.includes("hooks before_act:judge") && text("#panel-system").includes("1 of 1 connected.")`)
 	p.Shot("identities")
 	audited(t, p, "identities")
-	p.Click(`[aria-label="Revoke door…"]`)
+	p.Click(`[aria-label="Revoke bell…"]`)
 	p.Wait(`document.activeElement.innerText === "Revoke it"`)
 	p.Press("Escape")
-	p.Wait(`document.activeElement.getAttribute("aria-label") === "Revoke door…"`)
+	p.Wait(`document.activeElement.getAttribute("aria-label") === "Revoke bell…"`)
 	p.Press("Enter")
 	p.Press("Enter")
-	p.Wait(card + `.dataset.state === "revoked" && ` + card + `.innerText.includes("Revoked just now") && !one('[aria-label="Revoke door…"]')`)
+	p.Wait(card + `.dataset.state === "revoked" && ` + card + `.innerText.includes("Revoked just now") && !one('[aria-label="Revoke bell…"]')`)
 	select {
 	case <-gone:
 	case <-time.After(natstest.Patience):

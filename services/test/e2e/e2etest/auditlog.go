@@ -10,8 +10,8 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// audited compares the audit log, whoever of its writers died in the middle of an entry, with the log of decisions:
-// the chain is whole, no decision has two entries, and each input that was answered and each call that was given to a runner and succeeded has
+// audited compares the audit log with the log of decisions, although its writers were killed: the chain is whole, no
+// decision has two entries, and each input that was answered and each call that a runner got and that succeeded has
 // one. The auditor may be behind for a while.
 func (s *System) audited(log *Log) (faults []string) {
 	s.T.Helper()
