@@ -90,8 +90,8 @@ func call(ctx context.Context, b *bus.Bus, verb, stream string, request any) (a 
 	return a, a.read(m.Data)
 }
 
-// ask sends a request that one server hears. The servers of a cluster may elect a leader, or not have told one
-// another who listens: until then nobody has heard it, and it is sent again.
+// ask sends a request that one server hears. The servers of a cluster may elect a leader, or not yet know
+// who listens where: until then nobody has heard it, and it is sent again.
 func ask(ctx context.Context, b *bus.Bus, subj string, body []byte, wait time.Duration) (*nats.Msg, error) {
 	for began := time.Now(); ; {
 		m, err := askOnce(ctx, b, subj, body, wait)
