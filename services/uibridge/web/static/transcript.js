@@ -4,6 +4,14 @@
 import { el, icon } from './dom.js';
 
 const NEAR = 64; // px from the end that count as the end
+const HAND = 1000; // ms after one of these in which scrolling up is the reader's
+const UPWARDS = {
+  wheel: (e) => e.deltaY < 0,
+  touchmove: () => true,
+  pointerdown: (e, scroll) => e.target === scroll, // the scroll bar
+  pointermove: (e, scroll) => e.buttons > 0 && e.target === scroll,
+  keydown: (e) => ['ArrowUp', 'PageUp', 'Home', ' '].includes(e.key),
+};
 
 export class Transcript {
   #column;
@@ -15,6 +23,7 @@ export class Transcript {
   #frame = 0;
   #top = 0; // at the last scroll event
   #height = 0;
+  #hand = -Infinity; // when the reader last used a wheel, a key or a finger
 
   constructor({ earlier }) {
     this.#earlier = el('button', { class: 'btn btn-quiet btn-small earlier', type: 'button', hidden: true, on: { click: earlier } }, 'Earlier turns');
@@ -23,6 +32,9 @@ export class Transcript {
     this.scroll = el('div', { class: 'transcript', tabindex: -1 }, this.#earlier, this.#column);
     this.node = el('div', { class: 'transcript-frame' }, this.scroll, this.#latest);
     this.scroll.addEventListener('scroll', () => this.#scrolled(), { passive: true });
+    for (const [by, up] of Object.entries(UPWARDS)) {
+      this.scroll.addEventListener(by, (e) => { if (up(e, this.scroll)) this.#hand = performance.now(); }, { passive: true });
+    }
     const sizes = new ResizeObserver(() => this.#stuck && this.#follow());
     sizes.observe(this.scroll);
     sizes.observe(this.#column); // turns that become visible are measured again
@@ -109,14 +121,15 @@ export class Transcript {
     this.#latest.hidden = true;
   }
 
-  // Only scrolling up stops following the end; a change of the content's height does not.
+  // Only scrolling up stops following the end. A change of the content's height does not: what becomes shorter moves
+  // the position, and may have become longer again before that is noticed.
   #scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroll;
     const away = scrollHeight - scrollTop - clientHeight;
     if (away < NEAR) {
       this.#stuck = true;
       this.#latest.hidden = true;
-    } else if (scrollTop < this.#top - 1 && scrollHeight >= this.#height) {
+    } else if (scrollTop < this.#top - 1 && (scrollHeight === this.#height || performance.now() - this.#hand < HAND)) {
       this.#stuck = false;
     }
     this.#top = scrollTop;
