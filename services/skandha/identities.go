@@ -87,6 +87,17 @@ type outputFlags struct {
 	Out    string `placeholder:"FILE" help:"Write it to a new file, which only you may read, instead of printing it."`
 }
 
+// check fails if the credentials could not be written: they are made once.
+func (o outputFlags) check() error {
+	if _, err := os.Lstat(o.Out); o.Out != "" && err == nil {
+		return fmt.Errorf("--out: %s exists; name a new file, or remove it", o.Out)
+	}
+	return nil
+}
+
+// snippet reports whether a program is printed.
+func (o outputFlags) snippet() bool { return slices.Contains(scaffold.SnippetLanguages(), o.For) }
+
 func (o outputFlags) bearer() bool { return o.For != "file" }
 
 type pluginsInviteCmd struct {
@@ -99,6 +110,14 @@ type pluginsInviteCmd struct {
 // Run implements the command.
 func (i *pluginsInviteCmd) Run(ctx context.Context, g *globals) error {
 	c := i.charter(i.Name)
+	if err := i.check(); err != nil {
+		return err
+	}
+	if i.snippet() {
+		if _, err := i.text(g, c, coreapi.Credential{Token: "TOKEN"}); err != nil {
+			return err // before it is invited
+		}
+	}
 	page, err := identities(ctx, g, coreapi.IdentitiesQuery{
 		Op: coreapi.IdentityInvite, Charter: &c, Replace: i.Replace, Bearer: i.bearer(), Caller: writer(),
 	})
@@ -116,6 +135,9 @@ type pluginsRotateCmd struct {
 
 // Run implements the command.
 func (r *pluginsRotateCmd) Run(ctx context.Context, g *globals) error {
+	if err := r.check(); err != nil {
+		return err
+	}
 	page, err := identities(ctx, g, coreapi.IdentitiesQuery{
 		Op: coreapi.IdentityRotate, Name: subject.Identity(r.Name), Bearer: r.bearer(), Caller: writer(),
 		OverlapS: int64(time.Duration(r.Overlap).Seconds()),
@@ -279,7 +301,7 @@ func (o outputFlags) text(g *globals, charter rights.Charter, c coreapi.Credenti
 		return "# The environment of a service of compose that is " + string(charter.Name) + " on the bus.\nenvironment:\n  SKANDHA_NATS: " +
 			strconv.Quote(line) + "\n", err
 	}
-	if slices.Contains(scaffold.SnippetLanguages(), o.For) {
+	if o.snippet() {
 		return scaffold.Snippet(o.For, scaffold.Invited{Charter: charter, Bus: at, Token: c.Token, File: o.Out})
 	}
 	if o.At != "" {

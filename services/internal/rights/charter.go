@@ -112,7 +112,7 @@ func (c Charter) Validate() error {
 		}
 	}
 	if !c.Grants() {
-		bad("it grants nothing; add --hooks, --tools, --providers, --storage, --guides, --listener, --sessions or --see")
+		bad("it grants nothing; add --hooks, --tools, --providers, --storage, --guides, --listener, --session or --see")
 	}
 	return errors.Join(errs...)
 }
