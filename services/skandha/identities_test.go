@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,6 +43,24 @@ func TestARestoreSaysWhoMayConnect(t *testing.T) {
 	} {
 		if got := strings.Join(rightsAfter(c.was, c.is), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("from account %q to %q it says %q, want %q", c.was, c.is, got, c.want)
+		}
+	}
+}
+
+// Credentials are made once: what could not be written is said before anybody is invited.
+func TestNobodyIsInvitedForNothing(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := &globals{NATS: "nats://127.0.0.1:1"} // nobody is asked
+	for want, cmd := range map[string]pluginsInviteCmd{
+		"--out":             {Name: "n", outputFlags: outputFlags{For: "env", Out: there}},
+		"nothing to do":     {Name: "n", charterFlags: charterFlags{Storage: true}, outputFlags: outputFlags{For: "go"}},
+		"which these progr": {Name: "n", charterFlags: charterFlags{See: true}, outputFlags: outputFlags{For: "go", At: "tls://x"}},
+	} {
+		if err := cmd.Run(t.Context(), g); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }
