@@ -35,7 +35,7 @@ export function mount(root, app) {
   const identities = app.can('administer') && new Section('Identities', 'Plugins, listeners and programs from outside, and what they may do on the bus.', {
     load: async () => {
       const { identities: rows, rights } = await app.rpc.call('listIdentities', {});
-      identities.node.hidden = !rights; // there is nobody to list: who has the bus's token may do everything
+      identities.node.hidden = !rights; // without rights there are no identities
       return { rows };
     },
     key: (id) => id.charter.name, make: (change) => new IdentityCard(app, change),
