@@ -9,6 +9,7 @@ MAKEFLAGS   += --no-print-directory
 # What can be set, e.g. `make run-services RUNNERS=3`.
 RUNNERS  ?= 1
 FUZZTIME ?= 50000x
+GUIDED   ?= yes
 STORM    ?= 3000
 PKGS     ?= $(SLOWEST) ./pkg/... ./services/... ./services/provider-gemini-legacy/...
 BIN      ?= bin
@@ -121,8 +122,8 @@ schemas: $(GOTESTSUM) $(REPORT) ## Hold schemas/ and the Go types against each o
 	$(call tests,schemas,./services/test/contract/...,)
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x)
-	@deploy/dev/fuzz.sh $(FUZZTIME) pkg services
+fuzz: ## Run every fuzz target for FUZZTIME inputs or seconds (default 50000x; GUIDED=no: without coverage, which compiles less)
+	@GUIDED=$(GUIDED) deploy/dev/fuzz.sh $(FUZZTIME) pkg services
 
 .PHONY: bench
 bench: setup-build ## Measure this machine against the budgets, each beside the raw operation
