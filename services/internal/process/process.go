@@ -167,7 +167,7 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 		URL: f.NATS, Name: short(name), Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
 	}
 	if f.Key != "" {
-		if cfg.Credentials, err = credentials(f.Key, short(name)); err != nil {
+		if cfg.Credentials, err = trust.CredentialsOf(short(name), f.Key); err != nil {
 			return err
 		}
 	}
@@ -183,18 +183,6 @@ func short(name string) string { return name[len("skandha-"):] }
 
 func logger(name, level, format string) (*slog.Logger, error) {
 	return telemetry.NewLogger(os.Stderr, short(name), telemetry.LogConfig{Level: level, Format: format})
-}
-
-// credentials makes those of this process with the key of its service.
-func credentials(file, service string) (*bus.Credentials, error) {
-	k, err := trust.ReadKey(file)
-	if err != nil {
-		return nil, err
-	}
-	if k.Service != service {
-		return nil, fmt.Errorf("%s is the key of %s, this is %s; give each service its own key", file, k.Service, service)
-	}
-	return k.Credentials()
 }
 
 // serve runs the service and its HTTP server. If one fails, the other ends.

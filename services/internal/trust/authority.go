@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/json"
@@ -23,6 +24,9 @@ type keys struct {
 	System   string            `json:"system"`  // the account of the server's own messages
 	Account  string            `json:"account"` // the account of the system's services
 	Services map[string]string `json:"services"`
+	Retiring map[string]string `json:"retiring,omitempty"` // public keys of services before a rotation
+	Tenant   bool              `json:"tenant,omitempty"`   // operator and system are those of another system
+	Disk     int64             `json:"disk,omitempty"`     // what the account may store, in bytes; 0: no limit
 }
 
 // Authority signs the credentials of a system.
@@ -32,6 +36,7 @@ type Authority struct {
 	system   nkeys.KeyPair
 	account  nkeys.KeyPair
 	services map[string]nkeys.KeyPair
+	kept     keys
 }
 
 // OperatorService is the service whose key makes the credentials of the system's operators.
@@ -43,7 +48,12 @@ func Open(file string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the keys of the bus: %w", err)
 	}
-	changed := false
+	return open(file, k, false)
+}
+
+// open completes keys, and writes them to the file if they are new or changed.
+func open(file string, k keys, changed bool) (*Authority, error) {
+	var err error
 	ensure := func(seed *string, create func() (nkeys.KeyPair, error)) nkeys.KeyPair {
 		if *seed == "" {
 			pair, createErr := create()
@@ -74,6 +84,7 @@ func Open(file string) (*Authority, error) {
 			return nil, fmt.Errorf("the keys of the bus: %w", err)
 		}
 	}
+	a.kept = k
 	return a, nil
 }
 
@@ -173,19 +184,24 @@ func (a *Authority) Account() (string, error) {
 	claims := jwt.NewAccountClaims(publicOf(a.account))
 	claims.Name = a.name
 	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
-		DiskStorage: jwt.NoLimit, MemoryStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
+		DiskStorage: cmp.Or(a.kept.Disk, jwt.NoLimit), MemoryStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
 	}
 	for _, name := range d.ServiceNames() {
 		p, err := d.Service(name)
 		if err != nil {
 			return "", err
 		}
-		scope := jwt.NewUserScope()
-		scope.Key, scope.Role, scope.Description = publicOf(a.services[name]), name, d.Services[name].Summary
-		scope.Template.Pub.Allow.Add(p.Publish...)
-		scope.Template.Sub.Allow.Add(p.Subscribe...)
-		scope.Template.BearerToken = name == OperatorService
-		claims.SigningKeys.AddScopedSigner(scope)
+		for _, key := range []string{publicOf(a.services[name]), a.kept.Retiring[name]} {
+			if key == "" {
+				continue
+			}
+			scope := jwt.NewUserScope()
+			scope.Key, scope.Role, scope.Description = key, name, d.Services[name].Summary
+			scope.Template.Pub.Allow.Add(p.Publish...)
+			scope.Template.Sub.Allow.Add(p.Subscribe...)
+			scope.Template.BearerToken = name == OperatorService
+			claims.SigningKeys.AddScopedSigner(scope)
+		}
 	}
 	exported, err := d.Exported()
 	if err != nil {
@@ -213,13 +229,18 @@ func (a *Authority) PartyID(name subject.Identity, generation int) (string, erro
 	return publicOf(k), nil
 }
 
-// partyKey is the key of a party's account, which follows from the operator's.
+// partyKey is the key of a party's account, which follows from the operator's. The parties of tenants have
+// keys of their own, also those with the same name.
 func (a *Authority) partyKey(name string, generation int) (nkeys.KeyPair, error) {
 	seed, err := a.operator.Seed()
 	if err != nil {
 		return nil, err
 	}
-	raw, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprintf("skandha party %d %s", generation, name), 32)
+	info := fmt.Sprintf("skandha party %d %s", generation, name)
+	if a.kept.Tenant {
+		info = fmt.Sprintf("skandha tenant %s party %d %s", publicOf(a.account), generation, name)
+	}
+	raw, err := hkdf.Key(sha256.New, seed, nil, info, 32)
 	if err != nil {
 		return nil, err
 	}

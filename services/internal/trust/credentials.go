@@ -53,9 +53,45 @@ func ReadKey(file string) (k Key, err error) {
 // Write writes the key's file, which only the owner may read.
 func (k Key) Write(file string) error { return write(file, k) }
 
+// CredentialsOf makes the credentials of one process of a service with the key in a file. Each connection reads
+// the file again, so that the process need not restart when the key was replaced.
+func CredentialsOf(service, file string) (*bus.Credentials, error) {
+	k, err := ReadKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if k.Service != service {
+		return nil, fmt.Errorf("%s is the key of %s, this is %s; give each service its own key", file, k.Service, service)
+	}
+	own, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	c, err := k.credentials(own)
+	if err != nil {
+		return nil, err
+	}
+	c.JWT = func() (string, error) {
+		now, err := ReadKey(file)
+		if err != nil || now.Service != service || now.Account != k.Account {
+			now = k
+		}
+		return now.sign(own)
+	}
+	return c, nil
+}
+
 // Credentials makes the credentials of one process.
 func (k Key) Credentials() (*bus.Credentials, error) {
-	own, signed, err := k.user()
+	own, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	return k.credentials(own)
+}
+
+func (k Key) credentials(own nkeys.KeyPair) (*bus.Credentials, error) {
+	signed, err := k.sign(own)
 	if err != nil {
 		return nil, err
 	}
@@ -70,20 +106,24 @@ func (k Key) Credentials() (*bus.Credentials, error) {
 
 // creds makes credentials as the file that clients of NATS read.
 func (k Key) creds() ([]byte, error) {
-	own, signed, err := k.user()
+	own, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	signed, err := k.sign(own)
 	if err != nil {
 		return nil, err
 	}
 	return jwt.FormatUserConfig(signed, []byte(seedOf(own)))
 }
 
-// user makes a new key, and a JWT for it.
-func (k Key) user() (own nkeys.KeyPair, signed string, err error) {
+// sign makes a JWT for the key of a process.
+func (k Key) sign(own nkeys.KeyPair) (string, error) {
 	signer, err := nkeys.FromSeed([]byte(k.Seed))
 	if err != nil {
-		return nil, "", fmt.Errorf("the key of %s: %w", k.Service, err)
+		return "", fmt.Errorf("the key of %s: %w", k.Service, err)
 	}
-	return newUser(subject.Identity(k.Service), signer, func(c *jwt.UserClaims) {
+	return signUser(own, subject.Identity(k.Service), signer, func(c *jwt.UserClaims) {
 		c.IssuerAccount = k.Account
 		c.UserPermissionLimits = jwt.UserPermissionLimits{} // those of the key
 	})
@@ -107,13 +147,20 @@ func newUser(
 	if own, err = nkeys.CreateUser(); err != nil {
 		return nil, "", err
 	}
+	signed, err = signUser(own, id, signer, change)
+	return own, signed, err
+}
+
+func signUser(
+	own nkeys.KeyPair, id subject.Identity, signer nkeys.KeyPair, change func(*jwt.UserClaims),
+) (signed string, err error) {
 	claims := jwt.NewUserClaims(publicOf(own))
 	claims.Name = string(id)
 	change(claims)
 	if signed, err = claims.Encode(signer); err != nil {
-		return nil, "", fmt.Errorf("signing the credentials of %s: %w", id, err)
+		return "", fmt.Errorf("signing the credentials of %s: %w", id, err)
 	}
-	return own, signed, nil
+	return signed, nil
 }
 
 // credentials are those of one process; nil without a key.

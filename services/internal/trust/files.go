@@ -2,6 +2,7 @@ package trust
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/nats-io/nkeys"
 
 	"skandha.dev/services/internal/rights"
 )
@@ -24,12 +27,20 @@ const (
 // keyFile is the file with the key of a service.
 func keyFile(service string) string { return service + ".key" }
 
+// Options of [WriteFiles].
+type Options struct {
+	Store  string // directory where the server keeps accounts; required unless Beside is set
+	Beside string // directory of another system, whose server the system shares; empty: it has its own
+	Disk   int64  // what the system may store on the server, in bytes; 0: as before, at first no limit
+	// Rotate gives each service a new key. Its previous key stays valid until Retire ends it.
+	Rotate, Retire bool
+}
+
 // WriteFiles writes what the processes of a system need into a directory that only the owner may enter: the
 // keys of the authority, the key of each service, the credentials of its operators, and the configuration of
-// a NATS server. Keys that are there stay, and so do files that need no change. Its files may be read by all,
-// so that containers with other users can, to which single files are given. store is the directory where the
-// server keeps accounts.
-func WriteFiles(dir, store string) (written []string, err error) {
+// a NATS server, unless it shares that of another system. Keys that are there stay, and so do files that need no
+// change. Its files may be read by all, so that containers with other users can, to which single files are given.
+func WriteFiles(dir string, o Options) (written []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -37,15 +48,15 @@ func WriteFiles(dir, store string) (written []string, err error) {
 		return nil, err
 	}
 	keys := filepath.Join(dir, KeysFile)
-	_, missing := os.Stat(keys)
-	a, err := Open(keys)
+	before, _ := os.ReadFile(keys) // empty if there are none yet
+	a, err := openFor(keys, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(keys, readable); err != nil {
 		return nil, err
 	}
-	if missing != nil {
+	if after, err := os.ReadFile(keys); err != nil || !bytes.Equal(before, after) {
 		written = append(written, keys)
 	}
 	put := func(name string, body []byte, same func(is []byte) bool) error {
@@ -56,12 +67,14 @@ func WriteFiles(dir, store string) (written []string, err error) {
 		written = append(written, path)
 		return replace(path, body)
 	}
-	server, digest, err := a.serverConfig(store)
-	if err != nil {
-		return nil, err
-	}
-	if err := put(ServerFile, server, func(is []byte) bool { return bytes.Contains(is, digest) }); err != nil {
-		return nil, err
+	if !a.kept.Tenant {
+		server, digest, err := a.serverConfig(o.Store)
+		if err != nil {
+			return nil, err
+		}
+		if err := put(ServerFile, server, func(is []byte) bool { return bytes.Contains(is, digest) }); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range rights.Declared().ServiceNames() {
 		k, err := a.Key(name)
@@ -87,6 +100,64 @@ func WriteFiles(dir, store string) (written []string, err error) {
 		}
 	}
 	return written, nil
+}
+
+// openFor opens the keys in a file, and changes them as the options say.
+func openFor(file string, o Options) (*Authority, error) {
+	k, err := read(file)
+	if err != nil {
+		return nil, fmt.Errorf("the keys of the bus: %w", err)
+	}
+	changed := o.Beside != "" || o.Disk != 0 || o.Retire || o.Rotate
+	if o.Beside != "" {
+		if err := k.join(file, filepath.Join(o.Beside, KeysFile)); err != nil {
+			return nil, err
+		}
+	}
+	k.Disk = cmp.Or(o.Disk, k.Disk)
+	if o.Retire {
+		if len(k.Retiring) == 0 {
+			return nil, fmt.Errorf("%s: no key is retiring; --rotate makes new ones first", file)
+		}
+		k.Retiring = nil
+	}
+	if o.Rotate {
+		if err := k.rotate(file); err != nil {
+			return nil, err
+		}
+	}
+	return open(file, k, changed)
+}
+
+// join makes the keys those of a system on the server of another one.
+func (k *keys) join(file, other string) error {
+	host, err := Read(other)
+	if err != nil {
+		return err
+	}
+	if k.Operator != "" && (k.Operator != host.kept.Operator || !k.Tenant) {
+		return fmt.Errorf("%s: these are the keys of a system with a bus of its own; name an empty directory", file)
+	}
+	k.Operator, k.System, k.Tenant = host.kept.Operator, host.kept.System, true
+	return nil
+}
+
+// rotate replaces the keys of all services.
+func (k *keys) rotate(file string) error {
+	if len(k.Retiring) > 0 {
+		return fmt.Errorf("%s: the keys before the last rotation are still valid; end them with --retire "+
+			"once every process has its new one", file)
+	}
+	k.Retiring = map[string]string{}
+	for name, seed := range k.Services {
+		pair, err := nkeys.FromSeed([]byte(seed))
+		if err != nil {
+			return fmt.Errorf("%s: the key of %s: %w", file, name, err)
+		}
+		k.Retiring[name] = publicOf(pair)
+	}
+	k.Services = map[string]string{}
+	return nil
 }
 
 // readable is the mode of files in a directory that only the owner may enter.

@@ -61,11 +61,7 @@ func relative(t *testing.T, from, to string) string {
 // as connects a process of a service with the key in a file.
 func as(t *testing.T, url, dir, service string) *journal.Journal {
 	t.Helper()
-	k, err := trust.ReadKey(filepath.Join(dir, service+".key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := k.Credentials()
+	c, err := trust.CredentialsOf(service, filepath.Join(dir, service+".key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +72,7 @@ func as(t *testing.T, url, dir, service string) *journal.Journal {
 // its directory of accounts learns them again from core.
 func TestAStockServerFromFiles(t *testing.T) {
 	dir, data, store := t.TempDir(), t.TempDir(), t.TempDir()
-	if _, err := trust.WriteFiles(dir, store); err != nil {
+	if _, err := trust.WriteFiles(dir, trust.Options{Store: store}); err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, dir, data, -1)
@@ -104,7 +100,7 @@ func TestAStockServerFromFiles(t *testing.T) {
 	if err := say(natstest.Dial(t, at)); err != nil {
 		t.Errorf("an invited listener: %v", err)
 	}
-	if again, err := trust.WriteFiles(dir, store); err != nil || len(again) > 0 {
+	if again, err := trust.WriteFiles(dir, trust.Options{Store: store}); err != nil || len(again) > 0 {
 		t.Errorf("writing the files again writes %v: %v", again, err)
 	}
 	operator := natstest.Dial(t, bus.Config{URL: url, Name: "operator", CredsFile: filepath.Join(dir, trust.CredsFile)})
@@ -150,7 +146,7 @@ func TestAStockServerAdoptsWhatWasStoredWithoutRights(t *testing.T) {
 	}
 	b.Close()
 	old.Shutdown()
-	if _, err := trust.WriteFiles(dir, t.TempDir()); err != nil {
+	if _, err := trust.WriteFiles(dir, trust.Options{Store: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := trust.Read(filepath.Join(dir, trust.KeysFile))

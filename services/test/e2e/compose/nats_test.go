@@ -29,7 +29,7 @@ func configured(t *testing.T, withRights bool) (dir string) {
 		}
 	}
 	if withRights {
-		if _, err := trust.WriteFiles(dir, filepath.Join(dir, "accounts")); err != nil {
+		if _, err := trust.WriteFiles(dir, trust.Options{Store: filepath.Join(dir, "accounts")}); err != nil {
 			t.Fatal(err)
 		}
 	}
