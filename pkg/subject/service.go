@@ -53,6 +53,28 @@ func ParseCall(s string) (Writer, error) {
 	return Writer(name), nil
 }
 
+// Past returns the subject of requests to core for what happened in a session:
+// service.core.past.<agent>.<session>. A party may use only those that its charter names.
+func Past(ref Ref) string {
+	return Service("core", "past") + "." + string(ref.Agent) + "." + string(ref.Session)
+}
+
+// AllPasts matches the requests for the past of all sessions.
+const AllPasts = "service.core.past.*.*"
+
+// ParsePast parses service.core.past.<agent>.<session>.
+func ParsePast(s string) (Ref, error) {
+	rest, ok := strings.CutPrefix(s, "service.core.past.")
+	agent, session, _ := strings.Cut(rest, ".")
+	if !ok || !Valid(agent) || !Valid(session) {
+		return Ref{}, fmt.Errorf("%w: %q is not the subject of a session's past", ErrInvalidSubject, clip(s))
+	}
+	return Ref{Agent: Agent(agent), Session: Session(session)}, nil
+}
+
+// SessionsOf returns the subject of requests to core for the sessions of one agent: service.core.sessions.<agent>.
+func SessionsOf(a Agent) string { return Service("core", "sessions") + "." + string(a) }
+
 // Reply returns the subject on which a responder answers a caller:
 // reply.<caller>.<responder>.<instance>.<n>, where the instance is the caller's process. A caller
 // may receive only what begins with its own name, and a responder may publish only with its own

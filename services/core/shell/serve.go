@@ -29,7 +29,6 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbSessions:  c.serveSessions,
 		coreapi.VerbSession:   c.serveSession,
 		coreapi.VerbStatus:    func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
-		coreapi.VerbCall:      nil, // with its caller, below
 		coreapi.VerbMemory:    c.seeMemory,
 		coreapi.VerbOutbox:    c.seeOutbox,
 		coreapi.VerbSchedules: c.seeSchedules,
@@ -45,19 +44,29 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbSchedules:  c.serveSchedules,
 	}
 	var out []*bus.Responder
+	respond := func(subj, service string, f func(*bus.Request) (any, error)) error {
+		r, err := c.bus.Respond(subj, service, service, func(q *bus.Request) { coreapi.Answer(q, f) })
+		if err != nil {
+			return fmt.Errorf("serving %s: %w", subj, err)
+		}
+		out = append(out, r)
+		return nil
+	}
 	for service, verbs := range map[string]map[string]func(*bus.Request) (any, error){
 		coreapi.ServiceName: see, coreapi.AdminName: administer,
 	} {
 		for verb, f := range verbs {
-			subj := subject.Service(service, verb)
-			if f == nil {
-				subj, f = subject.Call("*"), c.serveCall
+			if err := respond(subject.Service(service, verb), service, f); err != nil {
+				return nil, err
 			}
-			r, err := c.bus.Respond(subj, service, service, func(q *bus.Request) { coreapi.Answer(q, f) })
-			if err != nil {
-				return nil, fmt.Errorf("serving %s: %w", subj, err)
-			}
-			out = append(out, r)
+		}
+	}
+	// Rights depend on what the subject names.
+	for subj, f := range map[string]func(*bus.Request) (any, error){
+		subject.Call("*"): c.serveCall, subject.AllPasts: c.servePast, subject.SessionsOf("*"): c.serveSessionsOf,
+	} {
+		if err := respond(subj, coreapi.ServiceName, f); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
@@ -105,6 +114,22 @@ func (c *Core) serveTools(q *bus.Request) (any, error) {
 	return out, nil
 }
 
+// serveSessionsOf lists the sessions of the agent in the subject.
+func (c *Core) serveSessionsOf(q *bus.Request) (any, error) {
+	var ask coreapi.SessionsQuery
+	if len(q.Data) > 0 {
+		if err := decodeQuery(q.Data, &ask); err != nil {
+			return nil, err
+		}
+	}
+	of := strings.TrimPrefix(q.Subject, subject.SessionsOf(""))
+	if ask.Agent != "" && ask.Agent != of {
+		return nil, bus.Errorf(bus.CodeDenied, "query: agent: is %q, and the subject, which credentials fix, names %s", ask.Agent, of)
+	}
+	ask.Agent = of
+	return c.listSessions(q, ask)
+}
+
 func (c *Core) serveSessions(q *bus.Request) (any, error) {
 	var ask coreapi.SessionsQuery
 	if len(q.Data) > 0 {
@@ -112,6 +137,10 @@ func (c *Core) serveSessions(q *bus.Request) (any, error) {
 			return nil, err
 		}
 	}
+	return c.listSessions(q, ask)
+}
+
+func (c *Core) listSessions(q *bus.Request, ask coreapi.SessionsQuery) (any, error) {
 	if ask.Agent != "" {
 		if _, err := subject.Parse[subject.Agent](ask.Agent); err != nil {
 			return nil, bus.Errorf(bus.CodeInvalidArgument, "query: agent: %v", err)

@@ -6,6 +6,7 @@
 package coreapi
 
 import (
+	"encoding/json"
 	"time"
 
 	"skandha.dev/pkg/hook"
@@ -28,6 +29,7 @@ const (
 	VerbTools    = "tools"    // -> []ToolInfo
 	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
 	VerbSession  = "session"  // subject.Ref -> SessionInfo
+	VerbPast     = "past"     // PastQuery -> PastPage; on subject.Past
 	VerbStatus   = "status"   // -> Status
 	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer; admin
 	VerbHooks    = "hooks"    // -> HooksInfo
@@ -78,6 +80,26 @@ type SessionRow struct {
 	Title    string    `json:"title"`
 	Turns    int       `json:"turns"`
 	Updated  time.Time `json:"updated"`
+}
+
+// PastQuery asks for a page of what happened in a session.
+type PastQuery struct {
+	After uint64 `json:"after,omitempty"` // the next of the previous page
+	Limit int    `json:"limit,omitempty"` // commits; default 100
+}
+
+// PastPage is a page of a session's commits, oldest first.
+type PastPage struct {
+	Commits []PastCommit `json:"commits"`
+	Next    uint64       `json:"next,omitempty"` // 0: there are no more
+}
+
+// PastCommit is one commit. Its events are omitted if they do not fit into an answer.
+type PastCommit struct {
+	Sequence uint64          `json:"sequence"`
+	Time     time.Time       `json:"time"`
+	Events   json.RawMessage `json:"events,omitempty"`  // a batch of CloudEvents
+	Omitted  int             `json:"omitted,omitempty"` // bytes
 }
 
 // Status is the state of the system as one core sees it.

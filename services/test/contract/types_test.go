@@ -139,6 +139,7 @@ var goTypes = map[string]any{
 	"service/provider/speech_model":       providerapi.SpeechModel{},
 
 	"service/core/tools":              []coreapi.ToolInfo{},
+	"service/core/past_query":         coreapi.PastQuery{},
 	"service/core/sessions_query":     coreapi.SessionsQuery{},
 	"service/core/sessions":           coreapi.SessionsPage{},
 	"service/core/status":             coreapi.Status{},
@@ -231,6 +232,7 @@ var noGoType = map[string]string{
 	"provider/answer":            "provider.Reply, or a short form of one",
 	"guide/answer":               "guide.Guide, with either names; guide.Decode reads it",
 	"service/core/session_query": "subject.Ref, whose fields are flattened into other types",
+	"service/core/past":          "its events are those of events/commit",
 	"service/core/session":       "its state is core's own and changes with fold_version",
 
 	"ui/notification": "each method has a separate type; the live test of uibridge/rpc checks " +
