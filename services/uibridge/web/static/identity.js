@@ -1,10 +1,10 @@
 // Somebody from outside who may connect to the bus: what it may do, whether it is connected, and for those who may
 // administer how to end that. Revoking needs a second click.
 
-import { el, fill, icon } from './dom.js';
+import { el, fill } from './dom.js';
 import { ago, exact } from './fmt.js';
+import { Question } from './question.js';
 import { reveal } from './reveal.js';
-import { refusal } from './words.js';
 
 const STATES = {
   active: ['chip-ok', 'active', 'It may connect'],
@@ -15,7 +15,7 @@ const STATES = {
 // IdentityCard shows an identity; it calls changed after it was revoked.
 export class IdentityCard {
   #app; #changed;
-  #head; #about; #actions; #ask;
+  #head; #about; #actions; #question = new Question();
   #drawn = '';
   #name = '';
 
@@ -25,8 +25,7 @@ export class IdentityCard {
     this.#head = el('div', { class: 'row' });
     this.#about = el('div', { class: 'plugin-about' });
     this.#actions = el('div', { class: 'row' });
-    this.#ask = el('div', { class: 'plugin-ask', role: 'group', hidden: true });
-    this.node = el('li', { class: 'card identity-card' }, this.#head, this.#about, this.#actions, this.#ask);
+    this.node = el('li', { class: 'card identity-card' }, this.#head, this.#about, this.#actions, this.#question.node);
   }
 
   // show draws the identity. It does not change a question in progress, unless that is no longer possible.
@@ -53,41 +52,21 @@ export class IdentityCard {
     fill(this.#actions, can && el('button', { type: 'button', class: 'btn btn-small btn-quiet', 'aria-label': `Revoke ${this.#name}…`, on: { click: () => this.#confirm() } }, 'Revoke…'));
     this.#actions.hidden = !can;
     if (focused) this.#back();
-    if (!can) this.#close();
+    if (!can) this.#question.close();
   }
 
   #back() { this.#actions.querySelector('button')?.focus(); }
 
-  // #confirm shows the second step.
   #confirm() {
-    const go = el('button', { type: 'button', class: 'btn btn-small btn-danger', on: { click: () => this.#revoke() } }, 'Revoke it');
-    this.#ask.setAttribute('aria-label', `Revoke ${this.#name}`);
-    fill(this.#ask, el('p', { class: 'small' }, `Its connections are closed at once, and it cannot connect again unless it is invited again.`),
-      el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => { this.#close(); this.#back(); } } }, 'Cancel')));
-    this.#ask.hidden = false;
-    this.#ask.onkeydown = (e) => {
-      if (e.key === 'Escape') { e.stopPropagation(); this.#close(); this.#back(); }
-    };
-    go.focus();
-  }
-
-  #close() {
-    this.#ask.hidden = true;
-    this.#ask.replaceChildren();
-  }
-
-  async #revoke() {
-    for (const b of this.#ask.querySelectorAll('button')) b.disabled = true;
-    try {
-      await this.#app.rpc.call('revokeIdentity', { identity: this.#name });
-    } catch (e) {
-      this.#confirm();
-      this.#ask.prepend(el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(refusal(e)))));
-      return;
-    }
-    this.#close();
-    this.#app.announce(`${this.#name} was revoked`);
-    await this.#changed();
+    this.#question.ask({
+      op: 'revoke', label: `Revoke ${this.#name}`, sure: 'Revoke it', tone: 'btn-danger', back: () => this.#back(),
+      text: 'Its connections are closed at once, and it cannot connect again unless it is invited again.',
+      run: () => this.#app.rpc.call('revokeIdentity', { identity: this.#name }),
+      done: async () => {
+        this.#app.announce(`${this.#name} was revoked`);
+        await this.#changed();
+      },
+    });
   }
 }
 

@@ -1,11 +1,11 @@
 // One memory: what it says, where it came from and, with the right "talk", its operations.
 // Forgetting needs a second click.
 
-import { el, fill, icon } from './dom.js';
+import { el, fill } from './dom.js';
 import { ago, duration, exact } from './fmt.js';
 import { mono } from './facts.js';
+import { Question } from './question.js';
 import { reveal } from './reveal.js';
-import { refusal } from './words.js';
 
 const KINDS = {
   fact: 'Somebody said it, or the agent found it out', note: 'A note', experience: 'A turn: what was asked and done, and how it ended',
@@ -17,7 +17,7 @@ const LONG = 480; // characters after which a text is folded
 // is gone.
 export class MemoryCard {
   #app; #changed;
-  #head; #text; #from; #actions; #ask;
+  #head; #text; #from; #actions; #question = new Question();
   #memory = null;
   #drawn = '';
   #open = false;
@@ -29,8 +29,7 @@ export class MemoryCard {
     this.#text = el('div', { class: 'memory-text', dir: 'auto' });
     this.#from = el('div', { class: 'muted small memory-from' });
     this.#actions = el('div', { class: 'row' });
-    this.#ask = el('div', { class: 'plugin-ask', role: 'group', hidden: true });
-    this.node = el('li', { class: 'card memory-card' }, this.#head, this.#text, this.#from, app.can('talk') && this.#actions, this.#ask);
+    this.node = el('li', { class: 'card memory-card' }, this.#head, this.#text, this.#from, app.can('talk') && this.#actions, this.#question.node);
   }
 
   // show draws the memory, or the hit of a search. It does not change an operation in progress.
@@ -72,64 +71,45 @@ export class MemoryCard {
 
   async #pin() {
     const pinned = !this.#memory.pinned;
-    if (await this.#do('pin', 'correctMemory', { pinned }, pinned ? 'Pinned' : 'No longer pinned')) this.#back('pin');
+    try {
+      await this.#change('correctMemory', { pinned });
+    } catch (e) {
+      this.#question.fail(e);
+      return;
+    }
+    this.#question.close();
+    await this.#done('pin', pinned ? 'Pinned' : 'No longer pinned');
+    this.#back('pin');
   }
 
   #correct() {
-    const text = el('textarea', { class: 'input', rows: 4, 'aria-label': 'What it is to say' });
-    text.value = this.#memory.text;
-    const save = () => {
-      const say = text.value.trim();
-      if (say) this.#do('correct', 'correctMemory', { text: say }, 'Corrected');
-      else text.focus();
-    };
-    this.#second('correct', 'Correct a memory', [text], 'btn-primary', 'Save', save);
-    text.focus();
-    text.addEventListener('keydown', (e) => { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) save(); });
+    const field = el('textarea', { class: 'input', rows: 4, 'aria-label': 'What it is to say' });
+    field.value = this.#memory.text;
+    this.#second('correct', 'Correct a memory', {
+      field, tone: 'btn-primary', sure: 'Save', done: () => this.#done('correct', 'Corrected'),
+      run: () => {
+        const text = field.value.trim();
+        if (!text) throw new Error('it must say something; to remove it, forget it');
+        return this.#change('correctMemory', { text });
+      },
+    });
   }
 
   #forget() {
-    const go = this.#second('forget', 'Forget a memory', [el('p', { class: 'small' }, 'Forget this? The agent no longer knows it, and it cannot be restored.')], 'btn-danger', 'Forget it',
-      () => this.#do('forget', 'forgetMemory', {}, 'Forgotten'));
-    go.focus();
+    this.#second('forget', 'Forget a memory', {
+      text: 'Forget this? The agent no longer knows it, and it cannot be restored.', tone: 'btn-danger', sure: 'Forget it',
+      run: () => this.#change('forgetMemory', {}), done: () => this.#done('forget', 'Forgotten'),
+    });
   }
 
-  // #second shows the second step of an operation, and returns its button.
-  #second(op, label, body, tone, name, click) {
-    const go = el('button', { type: 'button', class: `btn btn-small ${tone}`, on: { click } }, name);
-    this.#ask.setAttribute('aria-label', label);
-    fill(this.#ask, body, el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => this.#close(op) } }, 'Cancel')));
-    this.#ask.hidden = false;
-    this.#ask.onkeydown = (e) => {
-      if (e.key === 'Escape') { e.stopPropagation(); this.#close(op); }
-    };
-    return go;
-  }
+  #second(op, label, step) { this.#question.ask({ op, label, back: () => this.#back(op), ...step }); }
 
-  #close(op) {
-    this.#ask.hidden = true;
-    this.#ask.replaceChildren();
+  #change(method, params) { return this.#app.rpc.call(method, { agent: this.#memory.agent, id: this.#memory.id, ...params }); }
+
+  async #done(op, said) {
     this.#back(op);
-  }
-
-  // #do carries out an operation and reports whether it succeeded. After a failure, what was
-  // typed stays.
-  async #do(op, method, params, done) {
-    const controls = this.#ask.querySelectorAll('button, textarea');
-    for (const c of controls) c.disabled = true;
-    try {
-      await this.#app.rpc.call(method, { agent: this.#memory.agent, id: this.#memory.id, ...params });
-    } catch (e) {
-      for (const c of controls) c.disabled = false;
-      this.#ask.hidden = false;
-      this.#ask.querySelector('.note')?.remove();
-      this.#ask.prepend(el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(refusal(e)))));
-      return false;
-    }
-    this.#close(op);
-    this.#app.announce(done);
+    this.#app.announce(said);
     await this.#changed(op === 'forget' ? this.node : null);
-    return true;
   }
 }
 

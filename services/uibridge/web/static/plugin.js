@@ -4,6 +4,7 @@
 import { el, fill, icon } from './dom.js';
 import { ago, count, duration, exact } from './fmt.js';
 import { facts, mono } from './facts.js';
+import { Question } from './question.js';
 import { reveal } from './reveal.js';
 
 const STATES = {
@@ -24,10 +25,10 @@ const OPS = {
 export class PluginCard {
   #app;
   #changed;
-  #head; #about; #actions; #ask; #more; #fold;
+  #head; #about; #actions; #more; #fold;
+  #question = new Question();
   #drawn = '';
   #name = '';
-  #op = '';
 
   constructor(app, changed) {
     this.#app = app;
@@ -35,10 +36,9 @@ export class PluginCard {
     this.#head = el('div', { class: 'row' });
     this.#about = el('div', { class: 'plugin-about' });
     this.#actions = el('div', { class: 'row plugin-actions' });
-    this.#ask = el('div', { class: 'plugin-ask', role: 'group', hidden: true });
     this.#more = el('div');
     this.#fold = el('details', { class: 'fold' }, el('summary', null, icon('chevron'), el('span')), this.#more);
-    this.node = el('li', { class: 'card plugin-card' }, this.#head, this.#about, this.#fold, this.#actions, this.#ask);
+    this.node = el('li', { class: 'card plugin-card' }, this.#head, this.#about, this.#fold, this.#actions, this.#question.node);
   }
 
   // show draws the plugin as core knows it, with its hooks' statistics. It does not
@@ -79,49 +79,24 @@ export class PluginCard {
     }, `${OPS[op].label}…`)));
     this.#actions.hidden = ops.length === 0;
     if (focused) this.#actions.querySelector(`[data-op="${focused}"]`)?.focus();
-    if (this.#op && !ops.includes(this.#op)) this.#close();
+    if (this.#question.op && !ops.includes(this.#question.op)) this.#question.close();
   }
 
-  // confirm shows the second step.
-  #confirm(op, force = false, why = '') {
-    this.#op = op;
+  #confirm(op) {
     const o = OPS[op];
-    const id = `plugin-${this.#name}-ask`;
-    const reason = op === 'resume' ? null : el('input', { class: 'input', type: 'text', maxlength: 300, placeholder: 'Reason (visible to others)', 'aria-label': 'Reason', value: why });
-    const go = el('button', { type: 'button', class: `btn btn-small ${o.class}`, on: { click: () => this.#do(op, force, reason?.value.trim() ?? '') } }, force ? `${o.label} it anyway` : `${o.label} ${this.#name}`);
-    this.#ask.setAttribute('aria-labelledby', id);
-    fill(this.#ask, el('p', { id, class: 'small' }, force ? 'Other plugins depend on it; they will wait.' : o.ask(this.#name)), reason,
-      el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => this.#close(true) } }, 'Cancel')));
-    this.#ask.hidden = false;
-    this.#ask.onkeydown = (e) => {
-      if (e.key === 'Escape') { e.stopPropagation(); this.#close(true); }
-      if (e.key === 'Enter' && e.target === reason) go.click();
-    };
-    (reason ?? go).focus();
-  }
-
-  #close(back = false) {
-    const op = this.#op;
-    this.#op = '';
-    this.#ask.hidden = true;
-    this.#ask.replaceChildren();
-    if (back) this.#actions.querySelector(`[data-op="${op}"]`)?.focus();
-  }
-
-  async #do(op, force, reason) {
-    for (const b of this.#ask.querySelectorAll('button, input')) b.disabled = true;
-    try {
-      await this.#app.rpc.call('pluginAction', { op, plugin: this.#name, ...(force && { force }), ...(reason && { reason }) });
-    } catch (e) {
-      this.#confirm(op, op === 'unload' && e.code === 'conflict', reason);
-      this.#ask.prepend(el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(e.message))));
-      return;
-    }
-    this.#close();
-    this.#app.announce(OPS[op].done(this.#name));
-    this.#drawn = '';
-    await this.#changed();
-    (this.#actions.querySelector('button') ?? this.#fold.querySelector('summary')).focus();
+    const field = op === 'resume' ? null : el('input', { class: 'input', type: 'text', maxlength: 300, placeholder: 'Reason (visible to others)', 'aria-label': 'Reason' });
+    const act = (force) => this.#app.rpc.call('pluginAction', { op, plugin: this.#name, ...(force && { force }), ...(field?.value.trim() && { reason: field.value.trim() }) });
+    this.#question.ask({
+      op, label: `${o.label} ${this.#name}`, sure: `${o.label} ${this.#name}`, tone: o.class, text: o.ask(this.#name), field, run: () => act(false),
+      again: (e) => op === 'unload' && e.code === 'conflict' && { sure: `${o.label} it anyway`, text: 'Other plugins depend on it; they will wait.', run: () => act(true) },
+      back: () => this.#actions.querySelector(`[data-op="${op}"]`)?.focus(),
+      done: async () => {
+        this.#app.announce(o.done(this.#name));
+        this.#drawn = '';
+        await this.#changed();
+        (this.#actions.querySelector('button') ?? this.#fold.querySelector('summary')).focus();
+      },
+    });
   }
 }
 

@@ -3,8 +3,8 @@
 
 import { el, fill, icon } from './dom.js';
 import { ago, count, exact, time } from './fmt.js';
+import { Question } from './question.js';
 import { reveal } from './reveal.js';
-import { refusal } from './words.js';
 
 const STATES = {
   dead: ['chip-danger', 'given up', 'It is not tried again, unless somebody decides so'],
@@ -20,7 +20,7 @@ const LONG = 480; // characters after which a text is folded
 // UndeliveredCard shows a message; it calls changed after an operation.
 export class UndeliveredCard {
   #app; #changed;
-  #head; #about; #text; #actions; #ask;
+  #head; #about; #text; #actions; #question = new Question();
   #drawn = '';
   #shown = null;
   #open = false;
@@ -32,8 +32,7 @@ export class UndeliveredCard {
     this.#about = el('div', { class: 'plugin-about' });
     this.#text = el('div', { class: 'memory-text', dir: 'auto' });
     this.#actions = el('div', { class: 'row' });
-    this.#ask = el('div', { class: 'plugin-ask', role: 'group', hidden: true });
-    this.node = el('li', { class: 'card undelivered-card' }, this.#head, this.#about, this.#text, this.#actions, this.#ask);
+    this.node = el('li', { class: 'card undelivered-card' }, this.#head, this.#about, this.#text, this.#actions, this.#question.node);
   }
 
   // show draws the message. It does not change an operation in progress, unless that is no longer
@@ -72,44 +71,21 @@ export class UndeliveredCard {
     }, `${OPS[op].label}…`)));
     this.#actions.hidden = ops.length === 0;
     if (focused) this.#back(focused);
-    if (!this.#ask.hidden && !ops.includes(this.#ask.dataset.op)) this.#close();
+    if (this.#question.op && !ops.includes(this.#question.op)) this.#question.close();
   }
 
   #back(op) { this.#actions.querySelector(`[data-op="${op}"]`)?.focus(); }
 
-  // #confirm shows the second step.
   #confirm(op) {
     const { label, tone, sure, ask } = OPS[op];
-    const go = el('button', { type: 'button', class: `btn btn-small ${tone}`, on: { click: () => this.#do(op) } }, sure);
-    this.#ask.dataset.op = op;
-    this.#ask.setAttribute('aria-label', label);
-    fill(this.#ask, el('p', { class: 'small' }, ask),
-      el('div', { class: 'row' }, go, el('button', { type: 'button', class: 'btn btn-small btn-quiet', on: { click: () => this.#close(op) } }, 'Cancel')));
-    this.#ask.hidden = false;
-    this.#ask.onkeydown = (e) => {
-      if (e.key === 'Escape') { e.stopPropagation(); this.#close(op); }
-    };
-    go.focus();
-  }
-
-  #close(back = '') {
-    this.#ask.hidden = true;
-    this.#ask.replaceChildren();
-    if (back) this.#back(back);
-  }
-
-  async #do(op) {
-    for (const b of this.#ask.querySelectorAll('button')) b.disabled = true;
-    try {
-      await this.#app.rpc.call('outboxAction', { op, id: this.#shown.id });
-    } catch (e) {
-      this.#confirm(op);
-      this.#ask.prepend(el('p', { class: 'note note-danger', role: 'alert' }, icon('warn'), el('span', null, reveal(refusal(e)))));
-      return;
-    }
-    this.#close(op);
-    this.#app.announce(OPS[op].done);
-    await this.#changed();
-    this.#app.faults.refresh();
+    this.#question.ask({
+      op, label, tone, sure, text: ask, back: () => this.#back(op), run: () => this.#app.rpc.call('outboxAction', { op, id: this.#shown.id }),
+      done: async () => {
+        this.#back(op);
+        this.#app.announce(OPS[op].done);
+        await this.#changed();
+        this.#app.faults.refresh();
+      },
+    });
   }
 }
