@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge"
 )
@@ -32,7 +33,7 @@ import (
 // stored, logged or shown.
 var deployment = map[string]string{
 	"openai": "cnryOpenai7f3a91", "anthropic": "cnryAnthropic52bd0e", "gemini": "cnryGemini9e14c6",
-	"ollama": "cnryOllama0d7725", "proxy": "cnryProxy64ab38", "bus": "cnryBus18ef4c0b7732", "redis": "cnryRedis83c5f1",
+	"ollama": "cnryOllama0d7725", "proxy": "cnryProxy64ab38", "redis": "cnryRedis83c5f1",
 	"chroma": "cnryChroma2b960d", "owner": "cnryOwner1122334455667788990011223344",
 	"dashboard": "cnryDashboard99887766554433221100aabbcc", "webhook": "cnryWebhook5566778899001122",
 }
@@ -41,8 +42,8 @@ var deployment = map[string]string{
 // keep them; logs of processes and metrics are not.
 var content = map[string]string{"typed": "cnryTyped6b0f2d", "file": "cnryFile35e8a4"}
 
-// allowed is where a secret of the deployment is kept or printed on purpose.
-var allowed = map[string][]string{"bus": {"file run.json", "output env"}}
+// allowed is where secrets of the bus, by the beginning of their names, are kept or printed on purpose.
+var allowed = map[string][]string{"key ": {"file keys.json"}, "token ": {"file run.json", "output env"}}
 
 // evidence is everything that a system has left, by place.
 type evidence struct {
@@ -106,6 +107,8 @@ type deployed struct {
 	data string
 	env  []string
 	all  *evidence
+	bus  map[string]string // the secrets of the bus: its keys, and the token of each run
+	keys *trust.Authority
 	cmd  *exec.Cmd
 	log  string
 	page string
@@ -166,7 +169,7 @@ func (d *deployed) says(args ...string) {
 // connect opens a connection to the system's bus.
 func (d *deployed) connect() *nats.Conn {
 	d.t.Helper()
-	var run struct{ URL string }
+	var run struct{ URL, Token string }
 	b, err := os.ReadFile(filepath.Join(d.data, "run.json"))
 	if err == nil {
 		d.all.add("file run.json", b)
@@ -175,11 +178,43 @@ func (d *deployed) connect() *nats.Conn {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	nc, err := nats.Connect(run.URL, nats.Token(deployment["bus"]))
+	d.bus["token "+run.Token[len(run.Token)-8:]] = run.Token
+	whole, err := d.keys.Whole("test")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	nc, err := nats.Connect(run.URL, nats.UserJWT(whole.JWT, whole.Sign))
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	return nc
+}
+
+// makeKeys makes the keys of the bus before the system does.
+func (d *deployed) makeKeys() {
+	d.t.Helper()
+	file := filepath.Join(d.data, trust.KeysFile)
+	var err error
+	if d.keys, err = trust.Open(file); err != nil {
+		d.t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var keys map[string]any
+	if err := json.Unmarshal(b, &keys); err != nil {
+		d.t.Fatal(err)
+	}
+	d.bus = map[string]string{}
+	for name, key := range keys {
+		if seed, ok := key.(string); ok {
+			d.bus["key "+name] = seed
+		}
+	}
+	for service, seed := range keys["services"].(map[string]any) {
+		d.bus["key of "+service] = seed.(string)
+	}
 }
 
 // tap keeps every message on the bus from now on, with its headers, which carry the traces.
@@ -313,6 +348,7 @@ func TestSecretsAreKept(t *testing.T) {
 	v, dir := newVendors(t), t.TempDir()
 	d := &deployed{t: t, data: filepath.Join(dir, "data"), log: filepath.Join(dir, "up.log")}
 	d.all = &evidence{places: map[string][]byte{}}
+	d.makeKeys()
 	conf, workspace := filepath.Join(dir, "skandha.yaml"), filepath.Join(dir, "workspace")
 	if err := os.Mkdir(workspace, 0o700); err != nil {
 		t.Fatal(err)
@@ -328,7 +364,7 @@ func TestSecretsAreKept(t *testing.T) {
 	d.env = append(v.env(),
 		"SKANDHA_PROVIDER=openai,anthropic,gemini", "OPENAI_API_KEY="+deployment["openai"],
 		"ANTHROPIC_API_KEY="+deployment["anthropic"], "GEMINI_API_KEY="+deployment["gemini"],
-		"OLLAMA_API_KEY="+deployment["ollama"], "SKANDHA_TOKEN="+deployment["bus"], "SKANDHA_RIGHTS=false",
+		"OLLAMA_API_KEY="+deployment["ollama"],
 		uibridge.TokenVar+"="+deployment["owner"],
 		"CANARY_WEBHOOK=whsec_"+base64.StdEncoding.EncodeToString([]byte(deployment["webhook"])),
 		"SKANDHA_WORKSPACE="+workspace, "SKANDHA_CONFIG="+conf, "SKANDHA_SYNC=relaxed",
@@ -368,7 +404,7 @@ func TestSecretsAreKept(t *testing.T) {
 		"SKANDHA_MEMORY_STORE=chroma+http://:"+deployment["chroma"]+"@chroma.test")
 	d.start()
 	ask("hello again")
-	for _, line := range []string{"status", "memory list", "sessions", "sessions tail s1"} {
+	for _, line := range []string{"status", "memory list", "sessions", "sessions tail s1", "env"} {
 		looks.Go(func() { d.says(strings.Fields(line)...) })
 	}
 	looks.Wait()
@@ -376,21 +412,36 @@ func TestSecretsAreKept(t *testing.T) {
 	d.judge(v)
 }
 
+// account is the account that stores.
+func (d *deployed) account() string {
+	server, err := d.keys.Server()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return server.Account
+}
+
 // always is more requests than a test makes.
 const always = 1 << 30
 
 // judge looks for every canary in everything. That it finds what is there is shown by what
-// users type, and by the token of the bus where that is kept.
+// users type, and by the secrets of the bus where those are kept.
 func (d *deployed) judge(v *vendors) {
 	d.t.Helper()
-	for name, secret := range deployment {
+	secrets := maps.Clone(deployment)
+	maps.Copy(secrets, d.bus)
+	for name, secret := range secrets {
+		var kept []string
+		for of, places := range allowed {
+			if strings.HasPrefix(name, of) {
+				kept = places
+			}
+		}
 		places := d.all.in(secret)
-		if bad := slices.DeleteFunc(slices.Clone(places), func(p string) bool {
-			return slices.Contains(allowed[name], p)
-		}); len(bad) > 0 {
+		if bad := without(places, kept); len(bad) > 0 {
 			d.t.Errorf("the secret %s is in %q: %s", name, bad, d.all.around(bad[0], secret))
 		}
-		if missing := without(allowed[name], places); len(missing) > 0 {
+		if missing := without(kept, places); len(missing) > 0 {
 			d.t.Errorf("the secret %s was not found in %q, where it is", name, missing)
 		}
 	}
@@ -400,7 +451,7 @@ func (d *deployed) judge(v *vendors) {
 		}
 	}
 	kept := []string{
-		"bus", "stream SESSIONS", "stream KV_memories", "file nats/jetstream/$G/streams/SESSIONS/msgs/1.blk",
+		"bus", "stream SESSIONS", "stream KV_memories", "file nats/jetstream/" + d.account() + "/streams/SESSIONS/msgs/1.blk",
 		"file memory.db",
 		"api listMemories", "output memory", "output sessions",
 	}
