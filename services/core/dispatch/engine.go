@@ -92,6 +92,9 @@ type Config struct {
 	Serves func(p subject.Plugin, a subject.Agent) bool
 	// Allows reports whether a plugin may answer with a verb at a point. Default: always true.
 	Allows func(p subject.Plugin, at hook.Point, v hook.Verb) bool
+	// Observes reports whether a plugin may change nothing at a point. Nobody waits for its answer there.
+	// Default: always false.
+	Observes func(p subject.Plugin, at hook.Point) bool
 	// Reachable reports whether this process is connected to the bus. While it is not,
 	// failures do not count against plugins. Default: always true.
 	Reachable func() bool
@@ -113,6 +116,7 @@ type Engine struct {
 	stats stats
 	blame blame
 	noted noted
+	open  chan struct{} // the questions to observers that have no answer yet
 }
 
 // New makes an engine without plugins.
@@ -127,11 +131,14 @@ func New(cfg Config) *Engine {
 	if cfg.Allows == nil {
 		cfg.Allows = func(subject.Plugin, hook.Point, hook.Verb) bool { return true }
 	}
+	if cfg.Observes == nil {
+		cfg.Observes = func(subject.Plugin, hook.Point) bool { return false }
+	}
 	if cfg.Suspend == nil {
 		cfg.Suspend = func(subject.Plugin, string) {}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	e := &Engine{cfg: cfg}
+	e := &Engine{cfg: cfg, open: make(chan struct{}, maxOpen)}
 	e.hooks.Store(&HookSet{engine: e})
 	return e
 }

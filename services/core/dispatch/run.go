@@ -157,6 +157,9 @@ func (e *Engine) askInto(
 ) []string {
 	answers := e.ask(ctx, env, until, who, only)
 	failed := fold.Add(answers...)
+	answers = slices.DeleteFunc(answers, func(a hook.Answer) bool {
+		return a.Err == nil && slices.ContainsFunc(who, func(h hooked) bool { return h.Plugin == a.Plugin && h.observes(e) })
+	})
 	return e.account(env, who, answers, failed)
 }
 
@@ -178,6 +181,8 @@ func (e *Engine) ask(
 		a := hook.Answer{Plugin: h.Plugin, OnError: h.OnError, Judge: h.Judge}
 		if q, err := question(env, h, r.began, until); err != nil {
 			a.Err, a.OnError = err, h.OnSilence
+		} else if h.observes(e) {
+			e.observe(ctx, env, h, q) // for the decision it says nothing
 		} else {
 			r.questions, r.asked = append(r.questions, q), append(r.asked, asked{len(answers), h})
 		}

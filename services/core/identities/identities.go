@@ -208,6 +208,13 @@ func (s *Identities) Charter(ctx context.Context, name subject.Identity) (rights
 	return r.Charter, nil
 }
 
+// Known reports whether somebody was ever invited with the name.
+func (s *Identities) Known(name subject.Identity) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[name] != nil
+}
+
 // Listens reports whether a writer is a listener with an invitation, which reads its answers.
 func (s *Identities) Listens(w subject.Writer) bool {
 	s.mu.Lock()

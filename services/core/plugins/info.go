@@ -80,8 +80,15 @@ func List(s *registry.Snapshot) []commands.Plugin {
 	return out
 }
 
-// Brings reports whether a plugin has declared a listener or a sensor of that name.
-func Brings(s *registry.Snapshot, w subject.Writer) bool {
+// Brings returns what reports whether a writer is a listener or a sensor from outside: one that a plugin has declared, or
+// that somebody was invited for, whether they register or not.
+func (p *Host) Brings(s *registry.Snapshot) func(subject.Writer) bool {
+	return func(w subject.Writer) bool {
+		return p.deps.Charters != nil && p.deps.Charters.Listens(w) || declared(s, w)
+	}
+}
+
+func declared(s *registry.Snapshot, w subject.Writer) bool {
 	return slices.ContainsFunc(s.Plugins(), func(p *registry.Plugin) bool {
 		return slices.ContainsFunc(slices.Concat(p.Manifest.Listeners, p.Manifest.Sensors),
 			func(l plugin.Listener) bool { return l.Name == w })

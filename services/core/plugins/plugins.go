@@ -68,6 +68,8 @@ type Deps struct {
 // Charters are what plugins were invited for.
 type Charters interface {
 	Charter(ctx context.Context, name subject.Identity) (rights.Charter, error)
+	// Listens reports whether a writer is a listener of somebody from outside.
+	Listens(w subject.Writer) bool
 }
 
 // Host is this core's side of the plugins: the registry, the registrar that serves them,
@@ -105,6 +107,7 @@ func New(ctx context.Context, cfg Config, deps Deps) *Host {
 		Ask:          p.ask,
 		Serves:       p.serves,
 		Allows:       p.allows,
+		Observes:     p.observes,
 		Reachable:    deps.Bus.Connected,
 		SuspendAfter: cfg.SuspendAfter,
 		Suspend:      p.suspend,
@@ -205,6 +208,15 @@ func (p *Host) Serving(a subject.Agent) func(subject.Plugin) bool {
 func (p *Host) allows(name subject.Plugin, at hook.Point, v hook.Verb) bool {
 	c, err := p.charter(p.ctx, name)
 	return c == nil || err == nil && c.Allows(at, v)
+}
+
+func (p *Host) observes(name subject.Plugin, at hook.Point) bool {
+	c, err := p.charter(p.ctx, name)
+	if c == nil || err != nil {
+		return false
+	}
+	mark, _ := c.Mark(at)
+	return mark == rights.Observe
 }
 
 // ask sends the engine's questions to the plugins.

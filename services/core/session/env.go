@@ -40,10 +40,9 @@ func (s *session) env(delivery uint64) *decide.Env {
 	}
 }
 
-// outside returns what reports whether a writer is a listener of a plugin.
+// outside returns what reports whether a writer is from outside.
 func (s *session) outside() func(subject.Writer) bool {
-	at := s.Plugins.Current().Snapshot
-	return func(w subject.Writer) bool { return plugins.Brings(at, w) }
+	return s.Plugins.Brings(s.Plugins.Current().Snapshot)
 }
 
 // matcher returns what matches the agent's tools with requests; nil: nothing does.

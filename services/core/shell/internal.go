@@ -69,6 +69,9 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 		return nil, bus.Errorf(bus.CodeDenied, "query: caller: is %q, and the subject, which credentials fix, names %s",
 			string(n.Caller), caller)
 	}
+	if err := c.mayCall(q.Context(), n.Caller, n.Agent); err != nil {
+		return nil, err
+	}
 	if c.plugins.Agent(n.Agent) == nil {
 		return nil, bus.Errorf(bus.CodeNotFound, "no agent %s", n.Agent)
 	}
@@ -83,6 +86,19 @@ func (c *Core) serveCall(q *bus.Request) (any, error) {
 		"tool", n.Tool, "hash", decide.Hash(n.spec, n.Args, nil), "effect", n.rule.Effect, "rule", n.rule.Rule,
 		"success", r.Success, "code", code, "took", time.Since(began))
 	return r, nil
+}
+
+// mayCall returns an error if the caller was invited, and not for the agent. The server lets only services and those who run
+// the system use names that nobody was invited with.
+func (c *Core) mayCall(ctx context.Context, caller subject.Writer, agent subject.Agent) error {
+	if c.cfg.Identities == nil || !c.cfg.Identities.Known(subject.Identity(caller)) {
+		return nil
+	}
+	ch, err := c.cfg.Identities.Charter(ctx, subject.Identity(caller))
+	if err == nil && !ch.Serves(agent) {
+		err = bus.Errorf(bus.CodeDenied, "the charter of %s does not name the agent %s", caller, agent)
+	}
+	return err
 }
 
 // internal judges the call and runs it.

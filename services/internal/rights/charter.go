@@ -153,7 +153,22 @@ func (d *Declaration) Party(ch Charter) (Permissions, error) {
 		}
 		c.part(p)
 	}
-	return c.permissions()
+	may, err := c.permissions()
+	may.Publish = widest(may.Publish)
+	return may, err
+}
+
+// widest leaves out the subjects that others cover: the server accepts no imports of services that overlap.
+func widest(subjects []string) []string {
+	return slices.DeleteFunc(slices.Clone(subjects), func(s string) bool {
+		return slices.ContainsFunc(subjects, func(o string) bool { return o != s && covers(o, s) })
+	})
+}
+
+// covers reports whether a subject matches all that another one does.
+func covers(wide, narrow string) bool {
+	return slices.EqualFunc(strings.Split(wide, "."), strings.Split(narrow, "."),
+		func(w, n string) bool { return w == n || w == "*" && n != ">" })
 }
 
 // Part returns what a part of a charter grants, with names in place of what the charter says.
@@ -182,13 +197,18 @@ func (c Charter) parts() []string {
 	out := []string{"member"}
 	for part, granted := range map[string]bool{
 		"hooks": len(c.Hooks) > 0, "tools": len(c.Tools) > 0, "providers": len(c.Providers) > 0, "storage": c.Storage,
-		"guides": c.Guides, "listener": len(c.Listeners) > 0, "sessions": len(c.Sessions) > 0, "see": c.See,
+		"calls": c.calls(), "guides": c.Guides, "listener": len(c.Listeners) > 0, "sessions": len(c.Sessions) > 0, "see": c.See,
 	} {
 		if granted {
 			out = append(out, part)
 		}
 	}
 	return out
+}
+
+// calls reports whether a hook of the charter does more than observe.
+func (c Charter) calls() bool {
+	return slices.ContainsFunc(c.Hooks, func(h string) bool { return !strings.HasSuffix(h, ":"+Observe) })
 }
 
 func (c Charter) points() (out []string) {

@@ -230,7 +230,7 @@ func (a *Authority) PartyID(name subject.Identity, generation int) (string, erro
 }
 
 // partyKey is the key of a party's account, which follows from the operator's. The parties of tenants have
-// keys of their own, also those with the same name.
+// separate keys, also those with the same name.
 func (a *Authority) partyKey(name string, generation int) (nkeys.KeyPair, error) {
 	seed, err := a.operator.Seed()
 	if err != nil {

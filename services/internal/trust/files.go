@@ -136,7 +136,7 @@ func (k *keys) join(file, other string) error {
 		return err
 	}
 	if k.Operator != "" && (k.Operator != host.kept.Operator || !k.Tenant) {
-		return fmt.Errorf("%s: these are the keys of a system with a bus of its own; name an empty directory", file)
+		return fmt.Errorf("%s: these are the keys of a system that has another bus; name an empty directory", file)
 	}
 	k.Operator, k.System, k.Tenant = host.kept.Operator, host.kept.System, true
 	return nil

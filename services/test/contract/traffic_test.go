@@ -66,7 +66,6 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask("past.main.good", `{"limit":2}`)
-	p.ask("sessions.main", ``)
 	p.ask(coreapi.VerbStatus, ``)
 	p.ask(coreapi.VerbRefill, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbRefill, `{"all":true}`)
