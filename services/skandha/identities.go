@@ -34,7 +34,7 @@ type charterFlags struct {
 	Guides    bool     `help:"It may supply guides."`
 	Listener  []string `help:"Writers as which it may send inputs; it reads the answers to these." placeholder:"NAME,…"`
 	Agent     []string `help:"Agents that it may talk to, follow and see, and that may use its hooks, tools, models and guides. Default: all." placeholder:"NAME,…"`
-	Session   []string `help:"Sessions of the agents that it may follow, and to which a listener may send. Default: it follows none and may send to all." placeholder:"NAME,…"`
+	Session   []string `help:"Sessions of the agents that it may follow, and to which a listener may send. A listener's default: one that has its name. *: it follows none and may send to all, also to those of people." placeholder:"NAME,…"`
 	See       bool     `help:"It sees all that happens with the agents, and may ask core which tools, plugins and executors there are."`
 	Order     bool     `help:"Its manifest may set its priority, and whom it runs before and after."`
 	Expires   lifetime `help:"How long its credentials are valid, such as 12h or 30d. Default: for ever." placeholder:"DURATION"`
@@ -45,6 +45,13 @@ func (f charterFlags) charter(name string) rights.Charter {
 		Name: subject.Identity(name), Hooks: f.Hooks, Tools: f.Tools, Providers: f.Providers, Storage: f.Storage, Guides: f.Guides,
 		Listeners: ids[subject.Writer](f.Listener), Agents: ids[subject.Agent](f.Agent),
 		Sessions: ids[subject.Session](f.Session), See: f.See, Order: f.Order,
+	}
+	switch {
+	case len(f.Listener) == 0:
+	case len(f.Session) == 0:
+		c.Sessions = ids[subject.Session](f.Listener)
+	case slices.Equal(f.Session, []string{rights.Any}):
+		c.Sessions = nil
 	}
 	if f.Expires > 0 {
 		c.Expires = time.Now().Add(time.Duration(f.Expires)).UTC().Truncate(time.Second)
@@ -231,6 +238,9 @@ func may(c rights.Charter) string {
 	list("providers", c.Providers)
 	list("listener", names(c.Listeners))
 	list("agent", names(c.Agents))
+	if len(c.Listeners) > 0 && len(c.Sessions) == 0 {
+		list("session", []string{"'*'"})
+	}
 	list("session", names(c.Sessions))
 	for _, f := range []struct {
 		flag string

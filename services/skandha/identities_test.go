@@ -64,3 +64,18 @@ func TestNobodyIsInvitedForNothing(t *testing.T) {
 		}
 	}
 }
+
+// A listener sends to the session that has its name, unless others are named.
+func TestTheSessionsOfAListener(t *testing.T) {
+	for want, f := range map[string]charterFlags{
+		"--listener bell --session bell":       {Listener: []string{"bell"}},
+		"--listener bell --session door,porch": {Listener: []string{"bell"}, Session: []string{"door", "porch"}},
+		"--listener bell --session '*'":        {Listener: []string{"bell"}, Session: []string{"*"}},
+		"--session porch":                      {Session: []string{"porch"}},
+		"--tools t":                            {Tools: []string{"t"}},
+	} {
+		if got := may(f.charter("n")); got != want {
+			t.Errorf("the charter is %q, want %q", got, want)
+		}
+	}
+}

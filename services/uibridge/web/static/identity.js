@@ -77,7 +77,8 @@ function may(charter) {
   const list = (flag, values) => (values?.length ? [`${flag} ${values.join(',')}`] : []);
   return [
     ...list('hooks', charter.hooks), ...list('tools', charter.tools), ...list('providers', charter.providers),
-    ...list('listener', charter.listeners), ...list('agent', charter.agents), ...list('session', charter.sessions),
+    ...list('listener', charter.listeners), ...list('agent', charter.agents),
+    ...list('session', charter.listeners?.length && !charter.sessions?.length ? ['*'] : charter.sessions),
     ...['storage', 'guides', 'see', 'order'].filter((flag) => charter[flag]),
   ];
 }
