@@ -234,8 +234,3 @@ func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
 	}
 	return opts, nil
 }
-
-func isAuthError(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
-		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
-}
