@@ -213,6 +213,19 @@ func (a *Authority) PartyID(name subject.Identity, generation int) (string, erro
 	return publicOf(k), nil
 }
 
+// IsService reports whether a JWT with the issuer and its account is of a service of the system.
+func (a *Authority) IsService(issuer, account string) bool {
+	if account != publicOf(a.account) {
+		return false
+	}
+	for _, k := range a.services {
+		if publicOf(k) == issuer {
+			return true
+		}
+	}
+	return false
+}
+
 // partyKey is the key of a party's account, which follows from the operator's.
 func (a *Authority) partyKey(name string, generation int) (nkeys.KeyPair, error) {
 	seed, err := a.operator.Seed()
