@@ -41,6 +41,7 @@ type Identities struct {
 	known    map[subject.Identity]*record
 	accounts map[string]subject.Identity // by id of the account
 	presence presence
+	refusals refusals
 }
 
 // New returns the identities; Start follows them.
@@ -52,6 +53,7 @@ func New(cfg Config) *Identities {
 		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketIdentities), filled: make(chan struct{}),
 		wake: make(chan struct{}, 1), known: map[subject.Identity]*record{}, accounts: map[string]subject.Identity{},
 		presence: presence{at: map[subject.Identity]time.Time{}, open: map[subject.Identity]map[string]bool{}},
+		refusals: refusals{latest: map[subject.Identity]coreapi.Refusal{}, said: map[string]*said{}},
 	}
 }
 
@@ -256,6 +258,9 @@ func (s *Identities) Do(ctx context.Context, q coreapi.IdentitiesQuery) (coreapi
 		if q.Name == "" || q.Name == name {
 			id := r.public(now)
 			id.Connected, id.Seen = s.presence.of(name)
+			if no, ok := s.refusals.latest[name]; ok {
+				id.Refused = &no
+			}
 			page.Identities = append(page.Identities, id)
 		}
 	}
