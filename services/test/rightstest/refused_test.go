@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/identities"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/natsserver"
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/trust"
 	"skandha.dev/services/test/natstest"
@@ -137,7 +139,15 @@ func made(t *testing.T, a *trust.Authority, times map[string]time.Time) bus.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := nkeys.FromSeed([]byte(k.Seed))
+	token = dated(t, token, k.Seed, times)
+	c.JWT = func() (string, error) { return token, nil }
+	return bus.Config{Credentials: c, Logger: quiet}
+}
+
+// dated is a JWT with other times, signed with a seed.
+func dated(t *testing.T, token, seed string, times map[string]time.Time) string {
+	t.Helper()
+	signer, err := nkeys.FromSeed([]byte(seed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +168,7 @@ func made(t *testing.T, a *trust.Authority, times map[string]time.Time) bus.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.JWT = func() (string, error) { return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil }
-	return bus.Config{Credentials: c, Logger: quiet}
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
 // A client that is refused and the people who run the system learn the cause and what to do, the latter once.
@@ -249,6 +258,9 @@ func TestARefusalIsExplainedToBothSides(t *testing.T) {
 			t.Errorf("%s is listed as %+v %v", name, page, err)
 		}
 	}
+	if got := log.with("authentication error"); len(got) > 0 {
+		t.Errorf("the server logs each attempt: %q", got)
+	}
 	if got := log.with("eyJ"); len(got) > 0 {
 		t.Errorf("credentials are logged: %q", got)
 	}
@@ -272,6 +284,58 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 		}
 		b.Close()
 	}
+}
+
+// A server whose clock was ahead, and is right again, takes the account of the system as it is now.
+func TestTheAccountOfTheSystemIsTheLatest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.json")
+	a, err := trust.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys struct{ Operator string }
+	if err := json.Unmarshal(body, &keys); err != nil {
+		t.Fatal(err)
+	}
+	operator, err := a.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a release before would have made it: without the services.
+	signer, err := nkeys.FromSeed([]byte(keys.Operator))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := jwt.NewAccountClaims(operator.Account).Encode(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old = dated(t, old, keys.Operator, map[string]time.Time{"iat": time.Now().Add(time.Hour)})
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "accounts"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "accounts", operator.Account+".jwt"), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := natsserver.Start(natsserver.Config{
+		StoreDir: dir, Sync: natsserver.Relaxed, Addr: "127.0.0.1:-1", Operator: operator, Logger: quiet,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	at := made(t, a, nil)
+	at.URL = s.ClientURL()
+	b, err := bus.Connect(natstest.Context(t), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
 }
 
 // A revocation ends credentials, too, that were made by a machine whose clock was ahead.
