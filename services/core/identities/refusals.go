@@ -160,7 +160,7 @@ func (s *Identities) signed(c *jwt.UserClaims) (name subject.Identity, r *record
 func (r *record) replaced(user string, now time.Time) bool {
 	for _, k := range r.Keys {
 		if k.User == user {
-			return !k.Until.IsZero() && !now.Before(k.Until)
+			return k.over(now)
 		}
 	}
 	return false
