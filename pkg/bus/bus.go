@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,6 +49,7 @@ type Bus struct {
 	missing *Missing
 	foreign tally // messages of [Bus.Foreign]
 	closed  chan struct{}
+	refusal atomic.Bool // that the server refuses the credentials was logged
 
 	mu    sync.Mutex
 	back  chan struct{} // closed at the next reconnect of the control connection
@@ -120,6 +122,10 @@ func (b *Bus) JetStream() jetstream.JetStream { return b.ctl.js }
 // Identity returns the name under which this process is connected.
 func (b *Bus) Identity() subject.Identity { return b.cfg.Identity }
 
+// Party reports whether the credentials are those of a plugin, listener or program that was invited. It can do
+// nothing under another name than [Bus.Identity].
+func (b *Bus) Party() bool { return b.cfg.party }
+
 // Instance returns the instance id of this process.
 func (b *Bus) Instance() subject.Instance { return b.cfg.Instance }
 
@@ -187,6 +193,7 @@ func (b *Bus) Settling() bool {
 
 // reconnected restarts everything that runs on the control connection.
 func (b *Bus) reconnected(l *Link) {
+	b.refusal.Store(false)
 	if l != b.ctl {
 		return
 	}

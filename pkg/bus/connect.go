@@ -190,7 +190,7 @@ func (b *Bus) options() ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.RetryOnFailedConnect(c.InProcess == nil), // an in-process server is available now or never
-		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(150*time.Millisecond, 150*time.Millisecond),
+		nats.CustomReconnectDelay(b.reconnectDelay),
 		// Publishing without a connection fails immediately: the caller can handle that, and
 		// a late copy would do harm.
 		nats.ReconnectBufSize(-1),
@@ -233,9 +233,4 @@ func (b *Bus) credentials(opts []nats.Option) ([]nats.Option, error) {
 		opts = append(opts, nats.ClientCert(c.TLS.Cert, c.TLS.Key))
 	}
 	return opts, nil
-}
-
-func isAuthError(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
-		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }

@@ -41,7 +41,11 @@ type claims struct {
 	Name    string `json:"name"`
 	Subject string `json:"sub"`
 	Issuer  string `json:"iss"`
-	NATS    struct {
+	// in seconds since 1970; 0: not set
+	IssuedAt  int64 `json:"iat"`
+	NotBefore int64 `json:"nbf"`
+	Expires   int64 `json:"exp"`
+	NATS      struct {
 		// IssuerAccount is set by the scoped keys of services alone.
 		IssuerAccount string   `json:"issuer_account"`
 		Tags          []string `json:"tags"`
@@ -143,9 +147,12 @@ func (c *Config) identify() error {
 		return nil
 	}
 	id, process := shown.who()
-	c.Identity = cmp.Or(c.Identity, id)
+	c.party = slices.Contains(shown.NATS.Tags, PartyTag)
+	if c.Identity = cmp.Or(c.Identity, id); c.party && c.Identity != id {
+		return fmt.Errorf("bus.identity is %q, but the credentials are for %q; leave it out, or get other credentials: "+
+			"skandha plugins invite %s", c.Identity, id, c.Identity)
+	}
 	c.account = shown.account()
 	c.Instance = cmp.Or(process, c.Instance)
-	c.party = slices.Contains(shown.NATS.Tags, PartyTag)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,7 @@ type Link struct {
 	js     jetstream.JetStream
 	inbox  *inbox
 	closed chan struct{}
+	opened atomic.Bool // it was connected
 
 	mu   sync.Mutex
 	lost chan struct{} // closed at the next disconnect
@@ -51,12 +53,16 @@ func (l *Link) open(ctx context.Context, opts []nats.Option) (err error) {
 			break
 		}
 	}
+	if isAuthError(err) {
+		err = l.b.refused(err)
+	}
 	if err != nil {
 		return fmt.Errorf("connecting to the bus %s: %w", l.b.where(), err)
 	}
 	if err := l.await(ctx); err != nil {
 		return err
 	}
+	l.opened.Store(true)
 	if l.js, err = jetstream.New(l.nc, jetstream.WithDefaultTimeout(ackWait)); err == nil {
 		l.inbox, err = newInbox(l.nc)
 	}
@@ -71,13 +77,18 @@ func (l *Link) handlers() []nats.Option {
 		nats.Name(string(l.b.cfg.Instance) + "/" + l.name),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			l.disconnected()
-			if err != nil {
+			if err != nil && !l.b.warnRefused(err) {
 				l.b.log.Warn("bus connection lost", "connection", l.name, "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			l.b.log.Info("bus connection restored", "connection", l.name, "server", nc.ConnectedServerName())
 			l.b.reconnected(l)
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if l.opened.Load() { // else open returns it
+				l.b.warnRefused(err)
+			}
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.failed(sub, err) }),
@@ -86,6 +97,9 @@ func (l *Link) handlers() []nats.Option {
 
 // failed handles errors that the server or the client reports asynchronously.
 func (l *Link) failed(sub *nats.Subscription, err error) {
+	if l.opened.Load() && l.b.warnRefused(err) {
+		return
+	}
 	subj := ""
 	if sub != nil {
 		subj = sub.Subject
@@ -108,8 +122,7 @@ func (l *Link) await(ctx context.Context) error {
 	defer say.Stop()
 	for !l.nc.IsConnected() {
 		if err := l.nc.LastError(); isAuthError(err) {
-			return fmt.Errorf("connecting to the bus %s: %w; check the token, user, creds_file or nkey_seed_file",
-				l.b.where(), err)
+			return fmt.Errorf("connecting to the bus %s: %w", l.b.where(), l.b.refused(err))
 		}
 		select {
 		case <-ctx.Done():

@@ -115,6 +115,9 @@ func (s *server) serve(ctx context.Context) (err error) {
 		}
 		defer s.bus.Close()
 	}
+	if err := s.named(); err != nil {
+		return err
+	}
 	if s.caller, err = s.bus.NewCaller(); err != nil {
 		return err
 	}
@@ -152,6 +155,17 @@ func (s *server) connectOwn(ctx context.Context) (*bus.Bus, error) {
 		c.Logger = s.log
 	}
 	return bus.Connect(ctx, c)
+}
+
+// named returns an error if the credentials are for another name. The bus would not say so: what a party sends under
+// another name reaches nobody.
+func (s *server) named() error {
+	id := s.bus.Identity()
+	if !s.bus.Party() || id == subject.Identity(s.m.Name) {
+		return nil
+	}
+	return bus.Errorf(bus.CodeDenied, "the credentials are for %q, and allow no other name; call the plugin that, or get others: "+
+		"skandha plugins invite %s", id, s.m.Name)
 }
 
 func (s *server) load(ctx context.Context) error {

@@ -212,7 +212,15 @@ func printIdentities(out io.Writer, page coreapi.IdentitiesPage, now time.Time) 
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id.Charter.Name, id.State, id.Invited.Local().Format("2006-01-02 15:04"),
 			line(string(id.By), 40), expires, seen(id, now), line(may(id.Charter), 200))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, id := range page.Identities {
+		if r := id.Refused; r != nil {
+			_, _ = fmt.Fprintf(out, "%s was refused %s ago: %s\n", id.Charter.Name, now.Sub(r.At).Round(time.Second), line(r.Cause, 400))
+		}
+	}
+	return nil
 }
 
 func seen(id coreapi.Identity, now time.Time) string {

@@ -37,10 +37,13 @@ type Identities struct {
 	filled chan struct{} // closed once all is known that the bucket holds
 	wake   chan struct{}
 
+	informing sync.Mutex // held while the server is given an account
+
 	mu       sync.Mutex
 	known    map[subject.Identity]*record
 	accounts map[string]subject.Identity // by id of the account
 	presence presence
+	refusals refusals
 }
 
 // New returns the identities; Start follows them.
@@ -52,6 +55,7 @@ func New(cfg Config) *Identities {
 		cfg: cfg, bucket: cfg.Bus.Bucket(journal.BucketIdentities), filled: make(chan struct{}),
 		wake: make(chan struct{}, 1), known: map[subject.Identity]*record{}, accounts: map[string]subject.Identity{},
 		presence: presence{at: map[subject.Identity]time.Time{}, open: map[subject.Identity]map[string]bool{}},
+		refusals: refusals{latest: map[subject.Identity]coreapi.Refusal{}, said: map[string]*said{}},
 	}
 }
 
@@ -142,6 +146,7 @@ func (s *Identities) run(ctx context.Context) {
 			t.Stop()
 			return
 		case <-s.wake:
+			settled(ctx)
 		case <-s.cfg.Keeper.Back():
 			clear(known)
 		case <-t.C:
@@ -151,6 +156,19 @@ func (s *Identities) run(ctx context.Context) {
 }
 
 const retry = time.Second
+
+// settled waits until this core has heard of changes that closely follow the one that woke it. The core that makes a
+// change informs the server itself, and the server must not get the state before that from another core afterwards.
+func settled(ctx context.Context) {
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+const settle = 500 * time.Millisecond
 
 // informAll gives the server the accounts that have changed since it was informed, and returns when the next
 // credential ends.
@@ -175,8 +193,16 @@ func (s *Identities) informAll(ctx context.Context, known map[subject.Identity]s
 	return next, nil
 }
 
-// inform gives the server the account of an identity. What it revokes has ended then.
+// inform gives the server the account of an identity. What it revokes has ended then. If a later change is known, it
+// gives that: the server must not get an older one last.
 func (s *Identities) inform(ctx context.Context, r *record) error {
+	s.informing.Lock()
+	defer s.informing.Unlock()
+	s.mu.Lock()
+	if last := s.known[r.Charter.Name]; last != nil && last.revision > r.revision {
+		r = last
+	}
+	s.mu.Unlock()
 	account, err := s.cfg.Authority.PartyAccount(r.Charter, r.Generation, r.revoked(s.cfg.Now()))
 	if err != nil {
 		return err
@@ -263,6 +289,9 @@ func (s *Identities) Do(ctx context.Context, q coreapi.IdentitiesQuery) (coreapi
 		if q.Name == "" || q.Name == name {
 			id := r.public(now)
 			id.Connected, id.Seen = s.presence.of(name)
+			if no, ok := s.refusals.latest[name]; ok {
+				id.Refused = &no
+			}
 			page.Identities = append(page.Identities, id)
 		}
 	}
@@ -333,6 +362,9 @@ func (s *Identities) rotate(ctx context.Context, q coreapi.IdentitiesQuery) (*co
 			if k.Until.IsZero() || k.Until.After(until) {
 				r.Keys[i].Until = until
 			}
+			if q.OverlapS == 0 {
+				r.Keys[i].Ended = true
+			}
 		}
 		return r, nil
 	})
@@ -355,7 +387,7 @@ func (s *Identities) issue(
 		r.Keys = append(r.Keys, key{User: out.User, Issued: now})
 		for i := range len(r.Keys) - maxKeys {
 			if k := &r.Keys[i]; k.Until.IsZero() || k.Until.After(now) {
-				k.Until = now
+				k.Until, k.Ended = now, true
 			}
 		}
 		return r, nil

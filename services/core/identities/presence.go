@@ -3,6 +3,7 @@ package identities
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"skandha.dev/pkg/subject"
@@ -32,11 +33,19 @@ type connection struct {
 	Client struct {
 		ID      uint64 `json:"id"`
 		Account string `json:"acc"`
+		Name    string `json:"name"`
+		Host    string `json:"host"`
+		JWT     string `json:"jwt"`
 	}
+	Reason string `json:"reason"` // of a disconnect
 }
 
 // heard notes a message of the server.
-func (s *Identities) heard(body []byte) {
+func (s *Identities) heard(subj string, body []byte) {
+	if strings.HasSuffix(subj, refusedSuffix) {
+		s.refused(body)
+		return
+	}
 	var c connection
 	if json.Unmarshal(body, &c) != nil {
 		return
@@ -54,10 +63,18 @@ func (s *Identities) heard(body []byte) {
 			s.presence.open[name] = map[string]bool{}
 		}
 		s.presence.open[name][key] = true
+		s.renamed(c, name)
 		return
+	}
+	if c.Reason == expired {
+		s.report("a connection was closed", c, name, kindExpired,
+			"its credentials have expired; make new ones: skandha plugins invite "+string(name))
 	}
 	delete(s.presence.open[name], key)
 }
 
 // connected is the type of the message about a new connection.
 const connected = "io.nats.server.advisory.v1.client_connect"
+
+// expired is the server's reason to close a connection whose credentials have expired.
+const expired = "Authentication Expired"

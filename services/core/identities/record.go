@@ -28,7 +28,12 @@ type key struct {
 	User   string    `json:"user"` // public key
 	Issued time.Time `json:"issued"`
 	Until  time.Time `json:"until,omitzero"` // when it is revoked; zero: not
+	// It was revoked at once, also for a core whose clock has not reached Until.
+	Ended bool `json:"ended,omitempty"`
 }
+
+// over reports whether it was revoked.
+func (k key) over(now time.Time) bool { return k.Ended || !k.Until.IsZero() && !now.Before(k.Until) }
 
 // maxKeys is how many credentials of an identity are remembered, at most; the oldest are revoked.
 const maxKeys = 64
@@ -50,7 +55,7 @@ func (r *record) revoked(now time.Time) (users []string) {
 		return []string{"*"}
 	}
 	for _, k := range r.Keys {
-		if !k.Until.IsZero() && !now.Before(k.Until) {
+		if k.over(now) {
 			users = append(users, k.User)
 		}
 	}
@@ -60,7 +65,7 @@ func (r *record) revoked(now time.Time) (users []string) {
 // next is when a credential ends next; zero: none will.
 func (r *record) next(now time.Time) (at time.Time) {
 	for _, k := range r.Keys {
-		if r.Revoked.IsZero() && k.Until.After(now) && (at.IsZero() || k.Until.Before(at)) {
+		if r.Revoked.IsZero() && !k.Ended && k.Until.After(now) && (at.IsZero() || k.Until.Before(at)) {
 			at = k.Until
 		}
 	}

@@ -18,8 +18,9 @@ import (
 type Server interface {
 	// Update gives the server an account. What it revokes has ended when Update returns.
 	Update(ctx context.Context, account string) error
-	// Follow calls heard for every connection that begins or ends, until ctx ends.
-	Follow(ctx context.Context, heard func([]byte))
+	// Follow calls heard for every connection that begins, ends or is refused, with the subject and the body of the
+	// server's message, until ctx ends.
+	Follow(ctx context.Context, heard func(subj string, body []byte))
 	// Back has a value when the server is reachable again.
 	Back() <-chan struct{}
 }
@@ -95,13 +96,16 @@ func (k *Keeper) Update(ctx context.Context, account string) error {
 	return nil
 }
 
+// refusedSuffix ends the subjects of messages about clients that were not let in.
+const refusedSuffix = ".CLIENT.AUTH.ERR"
+
 // Follow implements Server.
-func (k *Keeper) Follow(ctx context.Context, heard func([]byte)) {
+func (k *Keeper) Follow(ctx context.Context, heard func(subj string, body []byte)) {
 	for ctx.Err() == nil {
 		nc, err := k.connect()
 		if err == nil {
-			for _, subj := range []string{"$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT"} {
-				if _, err = nc.Subscribe(subj, func(m *nats.Msg) { heard(m.Data) }); err != nil {
+			for _, subj := range []string{"$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*" + refusedSuffix} {
+				if _, err = nc.Subscribe(subj, func(m *nats.Msg) { heard(m.Subject, m.Data) }); err != nil {
 					break
 				}
 			}

@@ -62,6 +62,13 @@ type Identity struct {
 	Valid     int            `json:"valid"`          // credentials that are valid
 	Connected int            `json:"connected"`      // connections now
 	Seen      time.Time      `json:"seen,omitzero"`  // when it was last connected; zero: never
+	Refused   *Refusal       `json:"refused,omitempty"`
+}
+
+// Refusal is that the bus did not let in a client with credentials of an identity.
+type Refusal struct {
+	At    time.Time `json:"at"` // by the clock of the bus; the latest
+	Cause string    `json:"cause"`
 }
 
 // Credential shows the server who connects. Exactly one is set.

@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // logger passes the server's log lines to slog.
 type logger struct {
 	log    *slog.Logger
 	healer *healer // nil: write errors are not repaired
+	rights bool    // core logs who is refused, and why
 
 	mu   sync.Mutex
 	last string // the last error or fatal line: why it did not start
@@ -29,6 +33,10 @@ func (l *logger) Warnf(format string, v ...any) {
 
 func (l *logger) Errorf(format string, v ...any) {
 	line := fmt.Sprintf(format, v...)
+	if l.rights && strings.Contains(line, server.ErrAuthentication.Error()) {
+		l.log.Debug(line)
+		return
+	}
 	l.note(line)
 	l.healer.saw(line)
 	l.log.Error(line)

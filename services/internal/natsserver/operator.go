@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +41,14 @@ func (c Config) trust(o *server.Options) error {
 	if moved {
 		c.Logger.Info("the log was moved to the account of the system", "account", c.Operator.Account)
 	}
-	resolver, err := server.NewDirAccResolver(filepath.Join(c.StoreDir, accounts), maxAccounts, time.Minute, server.HardDelete)
+	dir := filepath.Join(c.StoreDir, accounts)
+	for id := range c.Operator.Accounts {
+		// The resolver would keep one that was made later, as it is if the clock was ahead then.
+		if err := os.Remove(filepath.Join(dir, id+".jwt")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("the accounts of the NATS server: %w", err)
+		}
+	}
+	resolver, err := server.NewDirAccResolver(dir, maxAccounts, time.Minute, server.HardDelete)
 	if err != nil {
 		return fmt.Errorf("the accounts of the NATS server: %w", err)
 	}

@@ -230,7 +230,7 @@ func (c Config) start() (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuring the NATS server: %w", err)
 	}
-	log := &logger{log: c.Logger.With("component", "nats-server"), healer: c.healer}
+	log := &logger{log: c.Logger.With("component", "nats-server"), healer: c.healer, rights: c.Operator != nil}
 	srv.SetLoggerV2(log, false, false, false)
 	if auth != nil {
 		auth.srv = srv

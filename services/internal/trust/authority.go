@@ -229,6 +229,19 @@ func (a *Authority) PartyID(name subject.Identity, generation int) (string, erro
 	return publicOf(k), nil
 }
 
+// IsService reports whether a JWT with the issuer and its account is of a service of the system.
+func (a *Authority) IsService(issuer, account string) bool {
+	if account != publicOf(a.account) {
+		return false
+	}
+	for name, k := range a.services {
+		if publicOf(k) == issuer || a.kept.Retiring[name] == issuer {
+			return true
+		}
+	}
+	return false
+}
+
 // partyKey is the key of a party's account, which follows from the operator's. The parties of tenants have
 // separate keys, also those with the same name.
 func (a *Authority) partyKey(name string, generation int) (nkeys.KeyPair, error) {

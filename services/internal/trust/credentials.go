@@ -187,11 +187,11 @@ func (a *Authority) Whole(id subject.Identity) (*bus.Credentials, error) {
 }
 
 // Keeper makes credentials for the server's own account: to tell it of accounts, and to learn who
-// connects.
+// connects and who is refused.
 func (a *Authority) Keeper() (*bus.Credentials, error) {
 	own, signed, err := newUser("keeper", a.system, func(c *jwt.UserClaims) {
 		c.Pub.Allow.Add("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.SERVER.PING.CONNZ")
-		c.Sub.Allow.Add("$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "_INBOX.>")
+		c.Sub.Allow.Add("$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR", "_INBOX.>")
 	})
 	return credentials("keeper", own, signed), err
 }
@@ -248,7 +248,7 @@ func (a *Authority) Admit(c rights.Charter, generation int, bearer bool) (Admiss
 	}
 	claims := jwt.NewUserClaims(publicOf(own))
 	claims.Name, claims.BearerToken = string(c.Name), bearer
-	claims.Tags.Add(bus.PartyTag)
+	claims.Tags.Add(bus.PartyTag, bus.SystemTag+publicOf(a.account))
 	if !c.Expires.IsZero() {
 		claims.Expires = c.Expires.Unix()
 	}
@@ -262,6 +262,10 @@ func (a *Authority) Admit(c rights.Charter, generation int, bearer bool) (Admiss
 	out.AccountJWT, err = a.PartyAccount(c, generation, nil)
 	return out, err
 }
+
+// forever is later than the time at which any machine makes credentials. The server compares a revocation with that
+// time, and the clock of the machine could have been ahead.
+var forever = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // PartyAccount returns the JWT of a party's account, in which the credentials of the users are
 // revoked.
@@ -288,7 +292,7 @@ func (a *Authority) PartyAccount(c rights.Charter, generation int, revoked []str
 		claims.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: from, Type: jwt.Service})
 	}
 	for _, user := range revoked {
-		claims.Revoke(user)
+		claims.RevokeAt(user, forever)
 	}
 	out, err := claims.Encode(a.operator)
 	if err != nil {

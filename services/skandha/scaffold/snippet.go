@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/format"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,8 @@ type asked struct {
 type snippet struct {
 	Name, Token, Host, Port, Address string
 	Does, Run                        string // for its readers
-	Input, Answers                   string // subjects of a listener
+	Refused                          string // why the bus refuses the credentials, and what to do
+	Input, Answers, Stored           string // of a listener: subjects, and what to say if the bus goes after the input
 	Recorded, Failed                 event.Type
 	Manifest                         string // of a plugin, without its instance
 	Asked                            []asked
@@ -53,8 +55,9 @@ type snippet struct {
 
 // Snippet returns a program in one file, which needs only its language's standard library, that does on the bus what
 // its charter is for, with its credentials in it. A listener sends the words with which it is started and prints the
-// answer. A plugin registers a tool and hooks, and prints what it is asked. Others print what happens. The error
-// wraps [ErrLanguage] or [ErrSnippet].
+// answer. A plugin registers a tool and hooks, prints what it is asked, and unregisters at a signal. Others print what
+// happens. They connect again if the bus is gone, and end if it refuses their credentials. The error wraps
+// [ErrLanguage] or [ErrSnippet].
 func Snippet(lang string, in Invited) (string, error) {
 	if !slices.Contains(SnippetLanguages(), lang) {
 		return "", fmt.Errorf("%w %q; want one of %s", ErrLanguage, lang, strings.Join(SnippetLanguages(), ", "))
@@ -71,8 +74,11 @@ func Snippet(lang string, in Invited) (string, error) {
 		return "", err
 	}
 	var b bytes.Buffer
-	err = t.Execute(&b, s)
-	return b.String(), err
+	if err := t.Execute(&b, s); err != nil || lang != "go" {
+		return b.String(), err
+	}
+	text, err := format.Source(b.Bytes())
+	return string(text), err
 }
 
 // quoted is a string literal in Go, JavaScript and Python.
@@ -98,6 +104,8 @@ func (in Invited) snippet(lang string) (s snippet, err error) {
 		Recorded: event.TypeRecorded, Failed: event.TypeTurnFailed,
 	}
 	s.Address = s.Host + ":" + s.Port
+	s.Refused = fmt.Sprintf("the credentials of %s are revoked, replaced or expired; to get new ones: skandha plugins invite %s",
+		s.Name, s.Name)
 	run := map[string]string{"go": "go run %s", "node": "node %s", "perl": "perl %s", "python": "python3 %s", "shell": "bash %s"}
 	s.Run = fmt.Sprintf(run[lang], filepath.Base(cmp.Or(in.File, s.Name+extensions[lang])))
 	m, err := s.plugin(c)
@@ -111,6 +119,7 @@ func (in Invited) snippet(lang string) (s snippet, err error) {
 		w, a := c.Listeners[0], first(c.Agents, "main")
 		ref := subject.Ref{Agent: a, Session: first(c.Sessions, subject.Session(c.Name))}
 		s.Input = ref.Cause(subject.Input, w)
+		s.Stored = fmt.Sprintf("the bus is gone; the input is safe, and its answer will be in the session %s", ref.Session)
 		s.Answers = fmt.Sprintf("answer.%s.%s.%s.*.*", w, ref.Agent, ref.Session)
 		s.Does, s.Run = fmt.Sprintf("%s says something to the agent %s, and prints the answer.", s.Name, a), s.Run+" 'what is 2+2?'"
 	default:

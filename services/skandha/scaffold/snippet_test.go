@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"skandha.dev/pkg/plugin"
@@ -50,8 +51,15 @@ func program(t *testing.T, s *foreigntest.System, lang string, c rights.Charter)
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	env := []string{"GOWORK=off", "GOFLAGS="}
+	start[0] = foreigntest.Need(t, start[0])
+	if lang == "go" { // go run does not pass on signals
+		binary := filepath.Join(dir, "program")
+		foreigntest.Spawn(t, dir, env, start[0], "build", "-o", binary, file).Wait()
+		start = []string{binary}
+	}
 	return func(args ...string) *foreigntest.Process {
-		return foreigntest.Spawn(t, dir, []string{"GOWORK=off", "GOFLAGS="}, foreigntest.Need(t, start[0]), append(start[1:], args...)...)
+		return foreigntest.Spawn(t, dir, env, start[0], append(start[1:], args...)...)
 	}
 }
 
@@ -71,23 +79,27 @@ func revoke(t *testing.T, s *foreigntest.System, name subject.Identity) {
 }
 
 // The program of each language talks to the agent as a listener; as a plugin it is asked and answers; and it follows
-// what it may see. When it is revoked it says so and ends.
+// what it may see. After a restart of the bus it does so again. A signal unregisters it. When it is revoked it says so
+// and ends.
 func TestSnippetsRun(t *testing.T) {
 	for _, lang := range scaffold.SnippetLanguages() {
 		t.Run(lang, func(t *testing.T) {
 			s := foreigntest.Start(t)
 			name := subject.Identity("guest-" + lang)
 			listener := rights.Charter{Name: name + "-bell", Listeners: []subject.Writer{subject.Writer(name)}}
-			p := program(t, s, lang, listener)(`say "ünï"`)
+			say := program(t, s, lang, listener)
+			p := say(`say "ünï"`)
 			p.Wait()
 			if got := strings.TrimSpace(p.Out()); !strings.Contains(got, `"ünï"`) {
 				t.Errorf("the agent's answer is %q", got)
 			}
 
 			follow := program(t, s, lang, rights.Charter{Name: name + "-eye", See: true})()
-			p = program(t, s, lang, rights.Charter{
+			follow.Await("is connected")
+			run := program(t, s, lang, rights.Charter{
 				Name: name, Hooks: []string{"before_act:judge", "after_act:observe"}, Tools: []string{string(name)},
-			})()
+			})
+			p = run()
 			p.Await("is active")
 			s.AwaitPlugin(subject.Plugin(name), plugin.Active)
 			s.AwaitTool(string(name)+":hello", true)
@@ -100,11 +112,39 @@ func TestSnippetsRun(t *testing.T) {
 			}
 			follow.Await("skandha.reflect.recorded.v1")
 
+			s.Restart()
+			s.AwaitPlugin(subject.Plugin(name), plugin.Active)
+			s.AwaitTool(string(name)+":hello", true)
+			for _, p := range []*foreigntest.Process{p, follow} {
+				natstest.Eventually(t, "it says once that the bus is gone", func() bool {
+					return strings.Count(p.Errs(), "the bus is gone; trying again") == 1
+				})
+			}
+			seen := strings.Count(follow.Out(), "skandha.reflect.recorded.v1")
+			natstest.Eventually(t, "the tool answers, and the other one sees it", func() bool {
+				end := s.Say("again-"+lang, "call "+string(name)+":hello {}")
+				return len(end.Calls) == 1 && end.Calls[0].Success && strings.Count(follow.Out(), "skandha.reflect.recorded.v1") > seen
+			})
+
+			second := run()
+			second.Await("is active")
+			second.Leave(syscall.SIGTERM)
+			if !strings.Contains(second.Errs(), string(name)+" is gone") {
+				t.Errorf("it unregisters at a signal, and says %q", second.Errs())
+			}
+			natstest.Eventually(t, "the registry lists the other process alone", func() bool {
+				return len(s.Plugin(subject.Plugin(name)).Instances) == 1
+			})
+
 			for who, p := range map[subject.Identity]*foreigntest.Process{name: p, name + "-eye": follow} {
 				revoke(t, s, who)
-				if p.Ended() == nil || !strings.Contains(p.Errs(), "Revo") {
+				if p.Ended() == nil || !strings.Contains(p.Errs(), "skandha plugins invite "+string(who)) {
 					t.Errorf("%s was revoked, and says %q", who, p.Errs())
 				}
+			}
+			revoke(t, s, listener.Name)
+			if p := say("hello"); p.Ended() == nil || !strings.Contains(p.Errs(), "skandha plugins invite "+string(listener.Name)) {
+				t.Errorf("%s was revoked before it starts, and says %q", listener.Name, p.Errs())
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -35,9 +36,14 @@ type running struct {
 
 func run(t testing.TB) *running {
 	t.Helper()
+	return runWith(t, quiet)
+}
+
+func runWith(t testing.TB, log *slog.Logger) *running {
+	t.Helper()
 	data := t.TempDir()
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: data, Sync: "relaxed", Provider: "offline", Log: quiet,
+		Data: data, Sync: "relaxed", Provider: "offline", Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
