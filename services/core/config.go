@@ -162,6 +162,20 @@ type SystemLimits struct {
 	// Backlog is how many inputs may wait before new ones are refused. Default 10000;
 	// 0: no limit.
 	Backlog *int `yaml:"backlog"`
+	// PerListener is how many inputs of one invited listener may wait at a core before the bus takes
+	// no more from it for a while. Default 256; 0: no limit.
+	PerListener *int `yaml:"per_listener"`
+}
+
+// perListener converts the limit likewise, but 0 means no limit.
+func (l SystemLimits) perListener() (int, error) {
+	switch {
+	case l.PerListener == nil:
+		return shell.DefaultPerListener, nil
+	case *l.PerListener < 0:
+		return 0, fmt.Errorf("limits.per_listener is %d, want 0 (no limit) or more", *l.PerListener)
+	}
+	return *l.PerListener, nil
 }
 
 // backlog converts the limit to the shell's form, in which -1 means no limit.

@@ -62,13 +62,14 @@ func (c Config) shell() (shell.Config, error) {
 	approvals, badApprovals := c.BuildApprovals()
 	plugins, badPlugins := c.BuildPlugins()
 	streams, badStreams := c.BuildStreams()
-	backlog, badLimits := c.Limits.backlog()
+	backlog, badBacklog := c.Limits.backlog()
+	perListener, badLimits := c.Limits.perListener()
 	head := auditor.Head(c.Audit.Head)
 	digest, badDigest := c.rightsDigest()
 	return shell.Config{
-		Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog,
+		Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog, PerListener: perListener,
 		Notify: c.Notify, Head: head, RightsDigest: digest,
-	}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badLimits, badDigest, c.Notify.Validate(), head.Validate())
+	}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badBacklog, badLimits, badDigest, c.Notify.Validate(), head.Validate())
 }
 
 // rightsDigest is of what the configuration says about who may do what, without secrets.

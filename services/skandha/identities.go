@@ -209,7 +209,11 @@ func printIdentities(out io.Writer, page coreapi.IdentitiesPage, now time.Time) 
 		if at := id.Charter.Expires; !at.IsZero() {
 			expires = at.Local().Format("2006-01-02 15:04")
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id.Charter.Name, id.State, id.Invited.Local().Format("2006-01-02 15:04"),
+		state := string(id.State)
+		if !id.Muted.IsZero() {
+			state = "muted"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id.Charter.Name, state, id.Invited.Local().Format("2006-01-02 15:04"),
 			line(string(id.By), 40), expires, seen(id, now), line(may(id.Charter), 200))
 	}
 	if err := w.Flush(); err != nil {

@@ -44,6 +44,7 @@ type Identities struct {
 	accounts map[string]subject.Identity // by id of the account
 	presence presence
 	refusals refusals
+	muting   map[subject.Identity]bool // a change is under way
 }
 
 // New returns the identities; Start follows them.
@@ -56,6 +57,7 @@ func New(cfg Config) *Identities {
 		wake: make(chan struct{}, 1), known: map[subject.Identity]*record{}, accounts: map[string]subject.Identity{},
 		presence: presence{at: map[subject.Identity]time.Time{}, open: map[subject.Identity]map[string]bool{}},
 		refusals: refusals{latest: map[subject.Identity]coreapi.Refusal{}, said: map[string]*said{}},
+		muting:   map[subject.Identity]bool{},
 	}
 }
 
@@ -181,7 +183,7 @@ func (s *Identities) informAll(ctx context.Context, known map[subject.Identity]s
 		if at := r.next(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
-		state := fmt.Sprintf("%d %v", r.revision, r.revoked(now))
+		state := fmt.Sprintf("%d %v %t", r.revision, r.revoked(now), r.muted(now))
 		if known[r.Charter.Name] == state {
 			continue
 		}
@@ -203,7 +205,11 @@ func (s *Identities) inform(ctx context.Context, r *record) error {
 		r = last
 	}
 	s.mu.Unlock()
-	account, err := s.cfg.Authority.PartyAccount(r.Charter, r.Generation, r.revoked(s.cfg.Now()))
+	now, sign := s.cfg.Now(), s.cfg.Authority.PartyAccount
+	if r.muted(now) {
+		sign = s.cfg.Authority.MutedAccount
+	}
+	account, err := sign(r.Charter, r.Generation, r.revoked(now))
 	if err != nil {
 		return err
 	}

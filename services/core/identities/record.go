@@ -19,6 +19,7 @@ type record struct {
 	By         subject.Writer `json:"by"`
 	Keys       []key          `json:"keys"`
 	Revoked    time.Time      `json:"revoked,omitzero"`
+	Muted      time.Time      `json:"muted,omitzero"` // until when it can send no inputs
 
 	revision uint64
 }
@@ -62,8 +63,14 @@ func (r *record) revoked(now time.Time) (users []string) {
 	return users
 }
 
-// next is when a credential ends next; zero: none will.
+// muted reports whether it can send no inputs.
+func (r *record) muted(now time.Time) bool { return r.Revoked.IsZero() && now.Before(r.Muted) }
+
+// next is when a credential, or the time without inputs, ends next; zero: none will.
 func (r *record) next(now time.Time) (at time.Time) {
+	if r.muted(now) {
+		at = r.Muted
+	}
 	for _, k := range r.Keys {
 		if r.Revoked.IsZero() && !k.Ended && k.Until.After(now) && (at.IsZero() || k.Until.Before(at)) {
 			at = k.Until
@@ -87,7 +94,11 @@ func (r *record) public(now time.Time) coreapi.Identity {
 	if r.state(now) == coreapi.IdentityActive {
 		valid = len(r.Keys) - len(r.revoked(now))
 	}
+	var muted time.Time
+	if r.muted(now) {
+		muted = r.Muted
+	}
 	return coreapi.Identity{
-		Charter: r.Charter, State: r.state(now), Invited: r.Invited, By: r.By, Ended: r.Revoked, Valid: valid,
+		Muted: muted, Charter: r.Charter, State: r.state(now), Invited: r.Invited, By: r.By, Ended: r.Revoked, Valid: valid,
 	}
 }

@@ -12,7 +12,9 @@ func (s *session) renew(m renewMail) {
 	}
 	s.dropWork()
 	s.Directory.Leave(s.claimant)
-	clear(s.held)
+	for seq := range s.held {
+		s.release(seq)
+	}
 	s.passed = 0
 	if s.state != nil {
 		s.doubt, s.state = doubt{base: s.state}, nil
@@ -34,6 +36,6 @@ func (s *session) vanished(seq uint64) (deleted bool) {
 		return true
 	}
 	s.Log.Warn("dropping a delivery of a log that was lost", "session", s.ref, "cause", seq, "log_ends", log.Last)
-	delete(s.held, seq)
+	s.release(seq)
 	return false
 }

@@ -160,6 +160,12 @@ func (s *session) hold(d delivery) {
 	s.held[d.Seq] = h
 }
 
+// release holds a delivery no longer.
+func (s *session) release(seq uint64) {
+	delete(s.held, seq)
+	s.set.pressure.done(seq)
+}
+
 func (s *session) onDelivery(d delivery) {
 	again := s.held[d.Seq] != nil || d.NumDelivered > 1
 	// A new cause cannot be processed already, unless the log lost its end and reuses sequences.
@@ -361,7 +367,7 @@ func (s *session) settle() {
 			if err := h.Ack(); err != nil {
 				s.Log.Debug("acknowledging a cause", "session", s.ref, "cause", seq, "error", err)
 			}
-			delete(s.held, seq) // a lost ack is harmless: the cause is redelivered and settled again
+			s.release(seq) // a lost ack is harmless: the cause is redelivered and settled again
 			continue
 		}
 		if time.Since(h.extended) > extendAfter {
@@ -404,5 +410,5 @@ func (s *session) giveBack(h *held, delay time.Duration) {
 	if err := h.Nak(delay); err != nil {
 		s.Log.Debug("handing back a delivery", "session", s.ref, "cause", h.Seq, "error", err)
 	}
-	delete(s.held, h.Seq)
+	s.release(h.Seq)
 }

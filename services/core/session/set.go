@@ -43,6 +43,10 @@ type Config struct {
 	// Memory returns what agents remember, for one decision that waits so long for embeddings;
 	// nil: nothing.
 	Memory func(*embed.Patience) decide.Memory
+	// PerListener is how many inputs of one writer may wait here before it is reported to Pressed, which must not wait:
+	// with their number, now and then, and with 0 once half of them are done. 0: no limit.
+	PerListener int
+	Pressed     func(w subject.Writer, waiting int)
 	// Matcher returns what matches an agent's tools with requests; nil: nothing does.
 	Matcher func(agent subject.Agent, patience *embed.Patience) engine.Matcher
 }
@@ -76,13 +80,14 @@ type Stats struct {
 // Set holds the open sessions of one core.
 type Set struct {
 	*Deps
-	cfg     Config
-	ctx     context.Context //nolint:containedctx // sessions outlive every call
-	end     context.CancelFunc
-	stats   Stats
-	appends appendLanes
-	outages *logburst.Log
-	panics  *lru.Cache[panicKey, int] // how often this core has panicked while it decided a cause
+	cfg      Config
+	ctx      context.Context //nolint:containedctx // sessions outlive every call
+	end      context.CancelFunc
+	stats    Stats
+	appends  appendLanes
+	pressure *pressure
+	outages  *logburst.Log
+	panics   *lru.Cache[panicKey, int] // how often this core has panicked while it decided a cause
 
 	mu       sync.Mutex
 	open     map[subject.Ref]*session
@@ -107,7 +112,7 @@ func NewSet(ctx context.Context, cfg Config, deps Deps) (*Set, error) {
 	ctx, end := context.WithCancel(ctx)
 	return &Set{
 		Deps: &deps, cfg: cfg, ctx: ctx, end: end, panics: panics, open: map[subject.Ref]*session{}, cache: cache,
-		overflow: newOverflow(), outages: logburst.New(deps.Log),
+		overflow: newOverflow(), outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
 	}, nil
 }
 
@@ -200,6 +205,9 @@ func (s *Set) Deliver(d journal.Delivery) {
 	// Searching the body for the mode's name is enough here; the input is parsed later.
 	in := at.Kind == subject.Input
 	m := delivery{d, at, in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt)), time.Now()}
+	if in {
+		s.pressure.add(d.Seq, at.Writer)
+	}
 	if in && (len(s.overflow.order) > 0 || s.open[at.Ref] == nil && len(s.open) >= s.cfg.Open) {
 		s.overflow.put(m)
 		return
@@ -217,6 +225,7 @@ func (s *Set) ackNoise(d journal.Delivery) {
 }
 
 func (s *Set) nak(d journal.Delivery) {
+	s.pressure.done(d.Seq)
 	if err := d.Nak(0); err != nil {
 		s.Log.Debug("handing back a delivery", "error", err)
 	}
@@ -282,6 +291,7 @@ func (s *Set) Renew(log bool) {
 	if log {
 		s.newLog = time.Now()
 		s.overflow = newOverflow()
+		s.pressure.clear()
 	}
 	for _, o := range s.open {
 		o.mailbox.put(renewMail{log})

@@ -14,6 +14,9 @@ import (
 	"skandha.dev/services/internal/journal"
 )
 
+// DefaultPerListener is how many inputs of one invited listener may wait at a core.
+const DefaultPerListener = 256
+
 // DefaultBacklog is how many causes may wait before inputs are refused.
 const DefaultBacklog = 10_000
 

@@ -50,7 +50,9 @@ type Config struct {
 	// Backlog is how many causes may wait before inputs are refused; default
 	// DefaultBacklog, negative: no limit.
 	Backlog int
-	Version string
+	// PerListener is how many inputs of one invited listener may wait at this core before it is muted; 0: no limit.
+	PerListener int
+	Version     string
 	// Identities are who from outside may connect; nil: the bus enforces no rights.
 	Identities *identities.Identities
 	Index      index.Store // of memories; nil: agents remember nothing beyond a session
@@ -130,9 +132,11 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.loader.Folded = c.views.Folded
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
 	c.live = live.New(b, log, c.observe)
+	var pressed func(subject.Writer, int)
 	pluginDeps := plugins.Deps{Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams, Operate: c.operated}
 	if cfg.Identities != nil {
 		pluginDeps.Charters, c.live.Listens = cfg.Identities, cfg.Identities.Listens
+		pressed = cfg.Identities.Pressed
 	}
 	c.plugins = plugins.New(ctx, cfg.Plugins, pluginDeps)
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
@@ -148,7 +152,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
 		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Approvals: cfg.Approvals, Version: cfg.Version,
-		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher,
+		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher, PerListener: cfg.PerListener, Pressed: pressed,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
 		Troubles: c.troubles, Outbox: c.outbox,

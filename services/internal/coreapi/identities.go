@@ -54,6 +54,8 @@ const (
 
 // Identity is who from outside may connect.
 type Identity struct {
+	// Muted is until when it can send no inputs, because it has sent them faster than they are answered.
+	Muted     time.Time      `json:"muted,omitzero"`
 	Charter   rights.Charter `json:"charter"`
 	State     IdentityState  `json:"state"`
 	Invited   time.Time      `json:"invited"`

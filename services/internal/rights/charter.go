@@ -158,6 +158,16 @@ func (d *Declaration) Party(ch Charter) (Permissions, error) {
 	return may, err
 }
 
+// Muted is Party without what a listener sends.
+func (d *Declaration) Muted(ch Charter) (Permissions, error) {
+	all, err := d.Party(ch)
+	if err != nil {
+		return all, err
+	}
+	all.Publish = slices.DeleteFunc(all.Publish, func(s string) bool { return strings.Contains(s, ".sense.") })
+	return all, nil
+}
+
 // widest leaves out the subjects that others cover: the server accepts no imports of services that overlap.
 func widest(subjects []string) []string {
 	return slices.DeleteFunc(slices.Clone(subjects), func(s string) bool {

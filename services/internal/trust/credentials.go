@@ -270,11 +270,22 @@ var forever = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 // PartyAccount returns the JWT of a party's account, in which the credentials of the users are
 // revoked.
 func (a *Authority) PartyAccount(c rights.Charter, generation int, revoked []string) (string, error) {
+	return a.partyAccount(c, generation, revoked, rights.Declared().Party)
+}
+
+// MutedAccount is PartyAccount for one that can send no inputs for a while.
+func (a *Authority) MutedAccount(c rights.Charter, generation int, revoked []string) (string, error) {
+	return a.partyAccount(c, generation, revoked, rights.Declared().Muted)
+}
+
+func (a *Authority) partyAccount(
+	c rights.Charter, generation int, revoked []string, rightsOf func(rights.Charter) (rights.Permissions, error),
+) (string, error) {
 	account, err := a.partyKey(string(c.Name), generation)
 	if err != nil {
 		return "", err
 	}
-	p, err := rights.Declared().Party(c)
+	p, err := rightsOf(c)
 	if err != nil {
 		return "", err
 	}

@@ -37,6 +37,7 @@ export class IdentityCard {
     this.node.dataset.state = id.state;
     const [tone, label, title] = STATES[id.state] ?? ['', id.state, ''];
     fill(this.#head, el('h3', { class: 'mono clip', title: this.#name }, reveal(this.#name)), el('span', { class: 'grow' }),
+      id.muted && el('span', { class: 'chip chip-warn', title: 'It has sent inputs faster than they are answered: the bus takes none from it for a while' }, 'muted'),
       id.connected > 0 && el('span', { class: 'chip chip-accent' }, 'connected'),
       el('span', { class: `chip ${tone}`, title }, el('span', { class: 'dot', 'aria-hidden': 'true' }), label));
     const grants = may(id.charter);
