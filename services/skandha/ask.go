@@ -23,6 +23,7 @@ import (
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/turn"
@@ -82,7 +83,11 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	if c.own != nil {
 		fmt.Fprintf(os.Stderr, "skandha: no running system; started one for this question on %s\n", shellQuote(g.Data))
 	}
-	if err := c.checkAgent(ctx, ref.Agent); err != nil {
+	st := c.status(ctx)
+	if err := knows(st, ref.Agent); err != nil {
+		return err
+	}
+	if err := overloaded(st, text); err != nil {
 		return err
 	}
 	items, err := c.Follow(ctx, ref)
@@ -125,17 +130,41 @@ func (a *askCmd) ask(ctx context.Context, g *globals, ref subject.Ref, text stri
 	return err
 }
 
-// checkAgent returns an error if core does not have the agent: an input for it would
-// leave a session without a conversation.
+// checkAgent returns an error if core does not have the agent.
 func (c *connection) checkAgent(ctx context.Context, agent subject.Agent) error {
+	return knows(c.status(ctx), agent)
+}
+
+// status returns what core says of itself; nil if none is running, and an input waits for one.
+func (c *connection) status(ctx context.Context) *coreapi.Status {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var st coreapi.Status
 	if err := c.Ask(ctx, coreapi.VerbStatus, nil, &st); err != nil {
-		return nil // no core is running; the input waits for one
+		return nil
 	}
-	if !slices.Contains(st.Agents, agent) {
+	return &st
+}
+
+// knows returns an error if core does not have the agent: an input for it would leave a session without a
+// conversation.
+func knows(st *coreapi.Status, agent subject.Agent) error {
+	if st != nil && !slices.Contains(st.Agents, agent) {
 		return fmt.Errorf("unknown agent %s; the agents are %s", agent, join(st.Agents))
+	}
+	return nil
+}
+
+// overloaded returns an error if core accepts no inputs now because too many wait. A process that stays knows it
+// from beacons, but this one is too young to have received any. Commands are never refused.
+func overloaded(st *coreapi.Status, text string) error {
+	if _, command := client.Typed(text); st == nil || command != nil {
+		return nil
+	}
+	for _, f := range st.Faults {
+		if f.What == coreapi.FaultOverload {
+			return errors.New(clean(f.Message))
+		}
 	}
 	return nil
 }

@@ -89,13 +89,56 @@ func TestTheAuditLogIsListedExportedAndVerified(t *testing.T) {
 	}
 	head, _ := json.Marshal(last.Head())
 	write(t, heads, string(head)+"\n")
-	for _, args := range [][]string{{"--head", heads}, {"--head", heads, "--file", file}, {"--from", "3"}} {
+	for _, args := range [][]string{{"--head", heads}, {"--head", heads, "--file", file}, {"--complete"}} {
 		if out, all, err = run(append([]string{"verify"}, args...)...); err != nil || !strings.HasSuffix(out, "\nintact\n") {
 			t.Errorf("%s: %v\n%s", args, err, all)
 		}
 	}
 
 	lines := strings.SplitAfter(string(exported), "\n")
+	var published string
+	for _, l := range audit.Lines(exported)[:3] {
+		e, err := audit.Parse(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, _ := json.Marshal(e.Head())
+		published += string(head) + "\n"
+	}
+	// Without its beginning, an export may be intact, but is not all that was.
+	early, cut := filepath.Join(t.TempDir(), "early.jsonl"), filepath.Join(t.TempDir(), "cut.jsonl")
+	write(t, early, published)
+	write(t, cut, strings.Join(lines[2:], ""))
+	const says12 = "entries before 3 are not here and were not checked"
+	for _, c := range []struct {
+		args []string
+		ok   bool
+		want []string
+	}{
+		{[]string{"--from", "3"}, true, []string{"--from leaves them out", "\nintact from entry 3 on\n"}},
+		{[]string{"--from", "3", "--complete"}, true, []string{"\nintact from entry 3 on\n"}},
+		{[]string{"--file", cut}, true, []string{says12, "\nintact from entry 3 on\n"}},
+		{[]string{"--file", cut, "--complete"}, false, []string{says12, "\nNOT COMPLETE, intact from entry 3 on\n"}},
+		{[]string{"--file", cut, "--head", early, "--head", heads}, true, []string{
+			says12, "3 published heads agree\n1 published head of entries before 3: not compared\n", // 2 is named by 3
+		}},
+		{[]string{"--file", cut, "--from", "3", "--complete", "--head", early}, true, []string{"1 published head agree"}},
+		{[]string{"--file", os.DevNull, "--complete"}, false, []string{"There are no entries."}},
+	} {
+		out, all, err := run(append([]string{"verify"}, c.args...)...)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v\n%s", c.args, err, all)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: want %q:\n%s", c.args, w, all)
+			}
+		}
+	}
+	write(t, early, strings.Replace(published, `"n":3`, `"n":2`, 1))
+	if out, all, err = run("verify", "--file", cut, "--head", early); err == nil || !strings.Contains(out, "NOT INTACT") {
+		t.Errorf("%v\n%s", err, all)
+	}
 	for want, text := range map[string]string{
 		"NOT INTACT, from entry 2 on:\n  entry 2 was changed":                   strings.Replace(string(exported), "bob", "eve", 1),
 		"NOT INTACT, from entry 3 on:\n  entries 3 to 3 were removed":           lines[0] + lines[1] + lines[3] + lines[4],

@@ -18,9 +18,10 @@ import (
 )
 
 type auditVerifyCmd struct {
-	Head []string `type:"existingfile" help:"File to which core publishes the head (audit.head.file), or with heads from its webhook; may be repeated." placeholder:"FILE"`
-	File []string `type:"existingfile" help:"Verify exported entries instead, without a system; several files continue each other." placeholder:"FILE"`
-	From uint64   `default:"1" help:"Number of the entry to begin with, for example after one that says that the log was damaged." placeholder:"N"`
+	Head     []string `type:"existingfile" help:"File to which core publishes the head (audit.head.file), or with heads from its webhook; may be repeated." placeholder:"FILE"`
+	File     []string `type:"existingfile" help:"Verify exported entries instead, without a system; several files continue each other." placeholder:"FILE"`
+	Complete bool     `help:"Fail if the first entries are missing. Without it they may be, because the log drops the oldest at its limit."`
+	From     uint64   `default:"1" help:"Number of the entry to begin with, for example after one that says that the log was damaged." placeholder:"N"`
 }
 
 // Run implements the command.
@@ -45,7 +46,7 @@ func (v *auditVerifyCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return report(os.Stdout, verifier, note)
+	return v.report(os.Stdout, verifier, note)
 }
 
 // read reads the entries, and compares them.
@@ -123,25 +124,45 @@ func (v *auditVerifyCmd) file(into *audit.Verifier, path string) error {
 // maxBreaks is how many breaks are printed.
 const maxBreaks = 20
 
-func report(out io.Writer, v *audit.Verifier, note string) error {
-	breaks := v.Breaks()
-	if v.N == 0 && len(breaks) == 0 {
+func (v *auditVerifyCmd) report(out io.Writer, found *audit.Verifier, note string) error {
+	breaks := found.Breaks()
+	if found.N == 0 && len(breaks) == 0 {
 		_, _ = fmt.Fprintln(out, "There are no entries.")
+		if v.Complete {
+			return exitFailed
+		}
 		return nil
 	}
-	_, _ = fmt.Fprintf(out, "%s, %d to %d\n", entries(v.Entries), v.First, v.N)
-	if v.First > 1 {
-		_, _ = fmt.Fprintf(out, "entries before %d are not here\n", v.First)
+	_, _ = fmt.Fprintf(out, "%s, %d to %d\n", entries(found.Entries), found.First, found.N)
+	missing := found.First > max(v.From, 1)
+	if missing {
+		_, _ = fmt.Fprintf(out, "entries before %d are not here and were not checked: removed, or dropped at the limit of the log\n",
+			found.First)
+	} else if found.First > 1 {
+		_, _ = fmt.Fprintf(out, "entries before %d were not checked: --from leaves them out\n", found.First)
 	}
 	if note == "" {
-		note = fmt.Sprintf("%d compared with the log of decisions, %d of commits that it no longer has", v.Compared, v.Gone())
+		note = fmt.Sprintf("%d compared with the log of decisions, %d of commits that it no longer has", found.Compared, found.Gone())
 	}
 	_, _ = fmt.Fprintln(out, note)
-	if v.Heads > 0 {
-		_, _ = fmt.Fprintf(out, "%s agree\n", count(v.Heads, "published head"))
+	if found.Heads > 0 {
+		_, _ = fmt.Fprintf(out, "%s agree\n", count(found.Heads, "published head"))
 	}
-	_, _ = fmt.Fprintf(out, "head   %d %s\n", v.N, v.Digest)
-	if len(breaks) == 0 {
+	if n := found.Unchecked(); n > 0 {
+		_, _ = fmt.Fprintf(out, "%s of entries before %d: not compared\n", count(n, "published head"), found.First)
+	}
+	_, _ = fmt.Fprintf(out, "head   %d %s\n", found.N, found.Digest)
+	switch {
+	case len(breaks) > 0:
+	case missing && v.Complete:
+		_, _ = fmt.Fprintf(out, "NOT COMPLETE, intact from entry %d on\n", found.First)
+		fmt.Fprintf(os.Stderr, "skandha: the first entries of the audit log are missing; what an earlier `%s audit export` has "+
+			"may help: give its file as well\n", buildinfo.Command())
+		return exitFailed
+	case found.First > 1:
+		_, _ = fmt.Fprintf(out, "intact from entry %d on\n", found.First)
+		return nil
+	default:
 		_, _ = fmt.Fprintln(out, "intact")
 		return nil
 	}

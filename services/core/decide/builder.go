@@ -7,6 +7,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
 )
 
 // Decision is a commit that is ready to be appended after revision Prev, with the
@@ -15,7 +16,10 @@ type Decision struct {
 	Commit event.Commit
 	// Outgoing is set if the commit has something to deliver to the listener of an input.
 	Outgoing bool
-	after    *State
+	// Writers has, for each event, the writer of the input that it is about: of the input that began
+	// its turn, or the input that it ends without one. Empty: it is about no input.
+	Writers []subject.Writer
+	after   *State
 }
 
 // Stored returns the state after the commit, which was stored at seq.
@@ -45,6 +49,9 @@ type builder struct {
 	// deliver.
 	replyTo  string
 	outgoing bool
+	writers  []subject.Writer          // see [Decision.Writers]
+	sender   subject.Writer            // of the cause that is decided
+	wrecked  map[uint64]subject.Writer // of the open inputs of a damaged log
 }
 
 // start begins a commit. delivery is the sequence of the cause whose delivery the
@@ -54,10 +61,11 @@ func start(s *State, delivery uint64, trigger event.Trigger, now time.Time, env 
 	if now.Before(s.Now) {
 		now = s.Now
 	}
-	b := &builder{s: s.clone(), env: env, events: make([]event.Event, 0, 8), head: event.Header{
+	b := &builder{s: s.clone(), env: env, events: make([]event.Event, 0, 8), writers: make([]subject.Writer, 0, 8)}
+	b.sender, b.head = trigger.Writer, event.Header{
 		CommitID: env.Nonce(), Prev: s.Rev, Trigger: trigger, Cursor: s.Cursor, Driver: delivery,
 		Delivery: env.Delivery, Now: now, FoldVersion: FoldVersion,
-	}}
+	}
 	if trigger.Sequence > 0 {
 		b.cause = strconv.FormatUint(trigger.Sequence, 10)
 	}
@@ -72,6 +80,7 @@ func (b *builder) emitIn(turn string, p event.Payload) {
 	e := event.New(b.s.Ref, b.head.CommitID+"."+strconv.Itoa(len(b.events)+1), event.Source, p)
 	e.Time, e.Cause, e.Turn = b.head.Now, b.cause, turn
 	b.outgoing = b.outgoing || b.leaves(p)
+	w := b.writerOf(turn, p)
 	taken, err := b.s.take(p)
 	if !taken {
 		err = b.s.fold(e)
@@ -80,7 +89,34 @@ func (b *builder) emitIn(turn string, p event.Payload) {
 		panic(fmt.Sprintf("decide: %s: %v", e.Type, err)) // a bug in this package; the shell recovers (rule 13)
 	}
 	b.size += len(e.Data)
-	b.events = append(b.events, e)
+	b.events, b.writers = append(b.events, e), append(b.writers, w)
+}
+
+// writerOf returns who sent the input that an event is about, before the event is folded.
+func (b *builder) writerOf(turn string, p event.Payload) subject.Writer {
+	var ends uint64
+	switch p := p.(type) {
+	case event.Perceived:
+		if turn != "" {
+			return p.Writer
+		}
+	case event.Recorded:
+		ends = p.Sequence
+	case event.TurnFailed:
+		ends = p.Sequence
+	}
+	switch {
+	case turn != "" && b.s.Turn != nil:
+		return b.s.Turn.Writer
+	case ends == 0:
+		return ""
+	case ends == b.head.Trigger.Sequence:
+		return b.sender
+	}
+	if i := b.s.queued(ends); i >= 0 {
+		return b.s.Queue[i].Writer
+	}
+	return b.wrecked[ends]
 }
 
 // turnOf returns the id of the turn that an event belongs to. An event about another
@@ -137,7 +173,7 @@ func (b *builder) done() *Decision {
 	}
 	b.s.seal(b.head)
 	b.head.Digest = b.s.Digest
-	return &Decision{event.Commit{Ref: b.s.Ref, Header: b.head, Events: b.events}, b.outgoing, b.s}
+	return &Decision{event.Commit{Ref: b.s.Ref, Header: b.head, Events: b.events}, b.outgoing, b.writers, b.s}
 }
 
 func (b *builder) agentState() event.AgentState {

@@ -44,7 +44,7 @@ func TestACauseIsProcessedOnce(t *testing.T) {
 	if d, reason := decide.OnCause(w.state, c.Sequence, c, nil, w.env()); d != nil || reason == "" {
 		t.Fatalf("decided again: %v, %q", d, reason)
 	}
-	if d := decide.OnPoison(w.state, c.Sequence, c.Sequence, w.now, "poison", w.env()); d != nil {
+	if d := decide.OnPoison(w.state, c.Sequence, c, "poison", w.env()); d != nil {
 		t.Fatal("a processed cause was ended as poison")
 	}
 }
@@ -170,7 +170,7 @@ func TestPoison(t *testing.T) {
 		w := newWorld(t)
 		noHooks(w)
 		c := w.cause(subject.Input, "web", `{"text":"x"}`)
-		w.commit(decide.OnPoison(w.state, c.Sequence, c.Sequence, c.Time, "it kills", w.env()), c.Sequence)
+		w.commit(decide.OnPoison(w.state, c.Sequence, c, "it kills", w.env()), c.Sequence)
 		w.ends(c.Sequence, "poison")
 	})
 	t.Run("a cause is poison once cores have begun it often enough", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestPoison(t *testing.T) {
 		if !w.state.Poisonous(c.Sequence) || w.state.Poisonous(in.Sequence) {
 			t.Fatalf("%+v", w.state.Begun)
 		}
-		w.commit(decide.OnPoison(w.state, c.Sequence, c.Sequence, c.Time, "it kills", w.env()), c.Sequence)
+		w.commit(decide.OnPoison(w.state, c.Sequence, c, "it kills", w.env()), c.Sequence)
 		if w.state.Begun != nil {
 			t.Fatalf("%+v goes on counting", w.state.Begun)
 		}
@@ -209,7 +209,7 @@ func TestPoison(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
 		c := w.cause(subject.Input, "web", `{"text":"y"}`)
-		w.commit(decide.OnPoison(w.state, c.Sequence, c.Sequence, c.Time, "it kills", w.env()), c.Sequence)
+		w.commit(decide.OnPoison(w.state, c.Sequence, c, "it kills", w.env()), c.Sequence)
 		if w.state.Driver != in.Sequence || w.state.Turn == nil {
 			t.Fatalf("driver %d", w.state.Driver)
 		}
@@ -233,7 +233,7 @@ func TestPoison(t *testing.T) {
 		w.calls("mail:send", `{"to":"you"}`)
 		w.now = w.step("c0").ExpiresAt
 		c := w.cause(subject.Timer, subject.TimerWriter, `{"id":"t1-p1-c0"}`)
-		w.commit(decide.OnPoison(w.state, c.Sequence, c.Sequence, c.Time, "it kills", w.env()), c.Sequence)
+		w.commit(decide.OnPoison(w.state, c.Sequence, c, "it kills", w.env()), c.Sequence)
 		if w.state.Parked() || w.state.Driver != c.Sequence || !w.state.Waits() {
 			t.Fatal("nobody has to drive")
 		}

@@ -6,6 +6,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/turn"
 )
 
 // Helpers to read the log.
@@ -65,6 +66,15 @@ func (w *world) outcome(seq uint64) string {
 		}
 	}
 	return ""
+}
+
+// inputOfEvent returns the sequence of the input that an event is about, by what the event itself
+// says: the one that began its turn, or that it ends. 0: it is about none.
+func inputOfEvent(e event.Event) uint64 {
+	if e.Turn != "" {
+		return event.SequenceOf(e.Turn)
+	}
+	return turn.EndOf(e).Sequence()
 }
 
 func (w *world) ends(seq uint64, want string) {

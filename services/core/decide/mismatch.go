@@ -23,13 +23,14 @@ type Damage struct {
 // Wreck is a session whose log cannot be folded to its end: a commit contradicts the
 // previous one, is not a commit, is missing or cannot be read (rule 15).
 type Wreck struct {
-	Ref    subject.Ref
-	Last   uint64    // sequence of the last readable commit, valid or not
-	Cursor uint64    // the largest that any commit claims
-	Open   []uint64  // accepted inputs without a terminal event
-	Saved  *State    // the latest state that verifies; nil if none
-	Latest time.Time // time of the latest known commit
-	Why    string
+	Ref     subject.Ref
+	Last    uint64                    // sequence of the last readable commit, valid or not
+	Cursor  uint64                    // the largest that any commit claims
+	Open    []uint64                  // accepted inputs without a terminal event
+	Writers map[uint64]subject.Writer // of the open inputs
+	Saved   *State                    // the latest state that verifies; nil if none
+	Latest  time.Time                 // time of the latest known commit
+	Why     string
 }
 
 // OnMismatch ends a wreck: its open inputs fail, and the session continues from a
@@ -43,6 +44,7 @@ func OnMismatch(w Wreck, env *Env) *Decision {
 		s.Now = w.Latest.UTC().Truncate(time.Millisecond).Add(time.Millisecond)
 	}
 	b := start(s, 0, event.Trigger{Kind: event.ByPoison}, env.Now, env)
+	b.wrecked = w.Writers
 	locked := w.locked()
 	b.emit(event.Checkpoint{State: encode(locked), Reason: w.Why})
 	for _, seq := range w.Open {

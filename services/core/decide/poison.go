@@ -1,10 +1,6 @@
 package decide
 
-import (
-	"time"
-
-	"skandha.dev/pkg/event"
-)
+import "skandha.dev/pkg/event"
 
 // PoisonAt is how many decisions about one cause or turn may begin without a commit.
 // After that, it is ended as poison (rule 13).
@@ -40,16 +36,16 @@ func (s *State) begun(by event.Trigger) {
 	}
 }
 
-// OnPoison ends the cause at seq without reading it, and without hooks (rule 13). It
+// OnPoison ends the cause c without reading what it says, and without hooks (rule 13). It
 // returns nil if the cause is already processed.
-func OnPoison(s *State, delivery, seq uint64, now time.Time, why string, env *Env) *Decision {
-	if seq <= s.Cursor {
+func OnPoison(s *State, delivery uint64, c Cause, why string, env *Env) *Decision {
+	if c.Sequence <= s.Cursor {
 		return nil
 	}
-	b := start(s, delivery, event.Trigger{Kind: event.ByPoison, Sequence: seq}, now, env)
-	b.head.Cursor = seq
-	b.quiet = true
-	x := &causeDecider{builder: b, c: Cause{Sequence: seq}}
+	b := start(s, delivery, event.Trigger{Kind: event.ByPoison, Sequence: c.Sequence}, c.Time, env)
+	b.head.Cursor = c.Sequence
+	b.quiet, b.sender = true, c.Writer
+	x := &causeDecider{builder: b, c: Cause{Sequence: c.Sequence}}
 	x.fail(event.FailPoison, why)
 	b.touched = b.s.expired() // if this was the timer, a core must drive until OnProgress ends the request
 	return b.done()

@@ -303,9 +303,9 @@ func (s *simulation) poison() {
 		s.next = s.next[1:]
 		s.poisoned[c.Sequence] = true
 		s.store(c.Sequence, func() *decide.Decision {
-			return decide.OnPoison(s.state, c.Sequence, c.Sequence, c.Time, "it kills cores", s.env())
+			return decide.OnPoison(s.state, c.Sequence, c, "it kills cores", s.env())
 		})
-		if d := decide.OnPoison(s.state, c.Sequence, c.Sequence, c.Time, "again", s.env()); d != nil {
+		if d := decide.OnPoison(s.state, c.Sequence, c, "again", s.env()); d != nil {
 			s.fail("a processed cause is ended as poison again")
 		}
 		return

@@ -163,8 +163,15 @@ func TestACommitThatDoesNotFitIsRefused(t *testing.T) {
 func TestAMismatchEndsWhatIsOpen(t *testing.T) {
 	w := eventful(t)
 	open := []uint64{w.state.Turn.Sequence, w.state.Queue[0].Sequence}
-	d := decide.OnMismatch(decide.Wreck{Ref: ref, Last: w.state.Rev, Cursor: w.state.Cursor, Open: open, Why: "digest"},
-		w.env())
+	writers := map[uint64]subject.Writer{open[0]: "web", open[1]: "clock"}
+	d := decide.OnMismatch(decide.Wreck{
+		Ref: ref, Last: w.state.Rev, Cursor: w.state.Cursor, Open: open, Writers: writers, Why: "digest",
+	}, w.env())
+	for i, e := range d.Commit.Events {
+		if want := writers[inputOfEvent(e)]; d.Writers[i] != want {
+			t.Errorf("%s is said to be about an input of %q, want %q", e.Type, d.Writers[i], want)
+		}
+	}
 	if !decide.IsCheckpoint(d.Commit) || decide.IsCheckpoint(w.last()) {
 		t.Fatal("a checkpoint is not known as one")
 	}

@@ -343,6 +343,12 @@ func (w *world) commit(d *decide.Decision, delivery uint64) {
 	if err != nil {
 		w.fail("commit %d cannot be read back: %v\n%s", w.seq, err, body)
 	}
+	for i, e := range c.Events {
+		if want := w.seen.causes[inputOfEvent(e)].Writer; d.Writers[i] != want {
+			w.fail("commit %d: event %d, %s of %q, is said to be about an input of %q, want %q", w.seq, i, e.Type, e.Turn,
+				d.Writers[i], want)
+		}
+	}
 	w.logf("commit %d %s delivery %d driver %d:%s", w.seq, c.Header.Trigger.Kind, delivery, c.Header.Driver, summary(c))
 	w.state = d.Stored(w.seq)
 	if w.replica, err = w.replica.Apply(c, w.seq); err != nil {

@@ -31,7 +31,6 @@ type Publisher struct {
 	observe func(ref subject.Ref, c event.Commit, s *decide.State)
 	jobs    chan stored
 	done    sync.WaitGroup
-	turns   map[string]subject.Writer // whose input began a turn that is still open, by session and turn
 
 	// Listens reports whether a writer reads the answers to its inputs; nil: none does.
 	Listens func(subject.Writer) bool
@@ -39,13 +38,11 @@ type Publisher struct {
 
 // stored is a commit that this core has just stored.
 type stored struct {
-	trace context.Context //nolint:containedctx // the trace of the cause travels with the job
-	ref   subject.Ref
-	c     event.Commit
-	rev   uint64
-
-	turn   string // that is open now; empty: none
-	writer subject.Writer
+	trace   context.Context //nolint:containedctx // the trace of the cause travels with the job
+	ref     subject.Ref
+	c       event.Commit
+	writers []subject.Writer // see [decide.Decision.Writers]
+	rev     uint64
 }
 
 // pendingJobs bounds the goroutine's queue; sessions wait while it is full.
@@ -57,18 +54,14 @@ func New(
 	b *journal.Journal, log *slog.Logger, observe func(ref subject.Ref, c event.Commit, s *decide.State),
 ) *Publisher {
 	return &Publisher{
-		bus: b, log: log, observe: observe, jobs: make(chan stored, pendingJobs), turns: map[string]subject.Writer{},
+		bus: b, log: log, observe: observe, jobs: make(chan stored, pendingJobs),
 	}
 }
 
-// Stored takes a commit that this core has just stored, and the state that includes it.
-func (p *Publisher) Stored(ctx context.Context, ref subject.Ref, c event.Commit, s *decide.State) {
-	p.observe(ref, c, s)
-	j := stored{trace: ctx, ref: ref, c: c, rev: s.Rev}
-	if s.Turn != nil {
-		j.turn, j.writer = s.Turn.ID, s.Turn.Writer
-	}
-	p.jobs <- j
+// Stored takes a decision that this core has just stored, and the state that includes it.
+func (p *Publisher) Stored(ctx context.Context, ref subject.Ref, d *decide.Decision, s *decide.State) {
+	p.observe(ref, d.Commit, s)
+	p.jobs <- stored{trace: ctx, ref: ref, c: d.Commit, writers: d.Writers, rev: s.Rev}
 }
 
 // Start begins to publish. stop publishes the remaining copies; nothing may be stored then.
@@ -93,46 +86,17 @@ func (p *Publisher) publish(j stored) {
 		if !p.send(j.trace, j.ref, h, &j.c.Events[i]) {
 			return
 		}
-		if p.Listens != nil {
-			p.answer(j, h, &j.c.Events[i])
-		}
-	}
-	if p.Listens != nil {
-		p.note(j)
+		p.answer(j, h, &j.c.Events[i], j.writers[i])
 	}
 }
 
-// answer publishes the copy of an event for the listener whose input began the turn.
-func (p *Publisher) answer(j stored, h nats.Header, e *event.Event) {
-	w := p.turns[j.ref.String()+" "+e.Turn]
-	var input event.Perceived
-	switch {
-	case e.Turn == "":
-		return
-	case e.Turn == j.turn:
-		w = j.writer
-	case w == "" && e.Type == event.TypePerceived && e.DataAs(&input) == nil:
-		w = input.Writer
-		p.turns[j.ref.String()+" "+e.Turn] = w // until the commit is published
-	}
-	if w == "" || !p.Listens(w) {
+// answer publishes the copy of an event for the listener whose input it is about.
+func (p *Publisher) answer(j stored, h nats.Header, e *event.Event, w subject.Writer) {
+	if w == "" || p.Listens == nil || !p.Listens(w) {
 		return
 	}
 	if err := p.bus.PublishLive(j.trace, j.ref, j.ref.Answer(w, e.Type.Phase(), e.Type.Name()), h, e.AppendJSON(nil)); err != nil {
 		p.log.Debug("publishing an answer", "session", j.ref, "listener", w, "error", err)
-	}
-}
-
-// note remembers whose turn is open in the session, and forgets those that have ended.
-func (p *Publisher) note(j stored) {
-	prefix := j.ref.String() + " "
-	for _, e := range j.c.Events {
-		if e.Turn != j.turn {
-			delete(p.turns, prefix+e.Turn)
-		}
-	}
-	if j.turn != "" && p.Listens(j.writer) {
-		p.turns[prefix+j.turn] = j.writer
 	}
 }
 

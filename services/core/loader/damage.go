@@ -118,7 +118,7 @@ func (l *Loader) Forget(ctx context.Context, s *decide.State, why string) {
 // Survey reads the log of a session that cannot be folded.
 func (l *Loader) Survey(ctx context.Context, d *Damage) (decide.Wreck, error) {
 	w := decide.Wreck{Ref: d.Ref, Why: d.Why, Saved: d.Saved, Latest: d.Latest}
-	open := map[uint64]bool{}
+	open := map[uint64]subject.Writer{}
 	for m, err := range l.Bus.Commits(ctx, d.Ref, 0) {
 		if err != nil {
 			return w, fmt.Errorf("reading commits of %s: %w", d.Ref, err)
@@ -137,15 +137,16 @@ func (l *Loader) Survey(ctx context.Context, d *Damage) (decide.Wreck, error) {
 		w.Open = append(w.Open, seq)
 	}
 	slices.Sort(w.Open)
+	w.Writers = open
 	return w, nil
 }
 
 // note tracks the open inputs. What cannot be read neither opens nor ends one.
-func note(open map[uint64]bool, e event.Event) {
+func note(open map[uint64]subject.Writer, e event.Event) {
 	_ = event.Visitor{
 		Perceived: func(p event.Perceived) {
 			if p.Disposition != event.EndedAtOnce {
-				open[p.Sequence] = true
+				open[p.Sequence] = p.Writer
 			}
 		},
 	}.Visit(e)

@@ -92,7 +92,7 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 		s.Troubles.Loaded(s.ref, next)
 	}
 	s.follow(s.current(before))
-	s.Live.Stored(s.ctx, s.ref, d.Commit, next)
+	s.Live.Stored(s.ctx, s.ref, d, next)
 }
 
 // load brings the state up to date with the log, from the cached state, the snapshot

@@ -95,7 +95,7 @@ func (s *session) adoptLock(next *decide.State, d *decide.Decision) {
 	s.state, s.looked, s.passed, s.doubt = next, time.Now(), 0, doubt{}
 	s.follow(nil)
 	s.Troubles.Loaded(s.ref, next)
-	s.Live.Stored(s.ctx, s.ref, d.Commit, next)
+	s.Live.Stored(s.ctx, s.ref, d, next)
 }
 
 func savedAt(d *loader.Damage) uint64 {

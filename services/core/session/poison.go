@@ -65,7 +65,11 @@ func (s *session) endPoison(m bus.StoredMsg, h *held) bool {
 	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
 		return ok
 	}
-	d := decide.OnPoison(s.state, h.Seq, m.Seq, m.Time, why, s.env(h.NumDelivered))
+	c := decide.Cause{Sequence: m.Seq, Time: m.Time}
+	if at, err := subject.ParseCause(m.Subject); err == nil {
+		c.Kind, c.Writer = at.Kind, at.Writer
+	}
+	d := decide.OnPoison(s.state, h.Seq, c, why, s.env(h.NumDelivered))
 	if d == nil || s.commit(d) != committed {
 		return false
 	}

@@ -45,11 +45,20 @@ func (v *Verifier) broken(b *Break) { v.breaks = append(v.breaks, b) }
 
 // Line reads the next entry.
 func (v *Verifier) Line(line []byte) {
+	first := v.First == 0
 	e, err := v.Add(line)
 	if b, is := errors.AsType[*Break](err); is {
 		v.broken(b)
 	}
 	v.Entries++
+	if h, is := v.heads[e.N-1]; is && first && e.N > 1 { // the entry before is not here, but its digest is
+		if e.Prev != h.Digest {
+			v.broken(&Break{e.N, fmt.Sprintf("entry %d names another digest of the entry before it than was published: "+
+				"one of the two was rewritten", e.N)})
+		} else {
+			v.Heads++
+		}
+	}
 	if h, is := v.heads[e.N]; is && e.N > 0 {
 		if b := e.Against(h); b != nil {
 			v.broken(b)
@@ -128,6 +137,17 @@ func (e Entry) says(want Entry) bool {
 	same := *e.Source == *want.Source && e.Time.Equal(want.Time)
 	e.N, e.Log, e.Core, e.Prev, e.Digest, e.Source, e.Time = 0, want.Log, "", "", "", want.Source, want.Time
 	return same && e == want
+}
+
+// Unchecked is how many published heads are of entries that precede the first one that was read, and so were compared
+// with nothing.
+func (v *Verifier) Unchecked() (n int) {
+	for at := range v.heads {
+		if at+1 < v.First { // the first entry names the digest of the one before it
+			n++
+		}
+	}
+	return n
 }
 
 // Gone is how many entries are of commits that are no longer in the log.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -79,6 +80,21 @@ func Adopt(storeDir, account string) (moved bool, err error) {
 		return false, fmt.Errorf("moving the log to the account of the system: %w", err)
 	}
 	return true, nil
+}
+
+// Storing returns the ids of the accounts of an operator that have streams in a directory.
+func Storing(storeDir string) (accounts []string, err error) {
+	streams, err := filepath.Glob(filepath.Join(storeDir, server.JetStreamStoreDir, "*", "streams", "*"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for streams in %s: %w", storeDir, err)
+	}
+	for _, s := range streams {
+		id := filepath.Base(filepath.Dir(filepath.Dir(s)))
+		if id != globalAccount && !slices.Contains(accounts, id) {
+			accounts = append(accounts, id)
+		}
+	}
+	return accounts, nil
 }
 
 // globalAccount is the account of a server without an operator.

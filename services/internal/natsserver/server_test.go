@@ -2,6 +2,7 @@ package natsserver_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -170,6 +171,36 @@ func TestServerLogsThroughSlog(t *testing.T) {
 		func() bool { return strings.Contains(log.String(), "authentication error") })
 	if out := log.String(); !strings.Contains(out, `"component":"nats-server"`) || strings.Contains(out, "guess") {
 		t.Error(out)
+	}
+}
+
+// A client cannot fill the log with what the server quotes.
+func TestLongLinesOfTheServerAreCut(t *testing.T) {
+	var log buffer
+	s := natstest.Start(t, natstest.WithTCP(), natstest.WithConfig(func(c *natsserver.Config) {
+		c.Token, c.Logger = "secret", slog.New(slog.NewJSONHandler(&log, nil))
+	}))
+	user := strings.Repeat("é", 1500)
+	if nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "guess"), nats.Timeout(natstest.Patience)); err == nil {
+		nc.Close()
+	}
+	natstest.Eventually(t, "the refusal in the log",
+		func() bool { return strings.Contains(log.String(), "authentication error") })
+	for line := range strings.Lines(log.String()) {
+		var of struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &of); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(of.Msg, "authentication error") {
+			continue
+		}
+		kept, left := strings.Count(of.Msg, "é"), 0
+		if _, err := fmt.Sscanf(of.Msg[strings.Index(of.Msg, "… (")+len("…"):], " (%d more characters)", &left); err != nil {
+			t.Fatalf("%v: %s", err, of.Msg)
+		}
+		if rest := kept + left - 1500; len(of.Msg) > 1100 || kept == 0 || rest < 0 || rest > 10 { // the rest is punctuation
+			t.Errorf("%d characters of the name, and %d more, in %d bytes: %s", kept, left, len(of.Msg), of.Msg)
+		}
 	}
 }
 

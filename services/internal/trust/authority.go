@@ -76,8 +76,7 @@ func open(file string, k keys, changed bool) (*Authority, error) {
 		k.Services[name] = seed
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the keys of the bus: %s: %w; restore the file from a backup, "+
-			"or remove it: then all credentials are new", file, err)
+		return nil, fmt.Errorf("the keys of the bus: %w", damaged(file, err))
 	}
 	if changed {
 		if err := write(file, k); err != nil {
@@ -106,12 +105,21 @@ func read(file string) (k keys, err error) {
 		return k, err
 	}
 	if err := json.Unmarshal(b, &k); err != nil {
-		return k, fmt.Errorf("%s: %w", file, err)
+		return k, damaged(file, err)
+	}
+	if k.Operator == "" || k.System == "" || k.Account == "" { // only services may be new
+		return k, damaged(file, errors.New("it lacks the key of the operator, the system or the account"))
 	}
 	if k.Services == nil {
 		k.Services = map[string]string{}
 	}
 	return k, nil
+}
+
+// damaged is the error of a file that does not hold all keys.
+func damaged(file string, err error) error {
+	return fmt.Errorf("%s is damaged: %w; put it back from a copy, or start anew with an empty directory: without "+
+		"these keys, nobody can connect or read what the bus has stored", file, err)
 }
 
 func write(file string, v any) error {
@@ -123,8 +131,13 @@ func write(file string, v any) error {
 		return err
 	}
 	tmp := file + ".new"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
 		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil { // an empty file would be the loss of the log
+		return errors.Join(err, os.Remove(tmp))
 	}
 	return os.Rename(tmp, file)
 }

@@ -31,7 +31,7 @@ func StartOffline(ctx context.Context, data string, log *slog.Logger) (o *Offlin
 	}
 	server, client, err := keyed(data)
 	if err == nil {
-		server.StoreDir, server.Logger = filepath.Join(data, "nats"), log
+		server.StoreDir, server.Logger = filepath.Join(data, busDir), log
 		o.srv, err = natsserver.Start(server)
 	}
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,6 +33,9 @@ func (s *System) login(keep *kept) (natsserver.Config, error) {
 		return natsserver.Config{}, errors.New(
 			"a bus with rights has no token; leave out --token (SKANDHA_TOKEN), or give --no-rights as well")
 	}
+	if err := ownLog(s.cfg.Data); err != nil {
+		return natsserver.Config{}, err
+	}
 	if s.cfg.Open {
 		if s.cfg.Token == "" {
 			keep.Token = cmp.Or(keep.Token, newToken())
@@ -45,7 +49,10 @@ func (s *System) login(keep *kept) (natsserver.Config, error) {
 		s.log.Warn("the bus now enforces rights, and its previous token is void; plugins and listeners outside this process " +
 			"need credentials: skandha env NAME")
 	}
-	var err error
+	err := s.guardKeys(file)
+	if err != nil {
+		return natsserver.Config{}, err
+	}
 	if s.trust, err = trust.Open(file); err != nil {
 		return natsserver.Config{}, err
 	}
@@ -57,9 +64,61 @@ func (s *System) login(keep *kept) (natsserver.Config, error) {
 	return natsserver.Config{Operator: operator}, err
 }
 
+// ownLog reports that the log of a data directory belongs to other keys than the directory has: a bus with
+// these would be empty.
+func ownLog(data string) error {
+	file, log := filepath.Join(data, keysFile), filepath.Join(data, busDir)
+	accounts, err := natsserver.Storing(log)
+	if err != nil || len(accounts) == 0 {
+		return err
+	}
+	const advice = "put the file back from a copy, or move %s away to start anew without that log"
+	authority, err := trust.Read(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s is missing, and the log in %s belongs to its keys; "+advice, file, log, log)
+	} else if err != nil {
+		return err
+	}
+	operator, err := authority.Server()
+	if err == nil && !slices.Contains(accounts, operator.Account) {
+		err = fmt.Errorf("the log in %s belongs to other keys than those in %s; "+advice, log, file, log)
+	}
+	return err
+}
+
+// guardKeys makes the file with the keys its owner's alone, and warns if others could read or replace it.
+func (s *System) guardKeys(file string) error {
+	info, err := os.Stat(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the keys of the bus: %w", err)
+	}
+	dir, err := os.Stat(filepath.Dir(file))
+	if err != nil {
+		return fmt.Errorf("the keys of the bus: %w", err)
+	}
+	mode, enter := info.Mode().Perm(), dir.Mode().Perm()
+	group, others := mode&0o060 != 0 && enter&0o010 != 0, mode&0o006 != 0 && enter&0o001 != 0
+	if !group && !others {
+		return nil
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		return fmt.Errorf("the keys of the bus can be read by other users; make the file yours alone: %w", err)
+	}
+	s.log.Warn("other users of this machine could read the keys of the bus, which let their holder do everything; the file is "+
+		"yours alone now. For new keys, stop, take a backup, move the data directory away, and restore the backup "+
+		"(skandha docs deploying)", "file", file, "mode", fmt.Sprintf("%04o", mode))
+	return nil
+}
+
 // keyed returns the configuration of the bus of a data directory whose system does not run, and of its
 // client: with the rights that the directory has.
 func keyed(data string) (server natsserver.Config, client bus.Config, err error) {
+	if err := ownLog(data); err != nil {
+		return server, client, err
+	}
 	file := filepath.Join(data, keysFile)
 	if _, err := os.Stat(file); err != nil {
 		return server, client, nil //nolint:nilerr // it has none
@@ -76,6 +135,9 @@ func keyed(data string) (server natsserver.Config, client bus.Config, err error)
 
 // keysFile is the file in the data directory with the keys of the bus.
 const keysFile = "keys.json"
+
+// busDir is the directory in the data directory where the bus stores.
+const busDir = "nats"
 
 func (s *System) credentials(name string) (*bus.Credentials, error) {
 	if k, err := s.trust.Key(name); err == nil {

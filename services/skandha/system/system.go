@@ -219,7 +219,7 @@ func (s *System) startBus(ctx context.Context) error {
 			addr = "127.0.0.1:-1"
 		}
 	}
-	server.StoreDir, server.Sync, server.Addr = filepath.Join(s.cfg.Data, "nats"), natsserver.Sync(s.cfg.Sync), addr
+	server.StoreDir, server.Sync, server.Addr = filepath.Join(s.cfg.Data, busDir), natsserver.Sync(s.cfg.Sync), addr
 	server.Heal, server.Logger = true, s.log
 	if s.srv, err = natsserver.Start(server); err != nil {
 		return fmt.Errorf("starting the bus: %w", err)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -369,47 +368,6 @@ func TestARevokedIdentityIsGone(t *testing.T) {
 	r.plain(r.invite(c))
 	if _, err := bus.Connect(natstest.Context(t), at); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("connecting with the credentials from before: %v", err)
-	}
-}
-
-// A listener reads the answers to its own inputs, without the right to see the session.
-func TestAListenerReadsItsAnswers(t *testing.T) {
-	r := run(t)
-	nc := r.plain(r.invite(rights.Charter{Name: "clock", Listeners: []subject.Writer{"clock"}, Agents: []subject.Agent{"main"}}))
-	answers := make(chan *nats.Msg, 64)
-	if _, err := nc.ChanSubscribe("answer.clock.main.*.*.*", answers); err != nil {
-		t.Fatal(err)
-	}
-	r.flush(nc)
-	if _, err := nc.Request("agent.main.c.sense.input.clock", []byte(`{"text":"what is 2+2?"}`), natstest.Patience); err != nil {
-		t.Fatal(err)
-	}
-	r.turn("c", "what is 3+3?") // by somebody else: it is not for the listener
-	var end event.Recorded
-	for end.Answer == "" {
-		select {
-		case m := <-answers:
-			var e event.Event
-			if err := json.Unmarshal(m.Data, &e); err != nil {
-				t.Fatal(err)
-			}
-			if e.Type == event.TypeRecorded {
-				if err := e.DataAs(&end); err != nil {
-					t.Fatal(err)
-				}
-			}
-		case <-time.After(natstest.Patience):
-			t.Fatal("no answer came")
-		}
-	}
-	if !strings.Contains(end.Answer, "4") {
-		t.Errorf("the answer is %q", end.Answer)
-	}
-	r.flush(nc)
-	for len(answers) > 0 {
-		if m := <-answers; bytes.Contains(m.Data, []byte("3+3")) {
-			t.Errorf("the listener reads what another one said: %s", m.Data)
-		}
 	}
 }
 
