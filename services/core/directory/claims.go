@@ -11,6 +11,8 @@ import (
 type Claimant struct {
 	wake   func()  // called when a slot may be free, or executors have come or gone
 	claims []claim // of the decision that is being made
+	// owner is whose input the turn is about. Those who wait with many sessions do not hold up others.
+	owner subject.Writer
 	// bound maps each tool whose call must run at one instance, which had no free slot, to
 	// that instance.
 	bound map[string]subject.Instance
@@ -18,6 +20,9 @@ type Claimant struct {
 
 // NewClaimant returns a claimant; wake must not block.
 func NewClaimant(wake func()) *Claimant { return &Claimant{wake: wake} }
+
+// For sets whose input the session's turn is about.
+func (c *Claimant) For(w subject.Writer) { c.owner = w }
 
 // Bound returns the instance whose slot the latest pick of the tool waits for, if the call
 // must run there.

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"container/list"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,17 +17,19 @@ type Need struct {
 	At   subject.Instance // the only suitable instance, because it keeps the session's data; empty: any
 }
 
-// queue holds the sessions of this core that wait for executors, first come, first
-// served. A free slot goes to the session that has waited longest for it, so that
-// every session is served once before any is served twice. Only as many sessions are
-// woken as there are slots. The directory's lock guards it.
+// queue holds the sessions of this core that wait for executors, in rounds. In a round each owner has one place, and
+// the session that came first is served first; so every session is served once before any is served twice, and
+// somebody with a thousand sessions delays those of others by one place in each round. Only as many sessions
+// are woken as there are slots. The directory's lock guards it.
 type queue struct {
-	order *list.List // of *waiter
-	index map[*Claimant]*list.Element
+	order  *list.List // of *waiter, by round
+	index  map[*Claimant]*list.Element
+	latest map[subject.Writer]uint64 // the latest round of each owner
 }
 
 type waiter struct {
 	s      *Claimant
+	round  uint64
 	needs  []Need
 	tried  time.Time
 	paused bool // keeps its place, but could not take a slot now
@@ -42,15 +45,35 @@ func (w *waiter) counts(now time.Time) bool {
 // is busy with something else, and tries again afterwards.
 const stuck = 3 * time.Second
 
-func newQueue() queue { return queue{order: list.New(), index: map[*Claimant]*list.Element{}} }
+// maxOwners is how many owners are remembered, beside those that wait.
+const maxOwners = 1000
 
-// wait puts the session at the end, or updates it in place.
+func newQueue() queue {
+	return queue{order: list.New(), index: map[*Claimant]*list.Element{}, latest: map[subject.Writer]uint64{}}
+}
+
+// wait puts the session at the end of its owner's next round, or updates it in place.
 func (q *queue) wait(s *Claimant, needs []Need, paused bool) {
 	if e := q.index[s]; e != nil {
-		*e.Value.(*waiter) = waiter{s: s, needs: needs, tried: time.Now(), paused: paused}
+		w := e.Value.(*waiter)
+		*w = waiter{s: s, round: w.round, needs: needs, tried: time.Now(), paused: paused}
 		return
 	}
-	q.index[s] = q.order.PushBack(&waiter{s: s, needs: needs, tried: time.Now(), paused: paused})
+	round := q.latest[s.owner] + 1
+	if first := q.order.Front(); first != nil {
+		round = max(round, first.Value.(*waiter).round)
+	}
+	q.latest[s.owner] = round
+	w := &waiter{s: s, round: round, needs: needs, tried: time.Now(), paused: paused}
+	at := q.order.Back()
+	for at != nil && at.Value.(*waiter).round > round {
+		at = at.Prev()
+	}
+	if at == nil {
+		q.index[s] = q.order.PushFront(w)
+		return
+	}
+	q.index[s] = q.order.InsertAfter(w, at)
 }
 
 // serve notes that the session has claimed a slot, or has given it back.
@@ -75,6 +98,12 @@ func (q *queue) leave(s *Claimant) bool {
 	}
 	q.order.Remove(e)
 	delete(q.index, s)
+	switch first := q.order.Front(); {
+	case first == nil:
+		clear(q.latest)
+	case len(q.latest) > 2*q.order.Len()+maxOwners:
+		maps.DeleteFunc(q.latest, func(_ subject.Writer, r uint64) bool { return r < first.Value.(*waiter).round })
+	}
 	return true
 }
 

@@ -41,3 +41,48 @@ func TestEveryFreeSlotIsGivenOut(t *testing.T) {
 		t.Error("a session that gave back its slot must be first again")
 	}
 }
+
+// Somebody with many sessions holds up nobody else: each owner has one place in each round.
+func TestTheSessionsOfOneOwnerHoldUpNobodyElse(t *testing.T) {
+	n := []Need{{Kind: subject.Runner, Name: "t"}}
+	q := newQueue()
+	join := func(owner subject.Writer) *Claimant {
+		s := &Claimant{owner: owner}
+		q.wait(s, n, false)
+		return s
+	}
+	var flood []*Claimant
+	for range 100 {
+		flood = append(flood, join("flood"))
+	}
+	calm := join("calm")
+	if ahead := q.ahead(calm, n[0]); ahead != 1 {
+		t.Errorf("%d are ahead of the only session of another, want 1", ahead)
+	}
+	for range 50 { // its next step
+		q.leave(flood[0])
+		flood = flood[1:]
+		q.leave(calm)
+		calm = join("calm")
+		if ahead := q.ahead(calm, n[0]); ahead > 1 {
+			t.Fatalf("%d are ahead of it at its next step, want at most 1", ahead)
+		}
+	}
+	q.leave(flood[len(flood)-1]) // given up, not served
+	q.leave(calm)
+	if ahead := q.ahead(join("calm"), n[0]); ahead > 2 {
+		t.Errorf("%d are ahead of it after the last session has left", ahead)
+	}
+	// The owner's own sessions keep their order, and each is served before any is served twice.
+	q.leave(flood[0])
+	q.wait(flood[0], n, false)
+	if last := q.all()[q.order.Len()-1]; last != flood[0] {
+		t.Error("the session that was served is not the last one")
+	}
+	for _, s := range q.all() {
+		q.leave(s)
+	}
+	if len(q.latest) > 0 {
+		t.Errorf("an empty queue remembers %v", q.latest)
+	}
+}

@@ -271,6 +271,9 @@ func (s *session) queueUp() bool {
 		s.Directory.Leave(s.claimant)
 		return s.driving()
 	}
+	if s.state.Turn != nil {
+		s.claimant.For(s.state.Turn.Writer)
+	}
 	s.Directory.Wait(s.claimant, needs, paused)
 	return true
 }

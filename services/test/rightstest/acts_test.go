@@ -35,14 +35,15 @@ type running struct {
 
 func run(t testing.TB) *running {
 	t.Helper()
-	return runWith(t, quiet)
+	return runWith(t, quiet, "")
 }
 
-func runWith(t testing.TB, log *slog.Logger) *running {
+// runWith runs a system that logs there, with a configuration file; none if it is empty.
+func runWith(t testing.TB, log *slog.Logger, config string) *running {
 	t.Helper()
 	data := t.TempDir()
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: data, Sync: "relaxed", Provider: "offline", Log: log,
+		Data: data, ConfigFile: config, Sync: "relaxed", Provider: "offline", Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -174,7 +174,7 @@ func dated(t *testing.T, token, seed string, times map[string]time.Time) string 
 // A client that is refused and the people who run the system learn the cause and what to do, the latter once.
 func TestARefusalIsExplainedToBothSides(t *testing.T) {
 	var log, lateLog lines
-	r := runWith(t, log.logger())
+	r := runWith(t, log.logger(), "")
 	who, late := r.sys.Core().Identities(), r.late(lateLog.logger())
 	guest := func(name subject.Identity) *rights.Charter {
 		return &rights.Charter{Name: name, Listeners: []subject.Writer{subject.Writer(name)}}
@@ -374,7 +374,7 @@ func TestARevokedProgramSaysWhy(t *testing.T) {
 // A plugin with the credentials of another name says so, and so does the log of core.
 func TestTheCredentialsOfAnotherName(t *testing.T) {
 	var log lines
-	r := runWith(t, log.logger())
+	r := runWith(t, log.logger(), "")
 	c := r.invite(rights.Charter{Name: "weather", Tools: []string{"weather"}})
 	c.Name = ""
 	err := plugin.Serve(natstest.Context(t), plugin.Manifest{Name: "clock", Version: "1.0.0"}, plugin.Handlers{
