@@ -99,6 +99,9 @@ func (o outputFlags) check() error {
 	if _, err := os.Lstat(o.Out); o.Out != "" && err == nil {
 		return fmt.Errorf("--out: %s exists; name a new file, or remove it", o.Out)
 	}
+	if o.For == "node" && filepath.Ext(o.Out) == ".mjs" {
+		return fmt.Errorf("--out: %s: the program is no ECMAScript module; name it .js", o.Out)
+	}
 	return nil
 }
 

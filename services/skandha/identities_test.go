@@ -69,7 +69,7 @@ func TestNobodyIsInvitedForNothing(t *testing.T) {
 func TestTheSessionsOfAListener(t *testing.T) {
 	for want, f := range map[string]charterFlags{
 		"--listener bell --session bell":       {Listener: []string{"bell"}},
-		"--listener bell --session door,porch": {Listener: []string{"bell"}, Session: []string{"door", "porch"}},
+		"--listener bell --session hall,porch": {Listener: []string{"bell"}, Session: []string{"hall", "porch"}},
 		"--listener bell --session '*'":        {Listener: []string{"bell"}, Session: []string{"*"}},
 		"--session porch":                      {Session: []string{"porch"}},
 		"--tools t":                            {Tools: []string{"t"}},

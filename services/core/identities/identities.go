@@ -44,6 +44,7 @@ type Identities struct {
 	accounts map[string]subject.Identity // by id of the account
 	presence presence
 	refusals refusals
+	taken    func(ctx context.Context, w subject.Writer) string
 	muting   map[subject.Identity]bool // a change is under way
 }
 
@@ -319,6 +320,11 @@ func (s *Identities) invite(ctx context.Context, q coreapi.IdentitiesQuery) (*co
 	if !c.Expires.IsZero() && !c.Expires.After(now) {
 		return nil, bus.Errorf(bus.CodeInvalidArgument, "charter: expires: %s is over", c.Expires.Format(time.RFC3339))
 	}
+	for _, l := range c.Listeners {
+		if owner := s.owner(ctx, l, q.Caller); owner != "" {
+			return nil, bus.Errorf(bus.CodeConflict, "charter: listeners: %s is %s; choose another name", l, owner)
+		}
+	}
 	if err := s.free(c); err != nil {
 		return nil, err
 	}
@@ -335,23 +341,6 @@ func (s *Identities) invite(ctx context.Context, q coreapi.IdentitiesQuery) (*co
 		r.Charter, r.By, r.Invited = c, q.Caller, now
 		return r, nil
 	})
-}
-
-// free reports a listener of the charter that belongs to another identity.
-func (s *Identities) free(c rights.Charter) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, r := range s.known {
-		if name == c.Name || !r.Revoked.IsZero() {
-			continue
-		}
-		for _, l := range c.Listeners {
-			if slices.Contains(r.Charter.Listeners, l) {
-				return bus.Errorf(bus.CodeConflict, "charter: listeners: %s is a listener of %s; choose another name", l, name)
-			}
-		}
-	}
-	return nil
 }
 
 func (s *Identities) rotate(ctx context.Context, q coreapi.IdentitiesQuery) (*coreapi.Credential, error) {

@@ -39,6 +39,14 @@ func (p *Host) listens(ctx context.Context, name string) bool {
 	return known
 }
 
+// ListenerOwner returns whose the name of a listener is, if it is one of the listener service; else nothing.
+func (p *Host) ListenerOwner(ctx context.Context, w subject.Writer) string {
+	if p.listens(ctx, string(w)) {
+		return "a listener of " + listenerOwner
+	}
+	return ""
+}
+
 // guard suspends plugins that have the name of a listener that has reported since they registered.
 func (p *Host) guard(ctx context.Context) {
 	periodic.Every(ctx, guardEvery, func() {

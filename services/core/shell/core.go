@@ -139,6 +139,9 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		pressed = cfg.Identities.Pressed
 	}
 	c.plugins = plugins.New(ctx, cfg.Plugins, pluginDeps)
+	if cfg.Identities != nil {
+		cfg.Identities.Reserve(c.writerOwner)
+	}
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
@@ -158,6 +161,16 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		Troubles: c.troubles, Outbox: c.outbox,
 	})
 	return c, err
+}
+
+// writerOwner returns whose the name of a writer is already; empty if it is free.
+func (c *Core) writerOwner(ctx context.Context, w subject.Writer) string {
+	if c.cfg.Approvals != nil {
+		if person := c.cfg.Approvals.Person(w, ""); person != "" {
+			return "an account of " + person
+		}
+	}
+	return c.plugins.ListenerOwner(ctx, w)
 }
 
 // Directory returns the core's directory of executors and tools.

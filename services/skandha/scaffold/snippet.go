@@ -148,14 +148,18 @@ func (s *snippet) plugin(c rights.Charter) (manifest []byte, err error) {
 	name := subject.Plugin(c.Name)
 	m := plugin.Manifest{Name: name, Version: "0.1.0"}
 	for _, granted := range c.Hooks {
-		at, _, _ := strings.Cut(granted, ":")
+		at, mark, _ := strings.Cut(granted, ":")
 		if at == rights.Any {
 			at = string(hook.BeforeAct)
 		}
 		if slices.ContainsFunc(m.Hooks, func(h plugin.Hook) bool { return string(h.Point) == at }) {
 			continue
 		}
-		m.Hooks = append(m.Hooks, plugin.Hook{Point: hook.Point(at), DeadlineMS: 1000, OnError: hook.Allow})
+		fails := hook.Allow
+		if mark == rights.Judge && hook.Point(at).Deniable() {
+			fails = hook.Deny // a judge that cannot answer lets nothing pass
+		}
+		m.Hooks = append(m.Hooks, plugin.Hook{Point: hook.Point(at), DeadlineMS: 1000, OnError: fails})
 		s.asked(subject.Hook(at, name), name, `{"verb":"continue"}`)
 	}
 	for _, space := range c.Tools {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -141,5 +143,27 @@ func TestAnInvitedListenerIsOutside(t *testing.T) {
 	}
 	if !outside["bell"] || outside["witness"] {
 		t.Errorf("from outside are %v", outside)
+	}
+}
+
+// Nobody is invited as a listener with a name that is somebody else's already.
+func TestTheNameOfAListenerIsFree(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "skandha.yaml")
+	text := "agents: {main: {}}\npeople: {ann: {accounts: [cli]}, bob: {}}\n" +
+		"listeners: {cron: {clock: {session: clock, entries: {morning: {schedule: \"30 8 * * *\", text: hello}}}}}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runWith(t, quiet, config)
+	for name, want := range map[subject.Writer]string{
+		"cli": "an account of ann", "clock": "a listener of the listener service", "ada": "your own account", "bell": "",
+	} {
+		_, err := r.sys.Core().Identities().Do(natstest.Context(t), coreapi.IdentitiesQuery{
+			Op: coreapi.IdentityInvite, Bearer: true, Caller: "ada",
+			Charter: &rights.Charter{Name: subject.Identity(name), Listeners: []subject.Writer{name}},
+		})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("inviting %s: %v, want %q", name, err, want)
+		}
 	}
 }

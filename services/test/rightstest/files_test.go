@@ -58,14 +58,14 @@ func relative(t *testing.T, from, to string) string {
 	return path
 }
 
-// as connects a process of a service with the key in a file.
-func as(t *testing.T, url, dir, service string) *journal.Journal {
+// asCore connects a process of core with the key in its file.
+func asCore(t *testing.T, url, dir string) *journal.Journal {
 	t.Helper()
-	c, err := trust.CredentialsOf(service, filepath.Join(dir, service+".key"))
+	c, err := trust.CredentialsOf("core", filepath.Join(dir, "core.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return natstest.Dial(t, bus.Config{URL: url, Name: service, Credentials: c})
+	return natstest.Dial(t, bus.Config{URL: url, Name: "core", Credentials: c})
 }
 
 // Separate processes and a stock server work from the files of `skandha secrets`. A server that has lost
@@ -77,7 +77,7 @@ func TestAStockServerFromFiles(t *testing.T) {
 	}
 	s := serve(t, dir, data, -1)
 	url := s.ClientURL()
-	b := as(t, url, dir, "core")
+	b := asCore(t, url, dir)
 	natstest.EnsureStreams(t, b)
 	who, err := core.Keys{File: filepath.Join(dir, trust.KeysFile), URL: url}.Identities(core.Deps{Bus: b, Log: quiet})
 	if err != nil {
@@ -163,7 +163,7 @@ func TestAStockServerAdoptsWhatWasStoredWithoutRights(t *testing.T) {
 		}
 	}
 	s := serve(t, dir, data, -1)
-	info, err := as(t, s.ClientURL(), dir, "core").JetStream().Stream(natstest.Context(t), bus.StreamSessions)
+	info, err := asCore(t, s.ClientURL(), dir).JetStream().Stream(natstest.Context(t), bus.StreamSessions)
 	if err != nil || info.CachedInfo().State.Msgs != 1 {
 		t.Errorf("the log has %+v, %v, want one message", info, err)
 	}

@@ -157,6 +157,9 @@ func dated(t *testing.T, token, seed string, times map[string]time.Time) string 
 	if err == nil {
 		err = json.Unmarshal(body, &claims)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, at := range times {
 		claims[name] = at.Unix()
 	}
@@ -208,9 +211,11 @@ func TestARefusalIsExplainedToBothSides(t *testing.T) {
 			c.Expires = now.Add(-30 * time.Minute)
 			return r.do(late, coreapi.IdentitiesQuery{Op: coreapi.IdentityInvite, Charter: c})
 		}, []string{"of over expired at", "this machine's clock says", "skandha plugins invite over"}, []string{`"identity":"over"`, "expired at"}},
-		"not yet valid": {func() bus.Config { return made(t, r.authority(), map[string]time.Time{"nbf": now.Add(time.Hour)}) },
+		"not yet valid": {
+			func() bus.Config { return made(t, r.authority(), map[string]time.Time{"nbf": now.Add(time.Hour)}) },
 			[]string{"of uibridge are not valid before", "this machine's clock says", "set the clock"},
-			[]string{"not valid before", "the clock of the bus says", "set the clock"}},
+			[]string{"not valid before", "the clock of the bus says", "set the clock"},
+		},
 		"of another system": {func() bus.Config {
 			out, err := foreign(t).Admit(*guest("alien"), 1, true)
 			if err != nil {
@@ -228,8 +233,11 @@ func TestARefusalIsExplainedToBothSides(t *testing.T) {
 		"of another system, made on a machine whose clock is ahead": {func() bus.Config {
 			return made(t, foreign(t), map[string]time.Time{"iat": now.Add(time.Hour)})
 		}, []string{"which is in the future", "this machine's clock says", "skandha secrets"}, []string{"of another system", "skandha secrets"}},
-		"none": {func() bus.Config { return bus.Config{Token: "guess", Logger: quiet} },
-			[]string{"check the token"}, []string{"it shows no credentials"}},
+		"none": {
+			func() bus.Config { return bus.Config{Token: "guess", Logger: quiet} },
+			[]string{"check the token"},
+			[]string{"it shows no credentials"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := c.at()

@@ -46,7 +46,7 @@ func announce(t *testing.T, dir, url string) {
 
 func joinTenant(t *testing.T, dir, url string) *tenant {
 	t.Helper()
-	s := &tenant{t: t, dir: dir, url: url, core: as(t, url, dir, "core")}
+	s := &tenant{t: t, dir: dir, url: url, core: asCore(t, url, dir)}
 	natstest.EnsureStreams(t, s.core)
 	var err error
 	s.who, err = core.Keys{File: filepath.Join(dir, trust.KeysFile), URL: url}.Identities(core.Deps{Bus: s.core, Log: quiet})
@@ -200,7 +200,7 @@ func TestKeysOfServicesRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	behind := natstest.Dial(t, bus.Config{URL: url, Name: "core", Credentials: previous, Logger: quiet})
-	follows := as(t, url, dir, "core")
+	follows := asCore(t, url, dir)
 	natstest.EnsureStreams(t, follows)
 	works := func(when string, b *journal.Journal) {
 		t.Helper()
@@ -215,7 +215,7 @@ func TestKeysOfServicesRotate(t *testing.T) {
 	}
 	announce(t, dir, url)
 	works("with the previous key", behind)
-	works("with the new key", as(t, url, dir, "core"))
+	works("with the new key", asCore(t, url, dir))
 	natstest.Dial(t, bus.Config{URL: url, Name: "operator", CredsFile: filepath.Join(dir, trust.CredsFile)})
 
 	closed := make(chan struct{}, 1)
