@@ -30,7 +30,7 @@ func TestADeliveryOfALostLogPassesOverNothing(t *testing.T) {
 	}{{50, 0}, {last, last}} {
 		d := journal.Delivery{StoredMsg: bus.StoredMsg{Seq: c.seq, Time: time.Now()}, NumDelivered: 1}
 		s := &session{
-			Deps: &Deps{Bus: b, Log: natstest.Logger(t)}, ref: ref, ctx: t.Context(),
+			Deps: &Deps{Bus: b, Log: natstest.Logger(t)}, set: &Set{pressure: newPressure(0, nil)}, ref: ref, ctx: t.Context(),
 			held: map[uint64]*held{c.seq: {delivery: delivery{Delivery: d}}},
 		}
 		if m, found := s.readCauses(0, c.seq)(); found {
