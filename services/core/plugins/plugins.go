@@ -61,7 +61,9 @@ type Deps struct {
 	Agents    map[subject.Agent]*decide.Agent // as configured
 	Streams   journal.StreamsConfig
 	// Operate calls do, which performs an operator's request about a plugin; nil: it is performed.
-	Operate  func(q *bus.Request, ask registrar.PluginRequest, do func() error) error
+	Operate func(q *bus.Request, ask registrar.PluginRequest, do func() error) error
+	// Refused is called for a manifest that declares more than its plugin's charter grants. Default: none.
+	Refused  func(ctx context.Context, m plugin.Manifest, why plugin.Problems)
 	Charters Charters // nil: the bus enforces no rights, and every plugin may do everything
 }
 
@@ -189,7 +191,11 @@ func (p *Host) refuse(ctx context.Context, m plugin.Manifest) (plugin.Problems, 
 	if c == nil || err != nil {
 		return nil, err
 	}
-	return c.Refuse(m), nil
+	why := c.Refuse(m)
+	if len(why) > 0 && p.deps.Refused != nil {
+		p.deps.Refused(ctx, m, why)
+	}
+	return why, nil
 }
 
 func (p *Host) serves(name subject.Plugin, a subject.Agent) bool {

@@ -113,6 +113,26 @@ func (c *Core) operated(q *bus.Request, ask registrar.PluginRequest, do func() e
 	return err
 }
 
+// sameRefusal is how long the refusal of a manifest is not noted again: its plugin may try for ever.
+const sameRefusal = 10 * time.Minute
+
+// maxRefusals is how many are remembered.
+const maxRefusals = 1000
+
+// manifestRefused notes that a manifest declares more than the charter of its plugin grants.
+func (c *Core) manifestRefused(ctx context.Context, m plugin.Manifest, why plugin.Problems) {
+	e := audit.Entry{By: itself, Verb: audit.Denied, What: "registration of plugin " + string(m.Name), Detail: why.Error()}
+	key := e.What + " " + e.Detail
+	if at, noted := c.denied.Get(key); noted && time.Since(at) < sameRefusal {
+		return
+	}
+	if _, err := c.auditor.Announce(ctx, e); err != nil {
+		c.log.Warn("the audit log does not say that a manifest was refused", "plugin", m.Name, "error", err)
+		return
+	}
+	c.denied.Add(key, time.Now())
+}
+
 // facts are the states of plugins, and of the switches of cameras and microphones.
 func (c *Core) facts(ctx context.Context) (out []auditor.Fact, err error) {
 	for _, p := range c.Plugins().Plugins() {

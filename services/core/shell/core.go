@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
@@ -70,6 +72,7 @@ type Core struct {
 	cfg    Config
 	bus    *journal.Journal
 	store  *view.Store
+	denied *lru.Cache[string, time.Time] // manifests whose refusal is in the audit log
 	log    *slog.Logger
 	dir    *directory.Directory
 	loader *loader.Loader
@@ -117,6 +120,10 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		cfg: cfg, bus: b, store: v, log: log, dir: directory.New(log),
 		ctx: ctx, end: end, ready: make(chan struct{}), troubles: trouble.New(), attempts: attempt.New(ctx, b, log),
 	}
+	var err error
+	if c.denied, err = lru.New[string, time.Time](maxRefusals); err != nil {
+		return nil, err
+	}
 	c.auditor = c.newAuditor()
 	c.loader = &loader.Loader{Bus: b, Store: v, Log: log}
 	c.refill = view.NewRefill(view.RefillConfig{
@@ -136,7 +143,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	pluginDeps := plugins.Deps{Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams, Operate: c.operated}
 	if cfg.Identities != nil {
 		pluginDeps.Charters, c.live.Listens = cfg.Identities, cfg.Identities.Listens
-		pressed = cfg.Identities.Pressed
+		pluginDeps.Refused, pressed = c.manifestRefused, cfg.Identities.Pressed
 	}
 	c.plugins = plugins.New(ctx, cfg.Plugins, pluginDeps)
 	if cfg.Identities != nil {
@@ -146,7 +153,6 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
 	c.schedule = c.newSchedules()
-	var err error
 	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Embedder: &c.model, Log: log}); err != nil {
 		return nil, err
 	}

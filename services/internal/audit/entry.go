@@ -24,7 +24,7 @@ const (
 	Approved  Verb = "approved"  // a person approved a call
 	Refused   Verb = "refused"   // a person denied a call
 	Expired   Verb = "expired"   // nobody answered in time, which counts as denied
-	Denied    Verb = "denied"    // a hook, or core by policy, denied a call, an input or an answer
+	Denied    Verb = "denied"    // a hook, or core by policy, denied a call, an input, an answer or a manifest
 	Executed  Verb = "executed"  // a tool ran, or may have run
 	Cancelled Verb = "cancelled" // a turn was stopped
 	Locked    Verb = "locked"    // a session accepts no inputs

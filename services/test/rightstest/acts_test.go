@@ -17,6 +17,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/audit"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/rights"
@@ -376,15 +377,25 @@ func TestARevokedIdentityIsGone(t *testing.T) {
 func TestAManifestBeyondTheCharterIsRefused(t *testing.T) {
 	r := run(t)
 	c := r.invite(rights.Charter{Name: "small", Tools: []string{"small"}, Hooks: []string{"after_act"}})
-	err := plugin.Serve(natstest.Context(t), plugin.Manifest{Name: "small", Version: "1.0.0", Priority: 5}, plugin.Handlers{
-		plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
-			return plugin.Continue(), nil
-		}),
-		plugin.Tool("big:tool", "A tool.", func(context.Context, struct{}) (string, error) { return "", nil }),
-	}, plugin.WithConfig(c), plugin.WithLogger(quiet))
+	serve := func() error {
+		return plugin.Serve(natstest.Context(t), plugin.Manifest{Name: "small", Version: "1.0.0", Priority: 5}, plugin.Handlers{
+			plugin.BeforeAct(func(context.Context, *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
+				return plugin.Continue(), nil
+			}),
+			plugin.Tool("big:tool", "A tool.", func(context.Context, struct{}) (string, error) { return "", nil }),
+		}, plugin.WithConfig(c), plugin.WithLogger(quiet))
+	}
+	_, err := serve(), serve() // the second one is refused likewise, and not noted again
 	for _, want := range []string{"--hooks before_act", "--tools big", "--order"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the registry answers %v, want that %s is advised", err, want)
 		}
+	}
+	var page coreapi.AuditPage
+	if err := r.whole.Administer(natstest.Context(t), coreapi.VerbAudit, coreapi.AuditQuery{Verb: audit.Denied}, &page); err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Lines) != 1 || !strings.Contains(page.Lines[0], "registration of plugin small") || !strings.Contains(page.Lines[0], "--hooks before_act") {
+		t.Errorf("the audit log says %q", page.Lines)
 	}
 }
