@@ -139,3 +139,26 @@ func TestDamageIsNoticed(t *testing.T) {
 		})
 	}
 }
+
+// An entry that is added and marked while the log is verified is not taken for one that was removed.
+func TestAnEntryThatComesWhileTheLogIsVerified(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.core()
+	announce := func() uint64 {
+		n, err := a.Announce(natstest.Context(t), audit.Entry{By: audit.Who{Kind: audit.Operator, Name: "ann"}, Verb: audit.Dropped})
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	announce()
+	cfg := w.cfg
+	cfg.Bus, cfg.Marks, cfg.Log = w.bus, &marks{all: map[string]uint64{}, asked: announce}, natstest.Logger(t)
+	b := auditor.New(cfg)
+	if err := b.Verify(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	if why, _ := b.Damage(); why != "" {
+		t.Error(why)
+	}
+}

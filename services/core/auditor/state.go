@@ -189,6 +189,11 @@ func (a *Auditor) readAll(ctx context.Context, known []audit.Head) (state, error
 	if err != nil {
 		a.cfg.Log.Warn("the published head of the audit log cannot be read", "error", err)
 	}
+	// Before the log, to which entries are added while it is read.
+	last, err := a.cfg.Marks.Mark(ctx, lastMark)
+	if err != nil {
+		a.cfg.Log.Debug("reading the mark of the audit log", "error", err)
+	}
 	known = append(known, heads...)
 	digests, differ := map[uint64]audit.Head{}, []audit.Head{}
 	for _, h := range known {
@@ -208,10 +213,6 @@ func (a *Auditor) readAll(ctx context.Context, known []audit.Head) (state, error
 			}
 		}
 		s.seq = m.Seq
-	}
-	last, err := a.cfg.Marks.Mark(ctx, lastMark)
-	if err != nil {
-		a.cfg.Log.Debug("reading the mark of the audit log", "error", err)
 	}
 	for _, h := range differ {
 		if h.N > s.expected {
