@@ -53,6 +53,9 @@ func (p *pressure) add(seq uint64, w subject.Writer) {
 
 // done counts an input no more.
 func (p *pressure) done(seq uint64) {
+	if p.limit <= 0 || p.report == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, known := p.inputs[seq]

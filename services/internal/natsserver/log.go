@@ -17,7 +17,7 @@ import (
 type logger struct {
 	log    *slog.Logger
 	healer *healer // nil: write errors are not repaired
-	rights bool    // core logs who is refused, and why
+	rights bool    // core logs the clients that are refused, and why
 
 	mu   sync.Mutex
 	last string // the last error or fatal line: why it did not start

@@ -63,35 +63,21 @@ func CredentialsOf(service, file string) (*bus.Credentials, error) {
 	if k.Service != service {
 		return nil, fmt.Errorf("%s is the key of %s, this is %s; give each service its own key", file, k.Service, service)
 	}
-	own, err := nkeys.CreateUser()
-	if err != nil {
-		return nil, err
-	}
-	c, err := k.credentials(own)
-	if err != nil {
-		return nil, err
-	}
-	c.JWT = func() (string, error) {
+	return k.credentials(func() Key {
 		now, err := ReadKey(file)
 		if err != nil || now.Service != service || now.Account != k.Account {
-			now = k
+			return k
 		}
-		return now.sign(own)
-	}
-	return c, nil
+		return now
+	})
 }
 
 // Credentials makes the credentials of one process.
-func (k Key) Credentials() (*bus.Credentials, error) {
-	own, err := nkeys.CreateUser()
-	if err != nil {
-		return nil, err
-	}
-	return k.credentials(own)
-}
+func (k Key) Credentials() (*bus.Credentials, error) { return k.credentials(func() Key { return k }) }
 
-func (k Key) credentials(own nkeys.KeyPair) (*bus.Credentials, error) {
-	signed, err := k.sign(own)
+// credentials makes those of one process, which current's key signs at each connection.
+func (k Key) credentials(current func() Key) (*bus.Credentials, error) {
+	own, signed, err := k.user()
 	if err != nil {
 		return nil, err
 	}
@@ -100,21 +86,26 @@ func (k Key) credentials(own nkeys.KeyPair) (*bus.Credentials, error) {
 		return nil, err
 	}
 	c := credentials(subject.Identity(k.Service), own, signed)
+	c.JWT = func() (string, error) { return current().sign(own) }
 	c.Diagnoses = slices.Contains(may.Publish, bus.WhyNotStored)
 	return c, nil
 }
 
 // creds makes credentials as the file that clients of NATS read.
 func (k Key) creds() ([]byte, error) {
-	own, err := nkeys.CreateUser()
-	if err != nil {
-		return nil, err
-	}
-	signed, err := k.sign(own)
+	own, signed, err := k.user()
 	if err != nil {
 		return nil, err
 	}
 	return jwt.FormatUserConfig(signed, []byte(seedOf(own)))
+}
+
+// user makes the key of a process, and a JWT for it.
+func (k Key) user() (own nkeys.KeyPair, signed string, err error) {
+	if own, err = nkeys.CreateUser(); err == nil {
+		signed, err = k.sign(own)
+	}
+	return own, signed, err
 }
 
 // sign makes a JWT for the key of a process.
@@ -187,7 +178,7 @@ func (a *Authority) Whole(id subject.Identity) (*bus.Credentials, error) {
 }
 
 // Keeper makes credentials for the server's own account: to tell it of accounts, and to learn who
-// connects and who is refused.
+// connects and which clients are refused.
 func (a *Authority) Keeper() (*bus.Credentials, error) {
 	own, signed, err := newUser("keeper", a.system, func(c *jwt.UserClaims) {
 		c.Pub.Allow.Add("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.SERVER.PING.CONNZ")
