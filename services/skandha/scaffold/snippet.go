@@ -157,7 +157,7 @@ func (s *snippet) plugin(c rights.Charter) (manifest []byte, err error) {
 		}
 		fails := hook.Allow
 		if mark == rights.Judge && hook.Point(at).Deniable() {
-			fails = hook.Deny // a judge that cannot answer lets nothing pass
+			fails = hook.Deny // one that is silent is for the configuration to require
 		}
 		m.Hooks = append(m.Hooks, plugin.Hook{Point: hook.Point(at), DeadlineMS: 1000, OnError: fails})
 		s.asked(subject.Hook(at, name), name, `{"verb":"continue"}`)
