@@ -148,6 +148,9 @@ func (k *Bucket) Delete(ctx context.Context, key string, f Fence) (uint64, error
 }
 
 func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error) {
+	if k.name == BucketPlugins {
+		m.Header[jetstream.MsgRollup] = []string{jetstream.MsgRollupSubject}
+	}
 	m.Header[jetstream.ExpectedStreamHeader] = []string{bucketStream(k.name)}
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(f.Revision, 10)}
 	if f.Filter != "" {
@@ -158,10 +161,13 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 
 // Forget removes the remaining changes of a deleted key, up to a revision. Watches are not
 // notified. The last change that a [Fence] refers to must remain, or that fence would accept
-// an earlier revision.
+// an earlier revision. Only the bucket of plugins can forget.
 func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
 	if err := one(key); err != nil {
 		return err
+	}
+	if k.name != BucketPlugins {
+		return bus.Errorf(bus.CodeInvalidArgument, "bucket %s forgets nothing", k.name)
 	}
 	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
 	if err == nil {

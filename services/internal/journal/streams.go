@@ -179,8 +179,14 @@ const day = 24 * time.Hour
 
 // plugins is the bucket of plugins: a thousand, each with the largest manifest. It forgets nothing
 // by itself: see schemas/adr/0007.
+//
+// Its entries replace each other by their headers, and not by the limit of the stream: what a limit removes is
+// not recorded by the server, which finds it again after a kill, and would take an old lease for the last change
+// of its key if the marker of its deletion is gone by then ([Bucket.Forget]).
 func (c StreamsConfig) plugins() wanted {
-	return c.bucket(BucketPlugins, "the registry: manifests and leases of plugins", 256<<20, 0)
+	w := c.bucket(BucketPlugins, "the registry: manifests and leases of plugins", 256<<20, 0)
+	w.MaxMsgsPerSubject = 0
+	return w
 }
 
 // bucket is a bucket as the key-value API of any client makes it, so that people can look into it.

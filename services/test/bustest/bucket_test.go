@@ -82,6 +82,38 @@ func TestADeletedKeyIsNotThereAndItsMarkerMayBeForgotten(t *testing.T) {
 	}
 }
 
+// The server does not record that a newer value has replaced an older one: after a kill it finds both, and
+// compares them again. If the newer one is gone by then, the older one must not be there, either.
+func TestAForgottenKeyStaysAwayAfterAKill(t *testing.T) {
+	s := natstest.StartProcess(t, "", 0)
+	b := natstest.ConnectURL(t, s.URL())
+	natstest.EnsureStreams(t, b)
+	ctx, k := natstest.Context(t), b.Bucket(journal.BucketPlugins)
+	last, kept := uint64(0), put(t, k, "lease.b.i", "1", journal.Fence{})
+	put(t, k, "manifest.b", "1", journal.Fence{})
+	for range 3 {
+		last = put(t, k, "lease.a.i", "1", journal.Fence{Revision: last})
+	}
+	gone, err := k.Delete(ctx, "lease.a.i", journal.Fence{Revision: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Forget(ctx, "lease.a.i", gone); err != nil {
+		t.Fatal(err)
+	}
+	kept = put(t, k, "lease.b.i", "2", journal.Fence{Revision: kept})
+	s.Restart()
+	natstest.Eventually(t, "the bucket", func() bool { _, err := k.Revision(ctx); return err == nil })
+	for e, err := range k.Matching(ctx, ">") {
+		if err != nil || e.Key != "manifest.b" && e.Revision != kept {
+			t.Errorf("it has %s, revision %d, after the kill: %v", e.Key, e.Revision, err)
+		}
+	}
+	if _, err := k.Get(ctx, "lease.a.i"); !errors.Is(err, bus.ErrNotFound) {
+		t.Errorf("the key is there: %v", err)
+	}
+}
+
 // Keys come from people, too. One that is a pattern would read or change another key.
 func TestAPatternIsNoKey(t *testing.T) {
 	b := start(t)
