@@ -45,7 +45,8 @@ type Identities struct {
 	presence presence
 	refusals refusals
 	taken    func(ctx context.Context, w subject.Writer) string
-	muting   map[subject.Identity]bool // a change is under way
+	muting   map[subject.Identity]bool                        // a change is under way
+	noted    func(ctx context.Context, name subject.Identity) // that it was muted
 }
 
 // New returns the identities; Start follows them.

@@ -55,6 +55,9 @@ func (s *Identities) mute(name subject.Identity, waiting int, already bool) {
 	case waiting > 0 && already:
 	case waiting > 0:
 		s.cfg.Log.Warn("a listener is muted: it sends inputs faster than they are answered", "identity", name, "waiting", waiting)
+		if s.noted != nil {
+			s.noted(ctx, name)
+		}
 	default:
 		s.cfg.Log.Info("a listener may send inputs again", "identity", name)
 	}

@@ -9,9 +9,12 @@ import (
 	"skandha.dev/services/internal/rights"
 )
 
-// Reserve sets what returns whose a name of a writer is already; empty if it is free. It is called before Start.
-func (s *Identities) Reserve(taken func(ctx context.Context, w subject.Writer) string) {
-	s.taken = taken
+// Attach sets what returns whose a name of a writer is already, empty if it is free, and what is called when a
+// listener was muted. It is called before Start.
+func (s *Identities) Attach(
+	taken func(ctx context.Context, w subject.Writer) string, muted func(ctx context.Context, name subject.Identity),
+) {
+	s.taken, s.noted = taken, muted
 }
 
 // owner is whose the name of a listener is; empty if it is free. The account of who invites may be that of a terminal.

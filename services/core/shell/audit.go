@@ -113,7 +113,7 @@ func (c *Core) operated(q *bus.Request, ask registrar.PluginRequest, do func() e
 	return err
 }
 
-// sameRefusal is how long the refusal of a manifest is not noted again: its plugin may try for ever.
+// sameRefusal is how long a refusal is not noted again: who is refused may try for ever.
 const sameRefusal = 10 * time.Minute
 
 // maxRefusals is how many are remembered.
@@ -121,13 +121,22 @@ const maxRefusals = 1000
 
 // manifestRefused notes that a manifest declares more than the charter of its plugin grants.
 func (c *Core) manifestRefused(ctx context.Context, m plugin.Manifest, why plugin.Problems) {
-	e := audit.Entry{By: itself, Verb: audit.Denied, What: "registration of plugin " + string(m.Name), Detail: why.Error()}
-	key := e.What + " " + e.Detail
+	c.refused(ctx, "registration of plugin "+string(m.Name), why.Error())
+}
+
+// muted notes that the server takes no inputs of a listener for a while.
+func (c *Core) muted(ctx context.Context, name subject.Identity) {
+	c.refused(ctx, "inputs of listener "+string(name), "muted, because it sends inputs faster than they are answered")
+}
+
+// refused notes a refusal that is no decision on a call.
+func (c *Core) refused(ctx context.Context, what, why string) {
+	key := what + " " + why
 	if at, noted := c.denied.Get(key); noted && time.Since(at) < sameRefusal {
 		return
 	}
-	if _, err := c.auditor.Announce(ctx, e); err != nil {
-		c.log.Warn("the audit log does not say that a manifest was refused", "plugin", m.Name, "error", err)
+	if _, err := c.auditor.Announce(ctx, audit.Entry{By: itself, Verb: audit.Denied, What: what, Detail: why}); err != nil {
+		c.log.Warn("the audit log does not say that something was refused", "what", what, "error", err)
 		return
 	}
 	c.denied.Add(key, time.Now())

@@ -72,7 +72,7 @@ type Core struct {
 	cfg    Config
 	bus    *journal.Journal
 	store  *view.Store
-	denied *lru.Cache[string, time.Time] // manifests whose refusal is in the audit log
+	denied *lru.Cache[string, time.Time] // refusals that are in the audit log
 	log    *slog.Logger
 	dir    *directory.Directory
 	loader *loader.Loader
@@ -147,7 +147,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	}
 	c.plugins = plugins.New(ctx, cfg.Plugins, pluginDeps)
 	if cfg.Identities != nil {
-		cfg.Identities.Reserve(c.writerOwner)
+		cfg.Identities.Attach(c.writerOwner, c.muted)
 	}
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)

@@ -163,7 +163,16 @@ func (k *keys) rotate(file string) error {
 // readable is the mode of files in a directory that only the owner may enter.
 const readable = 0o644
 
+// replace writes a file. A key replaces another one in place, by one write of the same length: a container that
+// mounts the single file would never see another file of this name.
 func replace(path string, body []byte) error {
+	if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(body)) {
+			_, err := f.WriteAt(body, 0)
+			return errors.Join(err, f.Sync(), f.Close())
+		}
+		_ = f.Close()
+	}
 	tmp := path + ".new"
 	err := os.WriteFile(tmp, body, readable) //nolint:gosec // see WriteFiles
 	if err == nil {

@@ -391,11 +391,18 @@ func TestAManifestBeyondTheCharterIsRefused(t *testing.T) {
 			t.Errorf("the registry answers %v, want that %s is advised", err, want)
 		}
 	}
+	if lines := r.denials(); len(lines) != 1 || !strings.Contains(lines[0], "registration of plugin small") ||
+		!strings.Contains(lines[0], "--hooks before_act") {
+		t.Errorf("the audit log says %q", lines)
+	}
+}
+
+// denials are the entries of the audit log about what was denied.
+func (r *running) denials() []string {
+	r.Helper()
 	var page coreapi.AuditPage
-	if err := r.whole.Administer(natstest.Context(t), coreapi.VerbAudit, coreapi.AuditQuery{Verb: audit.Denied}, &page); err != nil {
-		t.Fatal(err)
+	if err := r.whole.Administer(natstest.Context(r), coreapi.VerbAudit, coreapi.AuditQuery{Verb: audit.Denied}, &page); err != nil {
+		r.Fatal(err)
 	}
-	if len(page.Lines) != 1 || !strings.Contains(page.Lines[0], "registration of plugin small") || !strings.Contains(page.Lines[0], "--hooks before_act") {
-		t.Errorf("the audit log says %q", page.Lines)
-	}
+	return page.Lines
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,10 @@ func TestAListenerThatFloods(t *testing.T) {
 		}
 		return page.Identities[0]
 	}
+	natstest.Eventually(t, "the audit log says so", func() bool {
+		lines := r.denials()
+		return len(lines) > 0 && strings.Contains(lines[0], "inputs of listener flood")
+	})
 	natstest.Eventually(t, "the listener may send again", func() bool {
 		_, err := nc.Request("agent.main.again.sense.input.flood", []byte(`{"text":"what is 4+4?"}`), time.Second)
 		return err == nil

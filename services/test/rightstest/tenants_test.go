@@ -2,6 +2,7 @@ package rightstest
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -209,7 +210,14 @@ func TestKeysOfServicesRotate(t *testing.T) {
 			return err == nil
 		})
 	}
+	mounted := filepath.Join(t.TempDir(), "key") // as in a container that has the single file
+	if err := os.Link(filepath.Join(dir, "core.key"), mounted); err != nil {
+		t.Fatal(err)
+	}
 	secrets(t, dir, trust.Options{Rotate: true})
+	if k, err := trust.ReadKey(mounted); err != nil || k.Seed == old.Seed {
+		t.Errorf("a container that has the file mounted has the previous key: %v", err)
+	}
 	if _, err := trust.WriteFiles(dir, trust.Options{Rotate: true}); err == nil {
 		t.Error("keys rotate again while the previous ones are still valid")
 	}

@@ -14,6 +14,7 @@ export class Seen {
   #onAll;
   #watcher;
   #timer;
+  #placed = false; // it was on the page
   #look = () => this.#looked();
 
   constructor(onAll) {
@@ -55,6 +56,9 @@ export class Seen {
   }
 
   #looked() {
+    const placed = this.#parts.some((p) => p.block.isConnected);
+    if (this.#placed && !placed) this.end();
+    this.#placed = placed;
     if (document.visibilityState !== 'visible') return;
     for (const part of this.#parts) if (!part.all) this.#note(part);
     if (!this.all) return;
