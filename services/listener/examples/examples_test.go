@@ -68,22 +68,24 @@ func TestTheAgentObeysAPolicyInOneFileOfPythonWhileItRuns(t *testing.T) {
 	}
 }
 
-// Nothing runs without a policy that the configuration requires; a guest that is killed is
+// Nothing runs without a policy that the configuration requires; a guest that is killed, or stopped, is
 // not waited for once its lease has ended.
 func TestAPolicyThatIsKilled(t *testing.T) {
 	python := foreigntest.Need(t, "python3")
-	for _, judges := range [][]subject.Plugin{nil, {"no-secrets"}} {
-		s := foreigntest.StartWithLease(t, foreigntest.SoonOver, judges...)
-		p := s.Run("no-secrets", "python", python, "policy_hook.py")
-		s.AwaitPlugin("no-secrets", plugin.Active)
-		p.Kill()
-		var want tool.Code
-		if judges != nil {
-			want = tool.CodeDenied
+	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		for want, judges := range map[tool.Code][]subject.Plugin{"": nil, tool.CodeDenied: {"no-secrets"}} {
+			t.Run(how.String()+" "+string(want), func(t *testing.T) {
+				t.Parallel()
+				s := foreigntest.StartWithLease(t, foreigntest.SoonOver, judges...)
+				p := s.Run("no-secrets", "python", python, "policy_hook.py")
+				s.AwaitPlugin("no-secrets", plugin.Active)
+				p.Signal(how)
+				ran(t, s.Say("s", writeTo("a.txt")), want)
+				s.AwaitPlugin("no-secrets", plugin.Gone)
+				ran(t, s.Say("s", writeTo("a.txt")), want)
+				p.Kill()
+			})
 		}
-		ran(t, s.Say("s", writeTo("a.txt")), want)
-		s.AwaitPlugin("no-secrets", plugin.Gone)
-		ran(t, s.Say("s", writeTo("a.txt")), want)
 	}
 }
 
