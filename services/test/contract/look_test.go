@@ -11,6 +11,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/services/internal/client"
+	"skandha.dev/services/internal/timeline"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/transporttest"
 	ui "skandha.dev/services/uibridge/contract"
@@ -165,7 +166,7 @@ func TestAnswersAreBoundedAsTheirQuestions(t *testing.T) {
 	code := c.follow(t, node{outcome.doc, either[1].(map[string]any)})
 	have := append(node{m: either[0].(map[string]any)}.strings("enum"), code.strings("enum")...)
 	want := append([]string{
-		inspect.OutcomeAnswered, inspect.OutcomeCommand, inspect.OutcomeRunning, inspect.OutcomeQueued,
+		timeline.OutcomeAnswered, timeline.OutcomeCommand, timeline.OutcomeRunning, timeline.OutcomeQueued,
 	}, newComparer(t).enums["event.FailCode"]...)
 	if !slices.Equal(sorted(have), sorted(want)) {
 		t.Errorf("the schema's outcomes are %v, the code's %v", sorted(have), sorted(want))
@@ -174,23 +175,23 @@ func TestAnswersAreBoundedAsTheirQuestions(t *testing.T) {
 
 // consistentSpan gives a span the lane of its kind, and what its detail always has.
 func consistentSpan(_ *filler, p any) {
-	s := p.(*inspect.Span)
+	s := p.(*timeline.Span)
 	d := &s.Detail
 	switch s.Kind {
-	case inspect.KindSense, inspect.KindQueue:
-		s.Lane = inspect.LaneSense
-	case inspect.KindPlan, inspect.KindAttempt:
-		s.Lane, d.Attempt, d.Attempts, d.Provider = inspect.LanePlan, "n1", 1, "provider-1"
-	case inspect.KindStep, inspect.KindWait, inspect.KindRun:
-		s.Lane, d.Call = inspect.LaneAct, "t4-p1-c0"
-	case inspect.KindConfirm:
-		s.Lane, d.Call, d.Tool, d.Hash, d.ExpiresAt = inspect.LaneConfirm, "t4-p1-c0", "python:execute",
+	case timeline.KindSense, timeline.KindQueue:
+		s.Lane = timeline.LaneSense
+	case timeline.KindPlan, timeline.KindAttempt:
+		s.Lane, d.Attempt, d.Attempts, d.Provider = timeline.LanePlan, "n1", 1, "provider-1"
+	case timeline.KindStep, timeline.KindWait, timeline.KindRun:
+		s.Lane, d.Call = timeline.LaneAct, "t4-p1-c0"
+	case timeline.KindConfirm:
+		s.Lane, d.Call, d.Tool, d.Hash, d.ExpiresAt = timeline.LaneConfirm, "t4-p1-c0", "python:execute",
 			"9b74c9897bac770ffc029102a200c5de", time.UnixMilli(1795249800000).UTC()
-	case inspect.KindPolicy:
-		s.Lane, d.Principal, d.Action, d.Effect = inspect.LaneConfirm, "ui-ada", event.ActionCall, event.EffectAllow
-	case inspect.KindHook:
-		s.Lane, d.Plugin, d.Point, d.Verb = inspect.LaneHook, "policy", hook.BeforeAct, hook.Continue
-	case inspect.KindReflect, inspect.KindEnd:
-		s.Lane = inspect.LaneReflect
+	case timeline.KindPolicy:
+		s.Lane, d.Principal, d.Action, d.Effect = timeline.LaneConfirm, "ui-ada", event.ActionCall, event.EffectAllow
+	case timeline.KindHook:
+		s.Lane, d.Plugin, d.Point, d.Verb = timeline.LaneHook, "policy", hook.BeforeAct, hook.Continue
+	case timeline.KindReflect, timeline.KindEnd:
+		s.Lane = timeline.LaneReflect
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/internal/senses"
+	"skandha.dev/services/internal/timeline"
 	ui "skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
 )
@@ -203,8 +204,8 @@ var goTypes = map[string]any{
 	"ui/results/getHooks":      coreapi.HooksInfo{},
 	"ui/results/getStatus":     coreapi.Status{},
 	"ui/results/pluginAction":  registrar.PluginInfo{},
-	"ui/results/listTurns":     inspect.TurnsPage{},
-	"ui/results/getTimeline":   inspect.Timeline{},
+	"ui/results/listTurns":     timeline.TurnsPage{},
+	"ui/results/getTimeline":   timeline.Timeline{},
 	"ui/results/listArtifacts": []inspect.ArtifactInfo{},
 
 	"ui/results/listMemories":   inspect.MemoriesPage{},
@@ -273,7 +274,7 @@ var noGoType = map[string]string{
 // contractPackages are those whose structs must all be stated, relative to pkg.
 var contractPackages = []string{
 	"event", "guide", "hook", "memory", "plugin", "provider", "tool", "../services/internal/executor",
-	"../services/uibridge/contract", "../services/uibridge/inspect",
+	"../services/uibridge/contract", "../services/uibridge/inspect", "../services/internal/timeline",
 }
 
 // noSchema are the structs of these packages that never cross the bus.

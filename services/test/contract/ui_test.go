@@ -11,9 +11,9 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/timeline"
 	"skandha.dev/services/test/transporttest"
 	ui "skandha.dev/services/uibridge/contract"
-	"skandha.dev/services/uibridge/inspect"
 	"skandha.dev/services/uibridge/request"
 )
 
@@ -57,7 +57,7 @@ var consistentUI = map[reflect.Type]func(*filler, any){
 			e.Recorded, e.Failed = nil, &failed
 		}
 	},
-	reflect.TypeFor[inspect.Span](): consistentSpan,
+	reflect.TypeFor[timeline.Span](): consistentSpan,
 	reflect.TypeFor[ui.Commit](): func(f *filler, p any) {
 		c := p.(*ui.Commit)
 		for i := range c.Events {

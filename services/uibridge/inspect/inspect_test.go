@@ -13,6 +13,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/timeline"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/inspect"
@@ -27,7 +28,7 @@ func TestWhatHappenedCanBeSeen(t *testing.T) {
 	w.say(kitchen, "fail unavailable")
 	w.say(kitchen, "hello")
 
-	page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Limit: 3})
+	page := call[timeline.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Limit: 3})
 	if len(page.Turns) != 3 || page.Turns[0].Outcome != "answered" || page.Turns[0].Text != "hello" ||
 		page.Turns[1].Outcome != "provider_failed" || page.Turns[1].Rounds != 1 {
 		t.Fatalf("got %+v", page)
@@ -36,38 +37,38 @@ func TestWhatHappenedCanBeSeen(t *testing.T) {
 		r.Started.IsZero() {
 		t.Errorf("got %+v", r)
 	}
-	page = call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Before: page.Next})
+	page = call[timeline.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen", Before: page.Next})
 	if len(page.Turns) != 1 || page.Next != "" {
 		t.Fatalf("the second page: %+v", page)
 	}
 	refusedTurn := page.Turns[0].Turn
 
-	find := func(turn string, k inspect.Kind) inspect.Span {
+	find := func(turn string, k timeline.Kind) timeline.Span {
 		t.Helper()
-		tl := call[inspect.Timeline](w, "getTimeline", names{Agent: "main", Session: "kitchen", Turn: turn})
-		i := slices.IndexFunc(tl.Spans, func(s inspect.Span) bool { return s.Kind == k })
+		tl := call[timeline.Timeline](w, "getTimeline", names{Agent: "main", Session: "kitchen", Turn: turn})
+		i := slices.IndexFunc(tl.Spans, func(s timeline.Span) bool { return s.Kind == k })
 		if i < 0 {
 			t.Fatalf("turn %s has no span of kind %s: %+v", turn, k, tl)
 		}
 		return tl.Spans[i]
 	}
-	if s := find(refusedTurn, inspect.KindConfirm); s.Status != inspect.StatusDenied || s.Detail.By != "ui-ada" ||
+	if s := find(refusedTurn, timeline.KindConfirm); s.Status != timeline.StatusDenied || s.Detail.By != "ui-ada" ||
 		!strings.Contains(s.Detail.Reason, "as the test says") {
 		t.Errorf("refused: %+v", s)
 	}
 	turn := "t" + jsonText(approved)
-	if s := find(turn, inspect.KindConfirm); s.Status != inspect.StatusOK || s.Detail.Outcome != event.Approved {
+	if s := find(turn, timeline.KindConfirm); s.Status != timeline.StatusOK || s.Detail.Outcome != event.Approved {
 		t.Errorf("approved: %+v", s)
 	}
-	if s := find(turn, inspect.KindStep); s.Name != "time:now" || s.Status != inspect.StatusOK ||
+	if s := find(turn, timeline.KindStep); s.Name != "time:now" || s.Status != timeline.StatusOK ||
 		s.Detail.ApprovedBy != "ui-ada" || len(s.Detail.Result) == 0 {
 		t.Errorf("the step: %+v", s)
 	}
-	if s := find(turn, inspect.KindHook); s.Detail.Plugin != "guard" || s.Detail.Point != hook.BeforeAct ||
-		s.Lane != inspect.LaneHook {
+	if s := find(turn, timeline.KindHook); s.Detail.Plugin != "guard" || s.Detail.Point != hook.BeforeAct ||
+		s.Lane != timeline.LaneHook {
 		t.Errorf("the hook: %+v", s)
 	}
-	if s := find(turn, inspect.KindPolicy); s.Status != inspect.StatusAsked ||
+	if s := find(turn, timeline.KindPolicy); s.Status != timeline.StatusAsked ||
 		!strings.Contains(s.Detail.Reason, "the time is precious") || s.Detail.Rule == "" {
 		t.Errorf("the policy: %+v", s)
 	}
@@ -90,21 +91,21 @@ func TestATurnThatGoesOnIsOpen(t *testing.T) {
 	}
 	turn := names{Agent: "main", Session: "kitchen", Turn: "t" + jsonText(seq)}
 	natstest.Eventually(t, "the model is asked", func() bool {
-		tl, err := try[inspect.Timeline](w, ada, "getTimeline", turn)
-		return err == nil && len(tl.Spans) > 1 && tl.Outcome == inspect.OutcomeRunning &&
-			tl.Spans[1].Kind == inspect.KindPlan && tl.Spans[1].Status == inspect.StatusOpen
+		tl, err := try[timeline.Timeline](w, ada, "getTimeline", turn)
+		return err == nil && len(tl.Spans) > 1 && tl.Outcome == timeline.OutcomeRunning &&
+			tl.Spans[1].Kind == timeline.KindPlan && tl.Spans[1].Status == timeline.StatusOpen
 	})
-	if rows := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen"}).Turns; len(rows) != 1 ||
-		rows[0].Outcome != inspect.OutcomeRunning || rows[0].Text != "hang" {
+	if rows := call[timeline.TurnsPage](w, "listTurns", names{Agent: "main", Session: "kitchen"}).Turns; len(rows) != 1 ||
+		rows[0].Outcome != timeline.OutcomeRunning || rows[0].Text != "hang" {
 		t.Errorf("got %+v", rows)
 	}
 	if err := w.client.Cancel(ctx, kitchen, seq, "enough"); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the turn is cancelled", func() bool {
-		tl := call[inspect.Timeline](w, "getTimeline", turn)
+		tl := call[timeline.Timeline](w, "getTimeline", turn)
 		return tl.Outcome == string(event.FailCancelled) &&
-			!slices.ContainsFunc(tl.Spans, func(s inspect.Span) bool { return s.Status == inspect.StatusOpen })
+			!slices.ContainsFunc(tl.Spans, func(s timeline.Span) bool { return s.Status == timeline.StatusOpen })
 	})
 }
 
@@ -299,7 +300,7 @@ func TestBadQuestionsAreRefusedByField(t *testing.T) {
 			t.Errorf("%s %v: %s, want %s", c.method, c.params, got, c.want)
 		}
 	}
-	if page := call[inspect.TurnsPage](w, "listTurns", names{Agent: "main", Session: "nowhere"}); len(page.Turns) != 0 ||
+	if page := call[timeline.TurnsPage](w, "listTurns", names{Agent: "main", Session: "nowhere"}); len(page.Turns) != 0 ||
 		page.Turns == nil {
 		t.Errorf("a session that is not there: %+v", page)
 	}

@@ -1,4 +1,4 @@
-package inspect
+package timeline
 
 import (
 	"fmt"
@@ -19,19 +19,19 @@ func pages(t *testing.T, commits []turn.Stored, limit int) (lines []string) {
 	t.Helper()
 	at, below := commits[len(commits)-1].Sequence, uint64(0)
 	for range 100 {
-		w := &walk{limit: limit, below: below, rows: map[uint64]*turnRow{}}
+		w := &Walk{limit: limit, below: below, rows: map[uint64]*turnRow{}}
 		page, left := TurnsPage{}, false
 		for i, c := range slices.Backward(commits) {
 			if c.Sequence > at {
 				continue
 			}
-			if w.take(c) && i > 0 {
-				page, left = w.page(commits[i-1].Sequence, ""), true
+			if w.Take(c) && i > 0 {
+				page, left = w.Page(commits[i-1].Sequence, ""), true
 				break
 			}
 		}
 		if !left {
-			page = w.page(0, "")
+			page = w.Page(0, "")
 		}
 		stated(t, "listTurns", page)
 		if len(page.Turns) > limit+2 {

@@ -1,4 +1,4 @@
-package inspect
+package timeline
 
 import (
 	"encoding/json"
