@@ -110,10 +110,16 @@ func TraceID(ctx context.Context) string {
 	return sc.TraceID().String()
 }
 
+// Begun reports whether a trace was begun for a message, because its sender had none: its span does not exist.
+func Begun(sc trace.SpanContext) bool {
+	id, span := sc.TraceID(), sc.SpanID()
+	return string(span[:]) == string(id[8:])
+}
+
+// newSpanContext makes up a span of the trace, which [Begun] recognizes.
 func newSpanContext(id trace.TraceID) trace.SpanContext {
 	var span trace.SpanID
-	// The specification forbids only the id zero.
-	binary.BigEndian.PutUint64(span[:], rand.Uint64()|1)
+	copy(span[:], id[8:])
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true,
 	})

@@ -82,7 +82,10 @@ func Redact(text string) string {
 	return credentials.ReplaceAllString(text, "${1}${2}xxxxx@")
 }
 
-func redactAttr(_ []string, a slog.Attr) slog.Attr {
+func redactAttr(_ []string, a slog.Attr) slog.Attr { return RedactAttr(a) }
+
+// RedactAttr hides the credentials of URLs in an attribute, as the loggers of [NewLogger] do.
+func RedactAttr(a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(Redact(a.Value.String()))

@@ -23,6 +23,7 @@ type Options struct {
 	Version string
 	// Schedules offers agents the tools schedule:create, schedule:list and schedule:delete.
 	Schedules bool
+	Traces    bool // make traces and metrics of turns
 	Keys      Keys // of a bus with rights, if Deps has no identities
 }
 
@@ -47,7 +48,8 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 			return nil, err
 		}
 	}
-	sc.Compare, sc.Drain, sc.Version, sc.Index, sc.Schedules = o.Compare, o.Drain, o.Version, d.Index, o.Schedules
+	sc.Compare, sc.Drain, sc.Version, sc.Index = o.Compare, o.Drain, o.Version, d.Index
+	sc.Schedules, sc.Traces = o.Schedules, o.Traces
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 

@@ -93,6 +93,9 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 	}
 	s.follow(s.current(before))
 	s.Live.Stored(s.ctx, s.ref, d, next)
+	if s.Traces != nil {
+		s.Traces.Stored(s.ref, d.Commit, next.Rev, next.Turn == nil && len(next.Queue) == 0)
+	}
 }
 
 // load brings the state up to date with the log, from the cached state, the snapshot

@@ -10,7 +10,6 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/core/attempt"
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/directory"
@@ -250,7 +249,7 @@ func (s *session) guessable(h *held) bool {
 }
 
 func (s *session) guess(h *held) *decide.Decision {
-	s.ctx = telemetry.Extract(s.set.ctx, h.Header)
+	s.ctx = s.traceOf(h.at.Kind, h.StoredMsg)
 	var d *decide.Decision
 	s.deciding(h.Seq, func() bool {
 		d, _ = decide.OnCause(s.state, h.Seq, causeOf(h.at, h.StoredMsg), nil, s.env(h.NumDelivered))
@@ -282,7 +281,7 @@ func (s *session) process(m bus.StoredMsg, delivery uint64) bool {
 	} else if poison {
 		return s.endPoison(m, h)
 	}
-	s.ctx = telemetry.Extract(s.set.ctx, m.Header)
+	s.ctx = s.traceOf(at.Kind, m)
 	return s.deciding(m.Seq, func() bool { return s.decideCause(m, at, h) })
 }
 

@@ -26,6 +26,7 @@ import (
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/planner/engine"
 	"skandha.dev/services/core/plugins"
+	"skandha.dev/services/core/tracing"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/internal/embed"
 	"skandha.dev/services/internal/journal"
@@ -62,6 +63,7 @@ type Deps struct {
 	Live      *live.Publisher
 	Troubles  *trouble.List
 	Outbox    Outbox
+	Traces    *tracing.Recorder // nil: none are made
 }
 
 // Outbox delivers what commits have to deliver.

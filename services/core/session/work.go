@@ -183,7 +183,7 @@ func (s *session) ask(w *work, op executor.Op) {
 }
 
 func (s *session) send(w *work, body []byte) {
-	cancel, err := s.Attempts.Send(s.ctx, w.ID, body, func(a attempt.Answer) { s.mailbox.put(a) })
+	cancel, err := s.Attempts.Send(s.within(w.Call), w.ID, body, func(a attempt.Answer) { s.mailbox.put(a) })
 	if err != nil {
 		s.set.warn("sending to an executor", "session", s.ref, "call", w.Call, "executor", w.Instance, "error", err)
 		return

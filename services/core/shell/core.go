@@ -28,6 +28,7 @@ import (
 	"skandha.dev/services/core/ranking"
 	"skandha.dev/services/core/schedules"
 	"skandha.dev/services/core/session"
+	"skandha.dev/services/core/tracing"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/core/view"
 	"skandha.dev/services/internal/coreapi"
@@ -65,6 +66,7 @@ type Config struct {
 	// Schedules offers agents the tools with which they create schedules. Those that exist
 	// occur anyway.
 	Schedules bool
+	Traces    bool // make traces and metrics of turns, see package tracing
 }
 
 // Core is one replica.
@@ -78,6 +80,7 @@ type Core struct {
 	loader *loader.Loader
 	views  *view.Writer
 	live   *live.Publisher
+	traces *tracing.Recorder // nil: none
 	refill *view.Refill
 	folds  *foldQueue
 	beacon *beacon
@@ -138,6 +141,11 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	})
 	c.loader.Folded = c.views.Folded
 	c.loader.Spoiled = func(ref subject.Ref) { c.refill.Want(ref, true) }
+	if cfg.Traces {
+		if c.traces, err = tracing.New(b, log); err != nil {
+			return nil, err
+		}
+	}
 	c.live = live.New(b, log, c.observe)
 	var pressed func(subject.Writer, int)
 	pluginDeps := plugins.Deps{Bus: b, Log: log, Directory: c.dir, Agents: cfg.Agents, Streams: cfg.Streams, Operate: c.operated}
@@ -164,7 +172,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher, PerListener: cfg.PerListener, Pressed: pressed,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
-		Troubles: c.troubles, Outbox: c.outbox,
+		Troubles: c.troubles, Outbox: c.outbox, Traces: c.traces,
 	})
 	return c, err
 }
@@ -263,7 +271,10 @@ func (c *Core) run(ctx context.Context) (err error) {
 
 // background starts the work outside of sessions. stop lets pending work finish.
 func (c *Core) background(caller *bus.Caller) (stop func()) {
-	stopViews, stopLive := c.views.Start(), c.live.Start()
+	stopViews, stopLive, stopTraces := c.views.Start(), c.live.Start(), func() {}
+	if c.traces != nil {
+		stopTraces = c.traces.Start()
+	}
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.model.client.Store(embed.NewClient(caller))
 	stopMemories, stopOutbox, stopSchedules := c.startMemories(c.ctx), c.outbox.Start(c.ctx), c.startSchedules()
@@ -280,6 +291,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 		stopMemories()
 		stopBeacon()
 		stopLive()
+		stopTraces()
 		stopRelease()
 		if err := c.bus.Conn().FlushTimeout(time.Second); err != nil {
 			c.log.Debug("flushing the last live events", "error", err)

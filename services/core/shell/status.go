@@ -43,6 +43,9 @@ func (c *Core) Counters() map[string]int64 {
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
 		"backlog": c.beacon.last.Load(),
 	}
+	if c.traces != nil {
+		out["traces_dropped"] = c.traces.Dropped.Load()
+	}
 	maps.Copy(out, c.outbox.Counters())
 	maps.Copy(out, c.schedule.Counters())
 	return out

@@ -17,12 +17,14 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/nats-io/nuid"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/telemetry"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/httpd"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/signals"
 	"skandha.dev/services/internal/trust"
 )
 
@@ -60,8 +62,9 @@ type Loner interface {
 
 // Env is what a process provides to its service.
 type Env struct {
-	Bus *journal.Journal
-	Log *slog.Logger
+	Bus     *journal.Journal
+	Log     *slog.Logger
+	Signals *signals.Signals // traces and metrics, if the environment asks for them
 
 	ready   atomic.Pointer[func() error]
 	metrics atomic.Pointer[func() map[string]int64]
@@ -71,7 +74,10 @@ type Env struct {
 func (e *Env) Ready(ready func() error) { e.ready.Store(&ready) }
 
 // Metrics adds values to /metrics.
-func (e *Env) Metrics(metrics func() map[string]int64) { e.metrics.Store(&metrics) }
+func (e *Env) Metrics(metrics func() map[string]int64) {
+	e.metrics.Store(&metrics)
+	e.Signals.Counters(metrics)
+}
 
 func (e *Env) health(addr string) httpd.Config {
 	return httpd.Config{
@@ -163,6 +169,16 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 	if err != nil {
 		return err
 	}
+	sent, err := signals.Start(ctx, name, nuid.Next(), log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := sent.Stop(); err != nil {
+			log.Warn("the last telemetry was not delivered", "error", err)
+		}
+	}()
+	log = sent.Logger(log, short(name))
 	cfg := bus.Config{
 		URL: f.NATS, Name: short(name), Token: f.Token, CredsFile: f.Creds, TLS: bus.TLS{CA: f.CA}, Logger: log,
 	}
@@ -176,7 +192,7 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 		return fmt.Errorf("connecting to the bus: %w", err)
 	}
 	defer b.Close()
-	return f.serve(ctx, service, &Env{Bus: b, Log: log})
+	return f.serve(ctx, service, &Env{Bus: b, Log: log, Signals: sent})
 }
 
 func short(name string) string { return name[len("skandha-"):] }

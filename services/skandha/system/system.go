@@ -25,6 +25,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nuid"
+
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
@@ -36,6 +38,7 @@ import (
 	memories "skandha.dev/services/internal/memory/open"
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/signals"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
 	"skandha.dev/services/internal/trust"
@@ -86,8 +89,9 @@ type System struct {
 	cfg      Config
 	srv      *natsserver.Server
 	devices  *natsserver.Server // that speaks MQTT; nil: none
-	trust    *trust.Authority   // nil: the bus has no rights
-	operator string             // token of the people who run the system
+	signals  *signals.Signals
+	trust    *trust.Authority // nil: the bus has no rights
+	operator string           // token of the people who run the system
 	store    store.Store
 	memory   index.Store
 	core     *shell.Core
@@ -141,6 +145,10 @@ func (s *System) start(ctx context.Context) (err error) {
 	if s.lock, err = lock(s.cfg.Data); err != nil {
 		return err
 	}
+	if s.signals, err = signals.Start(ctx, "skandha", nuid.Next(), s.log); err != nil {
+		return err
+	}
+	s.log = s.signals.Logger(s.log, "skandha")
 	if err = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // it describes a system that was killed
 	}
@@ -192,6 +200,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err := s.startUI(ctx); err != nil {
 		return err
 	}
+	s.signals.Counters(s.metrics)
 	if s.cfg.HTTP != "" {
 		s.background("http", nil, func(ctx context.Context) error {
 			return httpd.Serve(ctx, httpd.Config{Addr: s.cfg.HTTP, Ready: s.ready, Metrics: s.metrics, Log: s.log})
@@ -291,7 +300,7 @@ func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Con
 	if err != nil {
 		return err
 	}
-	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second, Schedules: true}, core.Deps{
+	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second, Schedules: true, Traces: s.signals.On()}, core.Deps{
 		Bus: b, Store: s.store, Index: s.memory, Log: s.log.With("service", "core"), Identities: who,
 	})
 	if err != nil {
@@ -456,6 +465,9 @@ func (s *System) Stop() {
 		if s.lock != nil {
 			_ = os.Remove(filepath.Join(s.cfg.Data, bus.RunFile)) // stale, as the lock shows
 			_ = s.lock.Close()
+		}
+		if err := s.signals.Stop(); err != nil {
+			s.cfg.Log.Warn("the last telemetry was not delivered", "error", err)
 		}
 	})
 }

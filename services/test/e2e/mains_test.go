@@ -13,6 +13,7 @@ import (
 
 	. "skandha.dev/services/test/e2e/e2etest"
 	"skandha.dev/services/test/openaitest"
+	"skandha.dev/services/test/otlptest"
 )
 
 // mainOf builds a main and prepares a process of it.
@@ -36,9 +37,12 @@ func TestTheMains(t *testing.T) {
 	model := openaitest.New(t)
 	provider := mainOf(t, dir, "provider/cmd/skandha-provider", append(s.JoinFlags("provider"), "--provider", "openai",
 		"--base-url", model.URL, "--model", openaitest.Model, "--drain", "1s")...)
-	provider.Env = []string{"OPENAI_API_KEY=" + openaitest.Key}
+	sink := otlptest.New(t)
+	core.Env = sink.Env("http/protobuf")
+	provider.Env = append(sink.Env("grpc"), "OPENAI_API_KEY="+openaitest.Key)
 	runner := mainOf(t, dir, "test/effects/cmd/skandha-toolrunner", append(s.JoinFlags("toolrunner"), "--workspace", workspace,
 		"--drain", "1s")...)
+	runner.Env = sink.Env("http/protobuf")
 	all := []*Binary{core, provider, runner}
 	for _, b := range all {
 		if b.Ready() == nil {
@@ -51,15 +55,17 @@ func TestTheMains(t *testing.T) {
 	}
 	s.AwaitExecutors(2)
 	ref := Ref("s")
-	say := func(key, text string) {
+	say := func(key, text string) uint64 {
 		t.Helper()
-		end := s.Ended(s.Say(ref, text))
+		seq := s.Say(ref, text)
+		end := s.Ended(seq)
 		if end.Failed != "" || !strings.Contains(end.Answer, key) {
 			t.Errorf("%q ended as %+v", text, end)
 		}
+		return seq
 	}
 	say("hello", "hello")
-	say("one", `call test:count {"key":"one"}`)
+	traced(t, sink, say("one", `call test:count {"key":"one"}`))
 	for _, b := range all {
 		t.Run("killed: "+filepath.Base(b.Path), func(t *testing.T) {
 			key := filepath.Base(b.Path)
@@ -73,6 +79,7 @@ func TestTheMains(t *testing.T) {
 			if end := s.Ended(seq); end.Failed != "" {
 				t.Errorf("it ended as %+v", end)
 			}
+			traced(t, sink, seq)
 			say(key, fmt.Sprintf(`call test:count {"key":"after-%s"}`, key))
 		})
 	}
@@ -82,10 +89,63 @@ func TestTheMains(t *testing.T) {
 			t.Errorf("/metrics of the core does not show %q:\n%s", want, figures)
 		}
 	}
+	for _, want := range []string{
+		"skandha-core skandha.turn.duration", "skandha-core skandha.phase.duration", "skandha-core skandha.commits",
+		"skandha-provider gen_ai.client.operation.duration", "skandha-toolrunner gen_ai.client.operation.duration",
+	} {
+		service, metric, _ := strings.Cut(want, " ")
+		Eventually(t, want, func() bool { return sink.Has(service, metric) })
+	}
+	Eventually(t, "logs", func() bool { return strings.Contains(sink.Logs(), "skandha-core: core is ready") })
 	counted(t, filepath.Join(workspace, "effects.log"))
 	s.Verify()
 	for _, b := range all {
 		b.Stop()
+	}
+}
+
+// traced waits for the trace of a turn with a call: the spans of all processes, each below another one but the turn's.
+func traced(t *testing.T, sink *otlptest.Sink, seq uint64) {
+	t.Helper()
+	var all []otlptest.Span
+	Eventually(t, "the turn has a trace", func() bool {
+		turn := sink.Spans(map[string]string{"skandha.turn": fmt.Sprintf("t%d", seq)})
+		if len(turn) != 1 {
+			return false
+		}
+		all = sink.Trace(turn[0].Trace)
+		names := map[string]bool{}
+		for _, s := range all {
+			names[s.Service+" "+s.Name] = true
+		}
+		for _, want := range []string{
+			"skandha-core invoke_agent main", "skandha-core plan", "skandha-core reflect", "skandha-provider chat " + openaitest.Model + "-2026-01-01",
+		} {
+			if !names[want] {
+				return false
+			}
+		}
+		return names["skandha-core call test:count"] && names["skandha-toolrunner execute_tool test:count"] ||
+			names["skandha-core call test:count_idempotent"] && names["skandha-toolrunner execute_tool test:count_idempotent"]
+	})
+	known := map[string]otlptest.Span{}
+	for _, s := range all {
+		if _, twice := known[s.ID]; twice {
+			t.Errorf("span %s of turn t%d was sent twice", s.Name, seq)
+		}
+		known[s.ID] = s
+	}
+	for _, s := range all {
+		above, there := known[s.Parent]
+		if s.Parent != "" && !there {
+			t.Errorf("turn t%d: the span above %s of %s is nowhere", seq, s.Name, s.Service)
+		}
+		if (s.Parent == "") != strings.HasPrefix(s.Name, "invoke_agent") {
+			t.Errorf("turn t%d: %s is below %q", seq, s.Name, above.Name)
+		}
+		if strings.HasPrefix(s.Name, "chat") && above.Name != "plan" || strings.HasPrefix(s.Name, "execute_tool") && !strings.HasPrefix(above.Name, "call") {
+			t.Errorf("turn t%d: %s of %s is below %s", seq, s.Name, s.Service, above.Name)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *service) Run(ctx context.Context, e *process.Env) error {
 		return errors.Join(err, view.Close())
 	}
 	keys := core.Keys{File: s.Keys, URL: s.NATS, CA: s.CA}
-	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String(), Schedules: true, Keys: keys},
+	c, err := core.New(cfg, core.Options{Drain: s.Drain, Version: buildinfo.String(), Schedules: true, Traces: e.Signals.On(), Keys: keys},
 		core.Deps{Bus: e.Bus, Store: view, Index: index, Log: e.Log})
 	if err != nil {
 		return errors.Join(err, view.Close(), index.Close())

@@ -24,6 +24,7 @@ type Attempts struct {
 	work     Work
 	log      *slog.Logger
 	grace    time.Duration
+	watch    watch
 	changed  func(urgent bool) // called when slots were taken or freed; urgent: a pool became full or free
 
 	mu        sync.Mutex
@@ -33,6 +34,7 @@ type Attempts struct {
 	order     []*pool // as configured
 	tools     map[string]tool.Spec
 	providers map[string]bool // by name; "" if there is any
+	preferred string          // the first provider
 	kept      int64           // bytes of final answers in live
 	draining  bool
 	empty     chan struct{} // closed when it is draining and live is empty
@@ -41,6 +43,7 @@ type Attempts struct {
 func newAttempts(cfg Config, instance subject.Instance) *Attempts {
 	t := &Attempts{
 		kind: cfg.Kind, instance: instance, work: cfg.Work, log: cfg.Logger, grace: Grace,
+		watch:   newWatch(cfg.Kind, cfg.Service),
 		changed: func(bool) {},
 		live:    map[key]*attempt{}, past: ids{}, pools: map[string]*pool{}, empty: make(chan struct{}),
 	}
@@ -67,7 +70,10 @@ func (t *Attempts) setOffer(o Offer) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tools, t.providers = tools, providers
+	t.tools, t.providers, t.preferred = tools, providers, ""
+	if len(o.Providers) > 0 {
+		t.preferred = o.Providers[0].Name
+	}
 }
 
 // Run starts the attempt, queues it for a slot, attaches the watcher to it, or refuses

@@ -93,6 +93,8 @@ func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (
 				fmt.Sprintf("it panicked: %s", text.Cut(fmt.Sprint(v), maxIDLen)))
 		}
 	}()
+	ctx, end := t.observed(ctx, req)
+	defer func() { end(answer) }()
 	return t.onlyPayload(t.work(ctx, req, a.setProgress))
 }
 

@@ -1,0 +1,145 @@
+package signals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"skandha.dev/pkg/telemetry"
+	"skandha.dev/services/internal/buildinfo"
+)
+
+// Signals are the traces, metrics and logs of this process.
+type Signals struct {
+	traces  *trace.TracerProvider // nil: none are sent
+	metrics *metric.MeterProvider
+	logs    *log.LoggerProvider
+}
+
+// The names in the variables.
+const (
+	traces  = "TRACES"
+	metrics = "METRICS"
+	logs    = "LOGS"
+)
+
+// wanted reports whether the environment asks for a kind of signal.
+func wanted(kind string) bool {
+	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return false
+	}
+	switch os.Getenv("OTEL_" + kind + "_EXPORTER") {
+	case "none":
+		return false
+	case "":
+		return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+kind+"_ENDPOINT") != ""
+	}
+	return true
+}
+
+// flushWait is how long the end of a process may take to send what is left.
+const flushWait = 3 * time.Second
+
+// Start begins to send what the environment asks for, which may be nothing. service is the name of the process, and
+// say its logger, which gets what goes wrong. The error names the variable that is wrong.
+func Start(ctx context.Context, service, instance string, say *slog.Logger) (*Signals, error) {
+	s := &Signals{}
+	if !wanted(traces) && !wanted(metrics) && !wanted(logs) {
+		return s, nil
+	}
+	otel.SetErrorHandler(&faults{say: say})
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
+		attribute.String("service.name", service), attribute.String("service.namespace", "skandha"),
+		attribute.String("service.version", buildinfo.String()), attribute.String("service.instance.id", instance),
+	), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	if err := s.start(ctx, about); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	say.Info("telemetry is sent by OTLP", "traces", s.traces != nil, "metrics", s.metrics != nil, "logs", s.logs != nil)
+	return s, nil
+}
+
+func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
+	if wanted(traces) {
+		e, err := autoexport.NewSpanExporter(ctx)
+		if err != nil {
+			return fmt.Errorf("OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_…: %w", err)
+		}
+		s.traces = trace.NewTracerProvider(trace.WithBatcher(e), trace.WithResource(about), trace.WithIDGenerator(ids{}))
+		otel.SetTracerProvider(s.traces)
+	}
+	if wanted(metrics) {
+		r, err := autoexport.NewMetricReader(ctx)
+		if err != nil {
+			return fmt.Errorf("OTEL_METRICS_EXPORTER, OTEL_EXPORTER_OTLP_…: %w", err)
+		}
+		s.metrics = metric.NewMeterProvider(metric.WithReader(r), metric.WithResource(about))
+		otel.SetMeterProvider(s.metrics)
+	}
+	if wanted(logs) {
+		e, err := autoexport.NewLogExporter(ctx)
+		if err != nil {
+			return fmt.Errorf("OTEL_LOGS_EXPORTER, OTEL_EXPORTER_OTLP_…: %w", err)
+		}
+		s.logs = log.NewLoggerProvider(log.WithProcessor(log.NewBatchProcessor(e)), log.WithResource(about))
+	}
+	return nil
+}
+
+// On reports whether traces or metrics are sent.
+func (s *Signals) On() bool { return s != nil && (s.traces != nil || s.metrics != nil) }
+
+// Stop sends what is left, for a few seconds at most.
+func (s *Signals) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
+	defer cancel()
+	var errs []error
+	if s.traces != nil {
+		errs = append(errs, s.traces.Shutdown(ctx))
+	}
+	if s.metrics != nil {
+		errs = append(errs, s.metrics.Shutdown(ctx))
+	}
+	if s.logs != nil {
+		errs = append(errs, s.logs.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// faults says what goes wrong, once a minute.
+type faults struct {
+	say *slog.Logger
+
+	mu   sync.Mutex
+	said time.Time
+	more int
+}
+
+const sayEvery = time.Minute
+
+// Handle implements otel.ErrorHandler.
+func (f *faults) Handle(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.said) < sayEvery {
+		f.more++
+		return
+	}
+	f.say.Warn("telemetry cannot be delivered and is dropped", "error", telemetry.Redact(err.Error()), "before", f.more)
+	f.said, f.more = time.Now(), 0
+}
