@@ -18,6 +18,7 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/natsserver"
+	"skandha.dev/services/internal/signals"
 )
 
 // process is one of this program in a role. It says READY on standard output.
@@ -94,34 +95,11 @@ func turnProcesses(ctx context.Context, o Options) ([]Row, error) {
 }
 
 func overProcesses(ctx context.Context, o Options, mode natsserver.Sync, most float64) (Row, error) {
-	dir, err := os.MkdirTemp(o.Dir, "bench-")
+	b, stop, err := apart(ctx, o, mode)
 	if err != nil {
 		return Row{}, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // scratch
-	env := []string{"SKANDHA_BENCH_DIR=" + dir, "SKANDHA_BENCH_SYNC=" + string(mode)}
-	var running []*process
-	defer func() {
-		for i := len(running) - 1; i >= 0; i-- {
-			running[i].stop()
-		}
-	}()
-	url := ""
-	for _, role := range []string{"server", "core", "provider", "runner"} {
-		p, err := spawn(ctx, o.Spawn(role), append(env, "SKANDHA_BENCH_URL="+url)...)
-		if err != nil {
-			return Row{}, err
-		}
-		running = append(running, p)
-		if role == "server" {
-			url = p.ready
-		}
-	}
-	b, err := journal.Connect(ctx, bus.Config{URL: url, Name: "talker", Logger: quiet})
-	if err != nil {
-		return Row{}, err
-	}
-	defer b.Close()
+	defer stop()
 	t, err := newTalker(b, "one")
 	if err != nil {
 		return Row{}, err
@@ -132,6 +110,40 @@ func overProcesses(ctx context.Context, o Options, mode natsserver.Sync, most fl
 	}
 	x, y, err := interleave(ctx, o.n(1000), t.turn, raw.turn)
 	return ratio("B5", "turn over four processes, sync "+string(mode), x, y, most), err
+}
+
+// apart starts server, core, provider and runner as processes, with further variables, and connects.
+func apart(ctx context.Context, o Options, mode natsserver.Sync, more ...string) (_ *journal.Journal, stop func(), err error) {
+	dir, err := os.MkdirTemp(o.Dir, "bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	var running []*process
+	stop = func() {
+		for i := len(running) - 1; i >= 0; i-- {
+			running[i].stop()
+		}
+		_ = os.RemoveAll(dir) // scratch
+	}
+	env, url := append(more, "SKANDHA_BENCH_DIR="+dir, "SKANDHA_BENCH_SYNC="+string(mode)), ""
+	for _, role := range []string{"server", "core", "provider", "runner"} {
+		p, err := spawn(ctx, o.Spawn(role), append(env, "SKANDHA_BENCH_URL="+url)...)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		running = append(running, p)
+		if role == "server" {
+			url = p.ready
+		}
+	}
+	b, err := journal.Connect(ctx, bus.Config{URL: url, Name: "talker", Logger: quiet})
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	end := stop
+	return b, func() { b.Close(); end() }, nil
 }
 
 // Role is the main of a process that overProcesses has spawned.
@@ -155,8 +167,13 @@ func Role(ctx context.Context, role string) error {
 		return err
 	}
 	defer b.Close()
+	sent, err := signals.Start(ctx, "bench-"+role, role, quiet)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sent.Stop() }() // what is left is of no interest
 	if role == "core" {
-		r := &rig{dir: dir}
+		r := &rig{dir: dir, traces: sent.On()}
 		defer r.stop()
 		if err := r.runCore(ctx, b); err != nil {
 			return err

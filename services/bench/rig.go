@@ -33,6 +33,7 @@ type rig struct {
 	config core.Config
 	index  memory.Store     // nil: agents remember nothing
 	trust  *trust.Authority // nil: the bus has no rights
+	traces bool             // turns have traces
 
 	stopCore func()
 }
@@ -123,7 +124,7 @@ func (r *rig) runCore(ctx context.Context, b *journal.Journal) (err error) {
 	if r.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(r.dir, "view.db"), Logger: quiet}); err != nil {
 		return err
 	}
-	if r.core, err = core.New(r.config, core.Options{Drain: time.Second},
+	if r.core, err = core.New(r.config, core.Options{Drain: time.Second, Traces: r.traces},
 		core.Deps{Bus: b, Store: r.store, Index: r.index, Log: quiet}); err != nil {
 		return err
 	}
