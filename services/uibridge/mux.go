@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/http"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/camera"
@@ -96,7 +98,19 @@ func (s *Service) handler() http.Handler {
 			Code: contract.CodeNotFound, Message: "unknown path, or wrong method for it; see " + pathsDoc,
 		}, 0)
 	})
-	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(mux))))
+	return recovered(s.deps.Log, secured(s.cert != nil, paced(s.access.Protect(traced(mux)))))
+}
+
+// traced puts what a request asks for into the trace that its header traceparent names. A connection that stays open
+// has many requests, and no trace.
+func traced(next http.Handler) http.Handler {
+	var p propagation.TraceContext
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Traceparent") != "" && r.Header.Get("Upgrade") == "" {
+			r = r.WithContext(p.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // bodyOf returns the media type of the bodies that the handler of a path reads.

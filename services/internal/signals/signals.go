@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +57,11 @@ const flushWait = 3 * time.Second
 // say its logger, which gets what goes wrong. The error names the variable that is wrong.
 func Start(ctx context.Context, service, instance string, say *slog.Logger) (*Signals, error) {
 	s := &Signals{}
+	for _, v := range os.Environ() { // a variable that is empty is none, which not every part of the SDK knows
+		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, "OTEL_") {
+			_ = os.Unsetenv(name) // it has no invalid characters
+		}
+	}
 	if !wanted(traces) && !wanted(metrics) && !wanted(logs) {
 		return s, nil
 	}
@@ -78,7 +84,7 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 	if wanted(traces) {
 		e, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
-			return fmt.Errorf("OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_…: %w", err)
+			return wrong(traces, err)
 		}
 		s.traces = trace.NewTracerProvider(trace.WithBatcher(e), trace.WithResource(about), trace.WithIDGenerator(ids{}))
 		otel.SetTracerProvider(s.traces)
@@ -86,7 +92,7 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 	if wanted(metrics) {
 		r, err := autoexport.NewMetricReader(ctx)
 		if err != nil {
-			return fmt.Errorf("OTEL_METRICS_EXPORTER, OTEL_EXPORTER_OTLP_…: %w", err)
+			return wrong(metrics, err)
 		}
 		s.metrics = metric.NewMeterProvider(metric.WithReader(r), metric.WithResource(about))
 		otel.SetMeterProvider(s.metrics)
@@ -94,11 +100,17 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 	if wanted(logs) {
 		e, err := autoexport.NewLogExporter(ctx)
 		if err != nil {
-			return fmt.Errorf("OTEL_LOGS_EXPORTER, OTEL_EXPORTER_OTLP_…: %w", err)
+			return wrong(logs, err)
 		}
 		s.logs = log.NewLoggerProvider(log.WithProcessor(log.NewBatchProcessor(e)), log.WithResource(about))
 	}
 	return nil
+}
+
+// wrong says which variables an exporter cannot be made of.
+func wrong(kind string, err error) error {
+	return fmt.Errorf("OTEL_%s_EXPORTER is %q, OTEL_EXPORTER_OTLP_PROTOCOL is %q: %w; want otlp, console or none, and http/protobuf or grpc",
+		kind, os.Getenv("OTEL_"+kind+"_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), err)
 }
 
 // On reports whether traces or metrics are sent.
@@ -106,6 +118,9 @@ func (s *Signals) On() bool { return s != nil && (s.traces != nil || s.metrics !
 
 // Stop sends what is left, for a few seconds at most.
 func (s *Signals) Stop() error {
+	if s == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
 	defer cancel()
 	var errs []error
