@@ -125,7 +125,7 @@ func apart(ctx context.Context, o Options, mode natsserver.Sync, more ...string)
 		}
 		_ = os.RemoveAll(dir) // scratch
 	}
-	env, url := append(more, "SKANDHA_BENCH_DIR="+dir, "SKANDHA_BENCH_SYNC="+string(mode)), ""
+	env, url := append([]string{"SKANDHA_BENCH_DIR=" + dir, "SKANDHA_BENCH_SYNC=" + string(mode)}, more...), ""
 	for _, role := range []string{"server", "core", "provider", "runner"} {
 		p, err := spawn(ctx, o.Spawn(role), append(env, "SKANDHA_BENCH_URL="+url)...)
 		if err != nil {

@@ -22,6 +22,7 @@ type Config struct {
 	Addr    string                  // host:port; empty: none is started
 	Ready   func() error            // nil error: ready
 	Metrics func() map[string]int64 // counters and gauges by name, without prefix; may be nil
+	Scraped http.Handler            // serves /metrics instead; may be nil
 	Log     *slog.Logger
 }
 
@@ -65,6 +66,10 @@ func Handler(c Config) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
+	if c.Scraped != nil {
+		mux.Handle("GET /metrics", c.Scraped)
+		return mux
+	}
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, c.metrics()) })
 	return mux
 }
@@ -75,12 +80,17 @@ func text(w http.ResponseWriter, code int, body string) {
 	_, _ = io.WriteString(w, body) // the client may have disconnected
 }
 
-func (c Config) metrics() string {
+// Process returns what every process counts, by name.
+func Process() map[string]int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	all := map[string]int64{
+	return map[string]int64{
 		"goroutines": int64(runtime.NumGoroutine()), "heap_bytes": int64(m.HeapAlloc), "sys_bytes": int64(m.Sys),
 	}
+}
+
+func (c Config) metrics() string {
+	all := Process()
 	if c.Metrics != nil {
 		maps.Copy(all, c.Metrics())
 	}

@@ -81,7 +81,7 @@ func (e *Env) Metrics(metrics func() map[string]int64) {
 
 func (e *Env) health(addr string) httpd.Config {
 	return httpd.Config{
-		Addr: addr, Log: e.Log,
+		Addr: addr, Log: e.Log, Scraped: e.Signals.Handler(),
 		Ready: func() error {
 			if ready := e.ready.Load(); ready != nil {
 				return (*ready)()
@@ -192,6 +192,7 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 		return fmt.Errorf("connecting to the bus: %w", err)
 	}
 	defer b.Close()
+	sent.Counters(httpd.Process)
 	return f.serve(ctx, service, &Env{Bus: b, Log: log, Signals: sent})
 }
 

@@ -3,7 +3,7 @@
 //
 //	OTEL_EXPORTER_OTLP_ENDPOINT           where to, such as http://localhost:4318; also _TRACES_, _METRICS_, _LOGS_
 //	OTEL_EXPORTER_OTLP_PROTOCOL           http/protobuf (default) or grpc
-//	OTEL_{TRACES,METRICS,LOGS}_EXPORTER   otlp (default), console or none; for metrics also prometheus
+//	OTEL_{TRACES,METRICS,LOGS}_EXPORTER   otlp (default), console or none; for metrics also prometheus, at /metrics
 //	OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_SDK_DISABLED, …
 //
 // Without any of the first and the third, nothing is sent and nothing is collected.

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/log"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -26,6 +30,7 @@ import (
 type Signals struct {
 	traces  *trace.TracerProvider // nil: none are sent
 	metrics *metric.MeterProvider
+	scraped *prometheus.Registry // nil: nobody collects metrics
 	logs    *log.LoggerProvider
 }
 
@@ -90,7 +95,7 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 		otel.SetTracerProvider(s.traces)
 	}
 	if wanted(metrics) {
-		r, err := autoexport.NewMetricReader(ctx)
+		r, err := s.reader(ctx)
 		if err != nil {
 			return wrong(metrics, err)
 		}
@@ -107,9 +112,26 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 	return nil
 }
 
+// reader collects the metrics to send them or, if they are to be collected, for Prometheus.
+func (s *Signals) reader(ctx context.Context) (metric.Reader, error) {
+	if os.Getenv("OTEL_METRICS_EXPORTER") != "prometheus" {
+		return autoexport.NewMetricReader(ctx)
+	}
+	s.scraped = prometheus.NewRegistry()
+	return exporter.New(exporter.WithRegisterer(s.scraped))
+}
+
+// Handler serves the metrics in the formats of Prometheus and OpenMetrics; nil: they are not collected.
+func (s *Signals) Handler() http.Handler {
+	if s == nil || s.scraped == nil {
+		return nil
+	}
+	return promhttp.HandlerFor(s.scraped, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
 // wrong says which variables an exporter cannot be made of.
 func wrong(kind string, err error) error {
-	return fmt.Errorf("OTEL_%s_EXPORTER is %q, OTEL_EXPORTER_OTLP_PROTOCOL is %q: %w; want otlp, console or none, and http/protobuf or grpc",
+	return fmt.Errorf("OTEL_%s_EXPORTER is %q, OTEL_EXPORTER_OTLP_PROTOCOL is %q: %w; want otlp, console or none (for metrics also prometheus), and http/protobuf or grpc",
 		kind, os.Getenv("OTEL_"+kind+"_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), err)
 }
 

@@ -200,10 +200,13 @@ func (s *System) start(ctx context.Context) (err error) {
 	if err := s.startUI(ctx); err != nil {
 		return err
 	}
+	s.signals.Counters(httpd.Process)
 	s.signals.Counters(s.metrics)
 	if s.cfg.HTTP != "" {
 		s.background("http", nil, func(ctx context.Context) error {
-			return httpd.Serve(ctx, httpd.Config{Addr: s.cfg.HTTP, Ready: s.ready, Metrics: s.metrics, Log: s.log})
+			return httpd.Serve(ctx, httpd.Config{
+				Addr: s.cfg.HTTP, Ready: s.ready, Metrics: s.metrics, Scraped: s.signals.Handler(), Log: s.log,
+			})
 		})
 	}
 	return writeRun(s.cfg.Data, Run{PID: os.Getpid(), URL: s.srv.ClientURL(), Token: s.operator, HTTP: s.cfg.HTTP})

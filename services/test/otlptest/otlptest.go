@@ -157,7 +157,7 @@ func (s *Sink) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var request proto.Message
-	take := func() {}
+	var take func()
 	switch r.URL.Path {
 	case "/v1/traces":
 		m := &collecttraces.ExportTraceServiceRequest{}
