@@ -57,8 +57,8 @@ def serve():
             if "Authorization" not in why and "Revoked" not in why and "Expired" not in why:
                 raise ConnectionError(why)
             sys.exit(f"{NAME}: the bus refuses the credentials: {why}: they are missing, revoked, replaced or expired; to get new ones: skandha plugins invite {NAME}")
-        if verb == "PONG":  # it has accepted them
-            ask("register", **MANIFEST)
+        if verb == "PONG":  # it has accepted them; the alarm registers until a core answers
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 1)
         if verb == "PING":
             bus.sendall(b"PONG\r\n")
         if verb == "MSG":  # subject, number of the subscription, reply subject if there is one, bytes
