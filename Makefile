@@ -149,8 +149,8 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 	  echo "no registry was reached: from Debian's packages instead"; deploy/docker/sandbox/build.sh; }
 
 .PHONY: compose-down
-compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
-	COMPOSE_PROFILES=gemini-legacy,observability,chroma,examples,example-listener $(COMPOSE) down
+compose-down: .env ## Stop it; its data stays (VOLUMES=yes removes that too)
+	COMPOSE_PROFILES=cli,gemini-legacy,observability,chroma,examples,example-listener $(COMPOSE) down $(if $(filter yes,$(VOLUMES)),--volumes)
 
 .PHONY: compose-backup
 compose-backup: .env ## Write a backup of the running system into BACKUPS=backups

@@ -171,7 +171,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("down leaves nothing behind", func(t *testing.T) {
-		p.run(t, "down", "--volumes")
+		enginetest.Output(t, p.Command(t.Context(), "make", "-C", p.tree, "compose-down", "VOLUMES=yes"))
 		if left := p.sandboxes(t); len(left) > 0 {
 			t.Errorf("containers of sandboxes: %v", left)
 		}
@@ -204,12 +204,14 @@ func up(t *testing.T) *project {
 		t.Fatal(err)
 	}
 	err := os.CopyFS(filepath.Join(e.tree, "deploy"), os.DirFS(filepath.Join(root, "deploy")))
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(filepath.Join(root, "docker-compose.yml"))
-	}
-	if err == nil {
-		err = os.WriteFile(p.file(), text, 0o600)
+	for _, name := range []string{"docker-compose.yml", "Makefile"} {
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(filepath.Join(root, name))
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(e.tree, name), text, 0o600)
+		}
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -36,24 +36,30 @@ print(json.dumps({subject: ask(subject) for subject in (
 )}))
 `
 
-// examples invites what the profile of that name adds, as make compose-up does, with each version of compose. The
-// policy of the last version stays for the tests that follow.
+// examples invites what the profile of that name adds, as make compose-up does, with each version of compose. The last
+// one is that of the tests that follow, for which the policy stays.
 func (p *project) examples(t *testing.T) {
 	first := p.compose
 	defer func() { p.compose = first }()
-	for _, p.compose = range slices.Backward(versions(t, p.Env)) { // in the end, the one that the tests that follow use
-		name := "version " + strings.TrimSpace(p.run(t, "version", "--short"))
-		ok := t.Run(name, func(t *testing.T) {
+	all := versions(t, p.Env)
+	for i, compose := range slices.Backward(all) {
+		p.compose = compose
+		ok := t.Run("version "+p.run(t, "version", "--short"), func(t *testing.T) {
 			p.forgotten(t)
 			p.invited(t)
 			p.listens(t)
-			p.withdrawn(t)
+			if i > 0 {
+				p.withdrawn(t)
+			}
 		})
 		if !ok {
 			return
 		}
 	}
-	p.invited(t)
+	if len(all) == 1 {
+		p.withdrawn(t)
+		p.invited(t)
+	}
 	if out := enginetest.Output(t, p.script(t.Context(), healthy)); !regexp.MustCompile(`example-policy\S* healthy`).MatchString(out) {
 		t.Errorf("%s says %s", healthy, out)
 	}
