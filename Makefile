@@ -135,11 +135,11 @@ bench: setup-build ## Measure this machine against the budgets, each beside the 
 
 .PHONY: compose-up
 compose-up: .env ## Build the images of docker-compose.yml, make its keys, start the system, wait until it is healthy, and say how to use it
-	@deploy/docker/images.sh $(COMPOSE)
 	@docker image inspect skandha/sandbox:latest >/dev/null 2>&1 || $(MAKE) sandbox-image
+	@deploy/docker/images.sh $(COMPOSE)
 	@deploy/dev/compose-secrets.sh $(COMPOSE)
-	$(COMPOSE) up -d --no-build --scale toolrunner=$(RUNNERS)
 	@deploy/dev/compose-invite.sh $(COMPOSE)
+	$(COMPOSE) up -d --no-build --scale toolrunner=$(RUNNERS)
 	@deploy/dev/compose-healthy.sh $(COMPOSE)
 	@deploy/dev/compose-use.sh $(COMPOSE)
 
@@ -149,8 +149,8 @@ sandbox-image: ## Build the image that untrusted code runs in: from a registry, 
 	  echo "no registry was reached: from Debian's packages instead"; deploy/docker/sandbox/build.sh; }
 
 .PHONY: compose-down
-compose-down: .env ## Stop it; its data stays (docker compose down -v removes that too)
-	COMPOSE_PROFILES=gemini-legacy,observability,chroma,examples $(COMPOSE) down
+compose-down: .env ## Stop it; its data stays (VOLUMES=yes removes that too)
+	COMPOSE_PROFILES=cli,gemini-legacy,observability,chroma,examples,example-listener $(COMPOSE) down $(if $(filter yes,$(VOLUMES)),--volumes)
 
 .PHONY: compose-backup
 compose-backup: .env ## Write a backup of the running system into BACKUPS=backups

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Waits until every container of docker-compose.yml is healthy, or runs if it has no health
-# check:
+# Waits until every container of docker-compose.yml is healthy; or runs, if it has no health
+# check; or has done its work, if it does not start again:
 #
 #   compose-healthy.sh docker compose
 #   compose-healthy.sh docker-compose
@@ -8,18 +8,17 @@
 #   PATIENCE=180   for how many seconds
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. deploy/dev/settings.sh
 patience=${PATIENCE:-180}
 
-# A line for each container: whether it is a single `run`, its name, and how it is. The
-# last health of a container that has stopped is no news.
-format='{{index .Config.Labels "com.docker.compose.oneoff"}} {{.Name}} '
-format+='{{if and .State.Running .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}'
+# A line for each container: whether it is a single `run`, its name, and how it is.
+format='{{index .Config.Labels "com.docker.compose.oneoff"}} {{.Name}} '$health
 
 for ((i = 0; ; i++)); do
 	ids=$("$@" ps --all --quiet)
 	# shellcheck disable=SC2086 # one id a word
 	states=$([ -z "$ids" ] || docker inspect --format "$format" $ids | sed -n 's,^False /,  ,p')
-	unhealthy=$(grep -vE ' (healthy|running)$' <<<"$states" || true)
+	unhealthy=$(grep -vE ' (healthy|running|done)$' <<<"$states" || true)
 	if [ -n "$states" ] && [ -z "$unhealthy" ]; then
 		echo "all are healthy:"
 		echo "$states"

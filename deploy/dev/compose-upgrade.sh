@@ -15,6 +15,7 @@
 #   PATIENCE=180      for how many seconds a service may take to become healthy
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. deploy/dev/settings.sh
 compose=("$@")
 patience=${PATIENCE:-180}
 say() { printf 'upgrade: %s\n' "$*"; }
@@ -46,8 +47,7 @@ revert() {
 	case $2 in */core:*) docker tag "${2/%\/core:*//cli}:previous" "${2/%\/core:*//cli}:${2##*:}" 2>/dev/null || true ;; esac
 }
 
-# health says how a container is; one without a health check is as it runs.
-health() { docker inspect --format '{{if and .State.Running .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}' "$1"; }
+health() { docker inspect --format "$health" "$1"; }
 
 # await waits until all containers of a service are healthy, and does not wait for one that ends again and again.
 await() {
@@ -55,7 +55,7 @@ await() {
 	for ((i = 0; i <= patience; i++)); do
 		bad=
 		for id in $(containers "$1"); do
-			case $(health "$id") in healthy | running) ;; *) bad=$id ;; esac
+			case $(health "$id") in healthy | running | done) ;; *) bad=$id ;; esac
 		done
 		[ -n "$bad" ] || return 0
 		[ "$(docker inspect --format '{{.RestartCount}}' "$bad")" -lt 5 ] || break

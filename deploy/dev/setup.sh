@@ -98,6 +98,12 @@ image() {
 	fi
 }
 
+# compose_v2 fetches what tests compare docker-compose with, where docker has no plugin, once on a machine.
+compose_v2() {
+	docker compose version >/dev/null 2>&1 || "$(dirname "$0")/compose-v2.sh" >/dev/null ||
+		say "Docker Compose v2 could not be fetched; its tests are skipped, and say so"
+}
+
 need_go
 case $want in
 build) ;;
@@ -111,7 +117,7 @@ test)
 		say "not installed (that takes root on Debian, without SKANDHA_INSTALL=no). Install: ${packages[*]}"
 		say "without them, the tests that need them are skipped, and say so"
 	fi
-	[ "${SKANDHA_INSTALL:-}" = no ] || image
+	[ "${SKANDHA_INSTALL:-}" = no ] || { image; compose_v2; }
 	;;
 *)
 	say "want build or test, got $want" >&2

@@ -7,8 +7,9 @@
 # Compose builds them from the Dockerfile beside this, which takes a registry. Where
 # none can be reached, or with SKANDHA_REGISTRY=no, the same images are made of what
 # this machine has: the services and NATS by `go build`, Redis and the wget of NATS's
-# health check from Debian's packages. SKANDHA_IMAGES and SKANDHA_VERSION name the
-# images, as they do for compose.
+# health check from Debian's packages, and the examples of the image with Python that
+# SKANDHA_PYTHON_IMAGE names, else of the sandbox's. SKANDHA_IMAGES and SKANDHA_VERSION
+# name the images, as they do for compose.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/dev/settings.sh
@@ -25,6 +26,18 @@ fi
 
 prefix=$(setting SKANDHA_IMAGES skandha)
 version=$(setting SKANDHA_VERSION devel)
+present() { docker image inspect "$1" >/dev/null 2>&1; }
+
+# Nothing here can make these.
+for profile in observability:prometheus chroma:chroma; do
+	name=$prefix/${profile#*:}:$version
+	! enabled "${profile%:*}" || present "$name" ||
+		fail "the profile ${profile%:*} takes a registry, or an image $name on this machine; remove it from COMPOSE_PROFILES"
+done
+python=$(setting SKANDHA_PYTHON_IMAGE "$(setting SKANDHA_SANDBOX_IMAGE skandha/sandbox:latest)")
+if enabled examples example-listener; then
+	present "$python" || fail "the examples take an image with Python: $python is not on this machine; make sandbox-image, or set SKANDHA_PYTHON_IMAGE"
+fi
 
 certificates=/etc/ssl/certs/ca-certificates.crt
 [ -s "$certificates" ] || fail "$certificates is missing; install ca-certificates"
@@ -88,3 +101,18 @@ image nats "$work/root" 0:0 data "ENV PATH=/usr/local/bin:/usr/bin"
 install "$work/root" "$(command -v redis-server)" /usr/bin/redis-server
 install "$work/root" "$(command -v redis-cli)" /usr/bin/redis-cli
 image redis "$work/root" 999:1000 data "ENV PATH=/usr/bin"
+
+# The examples, as the Dockerfile's target has them.
+examples() {
+	local container
+	mkdir "$work/examples"
+	cp services/listener/examples/python/*.py "$work/examples" # readable by all, whatever the tree's modes are
+	chmod 644 "$work/examples"/*
+	container=$(docker create "$python")
+	docker cp "$work/examples" "$container:/examples" >/dev/null
+	docker commit --change "USER 65532:65532" --change "WORKDIR /examples" --change "ENTRYPOINT []" \
+		--change "ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1" "$container" "$prefix/examples:$version" >/dev/null
+	docker rm "$container" >/dev/null
+	say "made $prefix/examples:$version"
+}
+if enabled examples example-listener; then examples; fi

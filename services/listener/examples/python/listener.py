@@ -3,9 +3,9 @@
 
     eval "$(bin/skandha env --data .data python)" && echo 'what is 2+2?' | python3 listener.py
 """
-import json, secrets, sys, time
+import json, secrets, signal, sys, time
 
-from skandha import Bus
+from skandha import Bus, Refused
 
 SESSION, WRITER = "agent.main.python", "python"  # agent.<agent>.<session>; the writer's name
 INBOX = "_INBOX." + secrets.token_hex(8)
@@ -27,6 +27,8 @@ def emit(text):
                     return bus, json.loads(answer)["seq"]
                 if subject == INBOX:
                     raise OSError(f"not stored: {answer.decode() or 'no stream exists'}")
+        except Refused:
+            raise
         except OSError as e:
             print(f"{e}; sending it again", file=sys.stderr)
             time.sleep(1)
@@ -41,8 +43,12 @@ def end(bus, sequence):
 
 
 if __name__ == "__main__":
-    for line in filter(None, map(str.strip, sys.stdin)):
-        bus, sequence = emit(line)
-        print(f"acknowledged: {sequence}", file=sys.stderr)
-        data = end(bus, sequence)
-        print(data.get("answer") or f"failed: {data.get('code')}: {data.get('reason')}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by default the first process of a container ignores it
+    try:
+        for line in filter(None, map(str.strip, sys.stdin)):
+            bus, sequence = emit(line)
+            print(f"acknowledged: {sequence}", file=sys.stderr)
+            data = end(bus, sequence)
+            print(data.get("answer") or f"failed: {data.get('code')}: {data.get('reason')}", flush=True)
+    except OSError as e:  # what was acknowledged is safe
+        sys.exit(f"{WRITER}: {e}")

@@ -44,17 +44,21 @@ def serve():
         pass
     bus = socket.create_connection((url.hostname, url.port))
     hello = json.dumps({"verbose": False, "auth_token": token, "jwt": token})
-    bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.{NAME}.*.{ME}.* 2\r\n".encode())
+    bus.sendall(f"CONNECT {hello}\r\nSUB hook.before_act.{NAME} {NAME} 1\r\nSUB reply.{NAME}.*.{ME}.* 2\r\nPING\r\n".encode())
     for number in signal.SIGALRM, signal.SIGINT, signal.SIGTERM:
         signal.signal(number, keep)
-    ask("register", **MANIFEST)
     stream = bus.makefile("rb")
     while lease.get("state") != "gone":
         verb, *args = stream.readline().decode().split() or [None]
         if verb is None:
             raise ConnectionError("the bus is gone")
         if verb == "-ERR":
-            sys.exit(f"{NAME}: the bus refuses: {' '.join(args)}")
+            why = " ".join(args)
+            if "Authorization" not in why and "Revoked" not in why and "Expired" not in why:
+                raise ConnectionError(why)
+            sys.exit(f"{NAME}: the bus refuses the credentials: {why}: they are missing, revoked, replaced or expired; to get new ones: skandha plugins invite {NAME}")
+        if verb == "PONG":  # it has accepted them; the alarm registers until a core answers
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 1)
         if verb == "PING":
             bus.sendall(b"PONG\r\n")
         if verb == "MSG":  # subject, number of the subscription, reply subject if there is one, bytes

@@ -3,7 +3,7 @@
 SKANDHA_NATS says where the bus is, and who you are:  eval "$(bin/skandha env --data .data NAME)"
 That also sets SKANDHA_DATA, whose run.json says where the bus is now, in case it has moved.
 """
-import collections, json, os, secrets, signal, socket, sys, threading, time, urllib.parse
+import collections, json, os, re, secrets, signal, socket, sys, threading, time, urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 
 
@@ -19,6 +19,18 @@ def where():
     return url, *who
 
 
+class Refused(ConnectionError):
+    """The bus does not accept the credentials, however often they are shown."""
+
+
+def failure(line):
+    """What a line of the bus that begins with -ERR means."""
+    text = line.decode().strip()
+    if re.search("Authorization|Expired|Revoked", text):
+        return Refused(f"the bus refuses the credentials: {text}: they are missing, revoked, replaced or expired; to get new ones: skandha plugins invite NAME")
+    return ConnectionError(text)
+
+
 class Bus:
     """A connection. Iterate over it for (subject, reply subject, headers, body); OSError when it breaks."""
 
@@ -27,11 +39,17 @@ class Bus:
         self.lock = threading.Lock()
         self.socket = socket.create_connection((url.hostname, url.port or 4222), timeout=5)
         self.stream = self.socket.makefile("rb")
-        if not self.stream.readline():  # INFO, unless another program has the port now
+        who = {"user": user, "pass": password} if password else {"auth_token": user, "jwt": user}
+        line = self.stream.readline()  # INFO, unless another program has the port now
+        if line:
+            self.send("CONNECT " + json.dumps({"verbose": False, "headers": True, "no_responders": True, **who}) + "\r\nPING")
+        while line and not line.startswith(b"PONG"):  # it has accepted the credentials
+            line = self.stream.readline()
+            if line.startswith(b"-ERR"):
+                raise failure(line)
+        if not line:
             raise ConnectionError("the bus has closed the connection")
         self.socket.settimeout(None)
-        who = {"user": user, "pass": password} if password else {"auth_token": user, "jwt": user}
-        self.send("CONNECT " + json.dumps({"verbose": False, "headers": True, "no_responders": True, **who}))
         for n, subscription in enumerate(subscriptions, 1):
             self.send(f"SUB {subscription} {n}")
 
@@ -50,7 +68,7 @@ class Bus:
             if verb == "PING":
                 self.send("PONG")
             elif verb == "-ERR":
-                raise ConnectionError(line.decode().strip())
+                raise failure(line)
             elif verb in ("MSG", "HMSG"):  # SUBJECT SID [REPLY] [BYTES-OF-HEADERS] BYTES-OF-ALL
                 data = self.stream.read(int(args[-1]) + 2)[:-2]
                 head = int(args.pop(-2)) if verb == "HMSG" else 0
@@ -138,6 +156,8 @@ def serve(manifest, handlers):
                 else:
                     work[:] = [w for w in work if not w.done()]
                     work.append(pool.submit(handle, asked[subject], reply, headers, body))
+        except Refused as e:
+            sys.exit(f"{name}: {e}")
         except OSError as e:
             print(f"{name}: {e}; trying again", file=sys.stderr)
             leaving.wait(0.2)

@@ -77,6 +77,7 @@ func TestSystemOfContainers(t *testing.T) {
 	})
 	t.Run("what was stored before the bus had rights is still there", p.adopted)
 	t.Run("a stranger's listener may do what it was invited for, until it is revoked", p.stranger)
+	t.Run("the examples may do what they were invited for, until they are revoked", p.examples)
 	t.Run("a signed call from the host is taken, and a forged one is not", func(t *testing.T) {
 		if answer, err := p.call(t, p.secret); err != nil || !strings.Contains(answer, `"sequence":`) {
 			t.Errorf("answered %q, %v", answer, err)
@@ -170,7 +171,7 @@ func TestSystemOfContainers(t *testing.T) {
 		}
 	})
 	t.Run("down leaves nothing behind", func(t *testing.T) {
-		p.run(t, "down", "--volumes")
+		enginetest.Output(t, p.Command(t.Context(), "make", "-C", p.tree, "compose-down", "VOLUMES=yes"))
 		if left := p.sandboxes(t); len(left) > 0 {
 			t.Errorf("containers of sandboxes: %v", left)
 		}
@@ -192,8 +193,9 @@ func up(t *testing.T) *project {
 		engine: e, name: prefix, secret: []byte(rand.Text()), uiToken: "u" + rand.Text(), dir: t.TempDir(),
 	}
 	p.secrets = filepath.Join(p.dir, "secrets")
-	p.skandha = e.images(t, prefix, "test")
 	image := enginetest.SandboxImage(t, e.Engine)
+	p.skandha = e.images(t, prefix, "test", image)
+	e.tree = filepath.Join(p.dir, "tree") // with an .env that is not the user's
 	port := freePort(t)
 	hooks, ui := freePort(t), freePort(t)
 	p.nats, p.hooks, p.page = "nats://127.0.0.1:"+port, "http://127.0.0.1:"+hooks+"/hooks/", "http://127.0.0.1:"+ui+"/"
@@ -201,12 +203,25 @@ func up(t *testing.T) *project {
 	if err := os.WriteFile(listeners, []byte(listenerConfig), 0o644); err != nil { // the container's user reads it
 		t.Fatal(err)
 	}
-	file, err := filepath.Abs(filepath.Join(root, "docker-compose.yml"))
+	err := os.CopyFS(filepath.Join(e.tree, "deploy"), os.DirFS(filepath.Join(root, "deploy")))
+	for _, name := range []string{"docker-compose.yml", "Makefile"} {
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(filepath.Join(root, name))
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(e.tree, name), text, 0o600)
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.Env = slices.DeleteFunc(e.Env, func(s string) bool { // these are in the .env
+		return strings.HasPrefix(s, "COMPOSE_PROFILES=") || strings.HasPrefix(s, "SKANDHA_POLICY_TOKEN=") ||
+			strings.HasPrefix(s, "SKANDHA_EXAMPLE_TOKEN=")
+	})
 	e.Env = append(e.Env,
-		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+file, "SKANDHA_NATS_PORT="+port,
+		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+p.file(), "SKANDHA_NATS_PORT="+port,
 		"SKANDHA_SECRETS="+p.secrets, "SKANDHA_REDIS_PASSWORD=r"+rand.Text(),
 		"SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION=test",
 		"SKANDHA_PROVIDER=offline", "SKANDHA_MODEL=", "SKANDHA_BASE_URL=", "SKANDHA_HTTP_ALLOW=", "SKANDHA_HTTP_LOCAL=",
@@ -236,6 +251,9 @@ func up(t *testing.T) *project {
 	p.run(t, "up", "--detach", "--no-build", "--scale", "toolrunner=2")
 	return p
 }
+
+// file is the compose file.
+func (p *project) file() string { return filepath.Join(p.tree, "docker-compose.yml") }
 
 func freePort(t *testing.T) string {
 	t.Helper()

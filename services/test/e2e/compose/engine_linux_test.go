@@ -14,20 +14,14 @@ import (
 type engine struct {
 	*enginetest.Engine
 	compose []string
+	tree    string // with the compose file and the scripts
 }
 
 // findEngine uses the engine that answers, or starts one for the time of the test.
 func findEngine(t *testing.T) *engine {
 	t.Helper()
-	e := &engine{Engine: enginetest.Find(t)}
-	switch {
-	case e.Command(t.Context(), "docker", "compose", "version").Run() == nil:
-		e.compose = []string{"docker", "compose"}
-	default:
-		enginetest.Need(t, "docker-compose")
-		e.compose = []string{"docker-compose"}
-	}
-	return e
+	e := enginetest.Find(t)
+	return &engine{Engine: e, compose: versions(t, e.Env)[0], tree: root}
 }
 
 // socket is the path of the engine's socket.
@@ -40,5 +34,5 @@ func (e *engine) socket() string {
 
 // script is one of the tree, which is called with the compose command.
 func (e *engine) script(ctx context.Context, name string) *exec.Cmd {
-	return e.Command(ctx, filepath.Join(root, name), e.compose...)
+	return e.Command(ctx, filepath.Join(e.tree, name), e.compose...)
 }

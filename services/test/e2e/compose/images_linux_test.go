@@ -10,9 +10,10 @@ import (
 	"skandha.dev/services/test/enginetest"
 )
 
-// images builds all images of docker-compose.yml as make compose-up does where no
-// registry can be reached, under the prefix, and returns the path of the skandha command.
-func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
+// images builds the images of docker-compose.yml as make compose-up does where no registry
+// can be reached, under the prefix, also those of the examples, of an image with Python. It
+// returns the path of the skandha command.
+func (e *engine) images(t *testing.T, prefix, tag, python string) (skandha string) {
 	t.Helper()
 	enginetest.Need(t, "make", "redis-server", "redis-cli", "busybox")
 	t.Cleanup(func() {
@@ -26,7 +27,8 @@ func (e *engine) images(t *testing.T, prefix, tag string) (skandha string) {
 		}
 	})
 	cmd := e.script(t.Context(), "deploy/docker/images.sh")
-	cmd.Env = append(cmd.Env, "SKANDHA_REGISTRY=no", "SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION="+tag)
+	cmd.Env = append(cmd.Env, "SKANDHA_REGISTRY=no", "SKANDHA_IMAGES="+prefix, "SKANDHA_VERSION="+tag,
+		"COMPOSE_PROFILES=examples", "SKANDHA_PYTHON_IMAGE=", "SKANDHA_SANDBOX_IMAGE="+python)
 	enginetest.Output(t, cmd)
 
 	skandha = filepath.Join(t.TempDir(), "skandha")

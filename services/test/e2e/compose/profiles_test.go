@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,21 +37,54 @@ func read(t *testing.T, name string, into any) {
 	}
 }
 
+// versions returns the compose commands that are here: the one that make uses, and one of another version. Where docker
+// has no plugin in the environment, version 2 is the program that deploy/dev/compose-v2.sh fetches.
+func versions(t *testing.T, env []string) (commands [][]string) {
+	t.Helper()
+	v1 := []string{"docker-compose"}
+	out, err := exec.CommandContext(t.Context(), v1[0], "version", "--short").Output()
+	isV1 := err == nil && strings.HasPrefix(string(out), "1.")
+	plugin := exec.CommandContext(t.Context(), "docker", "compose", "version")
+	plugin.Env = env
+	if plugin.Run() == nil {
+		commands = [][]string{{"docker", "compose"}}
+		if isV1 { // else there is one version, and later Debians do not have the other
+			commands = append(commands, v1)
+		}
+		return commands
+	}
+	enginetest.Need(t, v1[0])
+	if !isV1 {
+		return [][]string{v1}
+	}
+	path, err := exec.CommandContext(t.Context(), filepath.Join(root, "deploy/dev/compose-v2.sh")).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = errors.New(string(exit.Stderr))
+		}
+		enginetest.Missing(t, err.Error())
+	}
+	return [][]string{v1, {strings.TrimSpace(string(path))}}
+}
+
 // Compose itself accepts the file with every profile, and with TLS.
 func TestComposeAcceptsEveryProfile(t *testing.T) {
-	command := []string{"docker", "compose"}
-	if exec.CommandContext(t.Context(), "docker", "compose", "version").Run() != nil {
-		enginetest.Need(t, "docker-compose")
-		command = []string{"docker-compose"}
+	for _, command := range versions(t, nil) {
+		accepts(t, command)
 	}
+}
+
+func accepts(t *testing.T, command []string) {
+	t.Helper()
 	for _, files := range []string{"docker-compose.yml", "docker-compose.yml:deploy/docker/tls.yml"} {
-		cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], "config", "--quiet")...)
+		cmd := exec.CommandContext(t.Context(), command[0], append(slices.Clone(command[1:]), "config", "--quiet")...)
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "COMPOSE_FILE="+files,
 			"COMPOSE_PROFILES=cli,adopt,gemini-legacy,observability,chroma,examples,example-listener",
 			"SKANDHA_REDIS_PASSWORD=r", "SKANDHA_UI_TOKEN=u")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", files, err, out)
+			t.Errorf("%s, %s: %v\n%s", strings.Join(command, " "), files, err, out)
 		}
 	}
 }

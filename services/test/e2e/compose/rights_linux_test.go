@@ -48,7 +48,7 @@ func (p *project) beforeRights(t *testing.T) {
 	s.Shutdown()
 
 	// The secrets exist before the container that does not use them yet.
-	enginetest.Output(t, p.Command(t.Context(), filepath.Join(root, secretsScript)))
+	enginetest.Output(t, p.Command(t.Context(), filepath.Join(p.tree, secretsScript)))
 	conf, over := filepath.Join(p.dir, "old.conf"), filepath.Join(p.dir, "old.yml")
 	for name, text := range map[string]string{
 		conf: "listen: \"0.0.0.0:4222\"\nhttp: \"127.0.0.1:8222\"\nauthorization {token: old}\n" +
@@ -59,12 +59,8 @@ func (p *project) beforeRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file, err := filepath.Abs(filepath.Join(root, "docker-compose.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := p.Env
-	p.Env = slices.Concat(now, []string{"COMPOSE_FILE=" + file + ":" + over})
+	p.Env = slices.Concat(now, []string{"COMPOSE_FILE=" + p.file() + ":" + over})
 	p.run(t, "up", "--no-start", "--no-build", "nats")
 	c := p.Docker(t, "ps", "--all", "--quiet", "--filter", p.filter())
 	p.Docker(t, "cp", data+"/.", c+":/data/jetstream")

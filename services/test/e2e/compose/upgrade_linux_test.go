@@ -69,8 +69,8 @@ func (p *project) upgrade(t *testing.T) {
 	if p.image(t, "core") != core {
 		t.Error("the image of core is not the one from before the upgrade")
 	}
-	if n := len(p.containers(t)); n != 10 {
-		t.Errorf("there are %d containers, want the two tool runners and eight others", n)
+	if n := len(p.containers(t)); n != 11 {
+		t.Errorf("there are %d containers, want the two tool runners and nine others", n)
 	}
 	if answer := p.ask(t, "what is 5*5?"); !strings.Contains(answer, "25") {
 		t.Errorf("5*5 is %q, want 25 in it", answer)
@@ -98,4 +98,5 @@ func (p *project) restore(t *testing.T) {
 	if answer := p.ask(t, "what is in hello.txt?", "--yes"); !strings.Contains(answer, "swordfish") {
 		t.Errorf("hello.txt is %q, want swordfish in it, as in the backup", answer)
 	}
+	p.judged(t, true)
 }
