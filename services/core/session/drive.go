@@ -173,7 +173,7 @@ func (s *session) overdue() bool {
 	if t == nil || time.Now().Before(t.Deadline) || s.state.Parked() {
 		return false
 	}
-	if !s.mayDrive() {
+	if !s.mayDrive("deadline") {
 		return true
 	}
 	closings, ok := s.closeCalls(s.state.Assigned())
@@ -250,7 +250,7 @@ func (s *session) progress() {
 		return
 	}
 	s.tried = time.Now()
-	if !s.mayDrive() {
+	if !s.mayDrive("progress") {
 		return
 	}
 	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil && s.commit(d) == committed {

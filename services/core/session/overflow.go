@@ -31,6 +31,7 @@ func (l *overflow) put(d delivery) {
 		l.order = append(l.order, ref)
 	}
 	if i := slices.IndexFunc(ds, func(o delivery) bool { return o.Seq == d.Seq }); i >= 0 {
+		d.fresh = d.fresh || ds[i].fresh
 		ds[i] = d
 		return
 	}

@@ -86,6 +86,8 @@ type Set struct {
 	stats    Stats
 	appends  appendLanes
 	pressure *pressure
+	suspects suspects
+	base     atomic.Uint64 // the end of the log when this core started: what came later is new
 	outages  *logburst.Log
 	panics   *lru.Cache[panicKey, int] // how often this core has panicked while it decided a cause
 
@@ -112,7 +114,7 @@ func NewSet(ctx context.Context, cfg Config, deps Deps) (*Set, error) {
 	ctx, end := context.WithCancel(ctx)
 	return &Set{
 		Deps: &deps, cfg: cfg, ctx: ctx, end: end, panics: panics, open: map[subject.Ref]*session{}, cache: cache,
-		overflow: newOverflow(), outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
+		overflow: newOverflow(), suspects: newSuspects(), outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
 	}, nil
 }
 
@@ -146,6 +148,10 @@ func (s *Set) Waiting() int {
 	return len(s.overflow.order)
 }
 
+// StoredBefore sets the end of the log before the first delivery. The server may have forgotten
+// who was delivered what is stored up to there.
+func (s *Set) StoredBefore(end uint64) { s.base.Store(end) }
+
 // Start begins to extend the deliveries of sessions that wait.
 func (s *Set) Start() { go s.extendWaiting() }
 
@@ -156,6 +162,7 @@ func (s *Set) Drain(grace time.Duration) {
 	for s.Len() > 0 && time.Now().Before(deadline) {
 		time.Sleep(20 * time.Millisecond)
 	}
+	close(s.suspects.closed)
 	s.mu.Lock()
 	s.stopping = true
 	for _, o := range s.open {
@@ -204,7 +211,10 @@ func (s *Set) Deliver(d journal.Delivery) {
 	}
 	// Searching the body for the mode's name is enough here; the input is parsed later.
 	in := at.Kind == subject.Input
-	m := delivery{d, at, in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt)), time.Now()}
+	m := delivery{
+		Delivery: d, at: at, queues: in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt)), arrived: time.Now(),
+		fresh: d.NumDelivered == 1 && d.Seq > s.base.Load(),
+	}
 	if in {
 		s.pressure.add(d.Seq, at.Writer)
 	}
@@ -290,6 +300,7 @@ func (s *Set) Renew(log bool) {
 	defer s.mu.Unlock()
 	if log {
 		s.newLog = time.Now()
+		s.base.Store(0)
 		s.overflow = newOverflow()
 		s.pressure.clear()
 	}
