@@ -271,8 +271,8 @@ func (s *session) queueUp() bool {
 		s.Directory.Leave(s.claimant)
 		return s.driving()
 	}
-	if s.state.Turn != nil {
-		s.claimant.For(s.state.Turn.Writer)
+	if t := s.state.Turn; t != nil {
+		s.claimant.For(t.Writer, t.ForPerson())
 	}
 	s.Directory.Wait(s.claimant, needs, paused)
 	return true

@@ -145,7 +145,7 @@ func (s *Set) Len() int {
 func (s *Set) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.overflow.order)
+	return s.overflow.len()
 }
 
 // StoredBefore sets the end of the log before the first delivery. The server may have forgotten
@@ -218,7 +218,7 @@ func (s *Set) Deliver(d journal.Delivery) {
 	if in {
 		s.pressure.add(d.Seq, at.Writer)
 	}
-	if in && (len(s.overflow.order) > 0 || s.open[at.Ref] == nil && len(s.open) >= s.cfg.Open) {
+	if in && (s.overflow.len() > 0 || s.open[at.Ref] == nil && len(s.open) >= s.cfg.Open) {
 		s.overflow.put(m)
 		return
 	}
