@@ -18,19 +18,14 @@ import (
 // cancels and commands, open their session at once. The caller of its methods holds the
 // lock of the set.
 type overflow struct {
-	people, others []subject.Ref
-	opened         int // of people, since the last of the others
-	held           map[subject.Ref][]delivery
+	line[subject.Ref]
+	held map[subject.Ref][]delivery
 }
 
-const (
-	overflowEvery = time.Second // how often waiting deliveries are extended
-	peopleFirst   = 4           // sessions of people that are opened before one of the others
-)
+// overflowEvery is how often waiting deliveries are extended.
+const overflowEvery = time.Second
 
 func newOverflow() overflow { return overflow{held: map[subject.Ref][]delivery{}} }
-
-func (l *overflow) len() int { return len(l.people) + len(l.others) }
 
 // put adds a delivery. It keeps the latest of each cause.
 func (l *overflow) put(d delivery) {
@@ -42,17 +37,7 @@ func (l *overflow) put(d delivery) {
 		return
 	}
 	l.held[ref] = append(ds, d)
-	switch person := d.forPerson(); {
-	case !waits && person:
-		l.people = append(l.people, ref)
-	case !waits:
-		l.others = append(l.others, ref)
-	case person: // a person has joined it
-		if at := slices.Index(l.others, ref); at >= 0 {
-			l.others = slices.Delete(l.others, at, at+1)
-			l.people = append(l.people, ref)
-		}
-	}
+	l.add(ref, waits, d.forPerson())
 }
 
 // forPerson reports whether a person waits for the input.
@@ -68,20 +53,12 @@ func (d delivery) forPerson() bool {
 	return decide.ForPerson(d.at.Writer, in.Source, in.Origin, in.From)
 }
 
-// next removes and returns the deliveries of the session that is to be opened.
-func (l *overflow) next() []delivery {
-	from := &l.people
-	if len(l.people) == 0 || l.opened >= peopleFirst && len(l.others) > 0 {
-		from = &l.others
-	}
-	if len(*from) == 0 {
+// open removes and returns the deliveries of the session that is to be opened.
+func (l *overflow) open() []delivery {
+	ref, ok := l.take()
+	if !ok {
 		return nil
 	}
-	if l.opened++; from == &l.others {
-		l.opened = 0
-	}
-	ref := (*from)[0]
-	*from = (*from)[1:]
 	ds := l.held[ref]
 	delete(l.held, ref)
 	return ds
@@ -91,7 +68,7 @@ func (l *overflow) next() []delivery {
 func (s *Set) waiting() (out []delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, ref := range slices.Concat(s.overflow.people, s.overflow.others) {
+	for _, ref := range s.overflow.all() {
 		out = append(out, s.overflow.held[ref]...)
 	}
 	return out

@@ -32,13 +32,13 @@ func TestSessionsOfPeopleAreOpenedFirst(t *testing.T) {
 	put("timer-5", "ui-ann")
 	var got []subject.Session
 	for l.len() > 0 {
-		got = append(got, l.next()[0].at.Session)
+		got = append(got, l.open()[0].at.Session)
 	}
 	want := "[person-0 person-1 person-2 person-3 timer-0 person-4 person-5 timer-5 timer-1 timer-2 timer-3 timer-4]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("opened %v, want %v", got, want)
 	}
-	if l.next() != nil || len(l.held) > 0 {
+	if l.open() != nil || len(l.held) > 0 {
 		t.Errorf("%d are still held", len(l.held))
 	}
 }

@@ -113,6 +113,7 @@ func (s *session) run() {
 		s.guard(s.drive)
 		s.Directory.Unclaim(s.claimant)
 		s.settle()
+		s.keepGate()
 		if stop {
 			s.handBack(0) // so that another core takes over at once
 		}
@@ -181,7 +182,11 @@ func (s *session) onDelivery(d delivery) {
 			return
 		}
 	}
-	if !d.queues || s.takesInputs() {
+	if !d.queues {
+		s.processUpTo(d.Seq)
+		return
+	}
+	if next := s.nextInput(max(s.state.Cursor, s.passed)); next == d.Seq && s.takesInput(s.held[next]) {
 		s.processUpTo(d.Seq)
 	}
 }

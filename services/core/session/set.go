@@ -87,6 +87,7 @@ type Set struct {
 	appends  appendLanes
 	pressure *pressure
 	suspects suspects
+	gates    *gates
 	base     atomic.Uint64 // the end of the log when this core started: what came later is new
 	outages  *logburst.Log
 	panics   *lru.Cache[panicKey, int] // how often this core has panicked while it decided a cause
@@ -111,10 +112,14 @@ func NewSet(ctx context.Context, cfg Config, deps Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	gates, err := newGates()
+	if err != nil {
+		return nil, err
+	}
 	ctx, end := context.WithCancel(ctx)
 	return &Set{
 		Deps: &deps, cfg: cfg, ctx: ctx, end: end, panics: panics, open: map[subject.Ref]*session{}, cache: cache,
-		overflow: newOverflow(), suspects: newSuspects(), outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
+		overflow: newOverflow(), suspects: newSuspects(), gates: gates, outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
 	}, nil
 }
 
@@ -147,6 +152,9 @@ func (s *Set) Waiting() int {
 	defer s.mu.Unlock()
 	return s.overflow.len()
 }
+
+// Limited returns how many sessions wait for a limit of their agent.
+func (s *Set) Limited() int { return s.gates.len() }
 
 // StoredBefore sets the end of the log before the first delivery. The server may have forgotten
 // who was delivered what is stored up to there.
@@ -278,7 +286,7 @@ func (s *Set) retire(o *session) bool {
 		s.cache.Add(o.ref, o.doubt.base)
 	}
 	for len(s.open) < s.cfg.Open && !s.stopping {
-		waiting := s.overflow.next()
+		waiting := s.overflow.open()
 		if len(waiting) == 0 {
 			break
 		}
