@@ -213,6 +213,32 @@ func TestWhatWaitsInCoresThatAreKilledIsNoPoison(t *testing.T) {
 	}
 }
 
+// A core that is stopped while inputs and turns wait, or are being decided, leaves no marks.
+func TestACoreThatIsStoppedLeavesNoMarks(t *testing.T) {
+	const sessions, inputs = 20, 2
+	s := start(t, core.Config{}, func(s *system) { s.slots = 1 })
+	ended := s.crowd(sessions, inputs, func() {
+		for range 4 {
+			s.stopCore()
+			for i := range sessions {
+				ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%02d", i))}
+				state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(t)}).Rebuild(t.Context(), ref)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if state.Begun != nil || state.Driven != nil {
+					t.Errorf("%s: %+v, %+v", ref, state.Begun, state.Driven)
+				}
+			}
+			s.core = s.startCore(core.Config{})
+			natstest.Eventually(t, "turns are driven", func() bool { return s.core.Counters()["queued_sessions"] > 0 })
+		}
+	})
+	if len(ended) != sessions*inputs || s.core.Counters()["poison"] != 0 {
+		t.Errorf("%d ended, %d as poison", len(ended), s.core.Counters()["poison"])
+	}
+}
+
 // What cores begin and do not survive is counted in the log, so that it counts for every
 // core. The mark of a core that lives does not count.
 func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
