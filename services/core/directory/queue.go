@@ -47,6 +47,7 @@ func (o owner) stride() uint64 {
 
 type waiter struct {
 	s      *Claimant
+	owner  owner // of the session when it came; the session may change its own meanwhile
 	round  uint64
 	needs  []Need
 	tried  time.Time
@@ -74,17 +75,17 @@ func newQueue() queue {
 func (q *queue) wait(s *Claimant, needs []Need, paused bool) {
 	if e := q.index[s]; e != nil {
 		w := e.Value.(*waiter)
-		*w = waiter{s: s, round: w.round, needs: needs, tried: time.Now(), paused: paused}
+		*w = waiter{s: s, owner: w.owner, round: w.round, needs: needs, tried: time.Now(), paused: paused}
 		return
 	}
 	stride := s.owner.stride()
 	round := q.latest[s.owner] + stride
 	if first := q.order.Front(); first != nil {
 		w := first.Value.(*waiter)
-		round = max(round, w.round+stride-w.s.owner.stride()) // before those whom nobody waits for
+		round = max(round, w.round+stride-w.owner.stride()) // before those whom nobody waits for
 	}
 	q.latest[s.owner] = round
-	w := &waiter{s: s, round: round, needs: needs, tried: time.Now(), paused: paused}
+	w := &waiter{s: s, owner: s.owner, round: round, needs: needs, tried: time.Now(), paused: paused}
 	at := q.order.Back()
 	for at != nil && at.Value.(*waiter).round > round {
 		at = at.Prev()
