@@ -18,7 +18,7 @@ const (
 	ByReply    TriggerKind = "reply"    // an executor's answer to (Call, Attempt)
 	ByProgress TriggerKind = "progress" // an executor started or stopped, or a deadline passed
 	ByPoison   TriggerKind = "poison"   // the cause at Sequence cannot be handled
-	// a core begins to decide Sequence, which was delivered repeatedly without a commit
+	// a core begins to decide Sequence, which another process may have tried to decide
 	ByBegin TriggerKind = "begin"
 )
 
@@ -30,6 +30,8 @@ type Trigger struct {
 	Writer   subject.Writer    `json:"writer,omitempty"`   // cause: from the subject, so it cannot be forged
 	Call     string            `json:"call,omitempty"`     // reply
 	Attempt  string            `json:"attempt,omitempty"`  // reply
+	Core     subject.Instance  `json:"core,omitempty"`     // begin: the process that decides
+	Over     bool              `json:"over,omitempty"`     // begin: it is done, without a decision
 }
 
 // Header is the first element of a commit's batch.

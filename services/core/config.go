@@ -204,6 +204,12 @@ type LimitsConfig struct {
 	WindowTurns    *int           `yaml:"window_turns"`     // latest turns that the model sees; default 20
 	// estimated tokens of the conversation above which the memory policy summary summarises; default 24000
 	WindowTokens *int `yaml:"window_tokens"`
+	// turns of all sessions that run at once at one core; inputs of others wait; default no limit
+	Turns *int `yaml:"turns"`
+	// inputs that the agent takes up per minute at one core; others wait; default no limit
+	InputsPerMinute *int `yaml:"inputs_per_minute"`
+	// the same for each session; default no limit
+	SessionInputsPerMinute *int `yaml:"session_inputs_per_minute"`
 }
 
 // Rule is one rule of the policy; the last one that matches wins.
@@ -390,6 +396,9 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 	set(&out.Queue, l.Queue)
 	set(&out.WindowTurns, l.WindowTurns)
 	set(&out.WindowTokens, l.WindowTokens)
+	set(&out.Turns, l.Turns)
+	set(&out.InputsPerMinute, l.InputsPerMinute)
+	set(&out.SessionInputsPerMinute, l.SessionInputsPerMinute)
 	var cost, session float64
 	set(&cost, l.CostUSD)
 	set(&session, l.SessionCostUSD)
@@ -408,6 +417,9 @@ func (l LimitsConfig) build(bad func(format string, args ...any)) decide.Limits 
 		{"model_call", out.ModelCall, out.ModelCall < 0},
 		{"queue", out.Queue, out.Queue < 0},
 		{"window_turns", out.WindowTurns, out.WindowTurns < 0},
+		{"turns", out.Turns, out.Turns < 0},
+		{"inputs_per_minute", out.InputsPerMinute, out.InputsPerMinute < 0},
+		{"session_inputs_per_minute", out.SessionInputsPerMinute, out.SessionInputsPerMinute < 0},
 	} {
 		if f.negative {
 			bad(".limits.%s is %v, want 0 (no limit) or more", f.name, f.value)

@@ -160,6 +160,9 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	if n := st.Counters["waiting_sessions"]; n > 0 {
 		fmt.Printf("%d sessions wait: this core has reached its limit open_sessions\n", n)
 	}
+	if n := st.Counters["limited_sessions"]; n > 0 {
+		fmt.Printf("%d sessions wait: their agent has reached its limits.turns or limits.inputs_per_minute\n", n)
+	}
 	fmt.Println("view: " + viewLine(st.View))
 	if st.Page != nil {
 		fmt.Printf("page %s, %s, %s watched; open it with: skandha ui\n", page.Page,

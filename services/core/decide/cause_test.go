@@ -173,36 +173,47 @@ func TestPoison(t *testing.T) {
 		w.commit(decide.OnPoison(w.state, c.Sequence, c, "it kills", w.env()), c.Sequence)
 		w.ends(c.Sequence, "poison")
 	})
-	t.Run("a cause is poison once cores have begun it often enough", func(t *testing.T) {
+	t.Run("a cause is poison once enough cores have ended while they decided it", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
 		c := w.cause(subject.Input, "web", `{"text":"y"}`)
-		begin := func(seq uint64) { w.commit(decide.OnBegin(w.state, c.Sequence, seq, w.env()), c.Sequence) }
-		for range decide.PoisonAt {
-			if w.state.Poisonous(c.Sequence) {
-				t.Fatalf("after %+v", w.state.Begun)
-			}
-			begin(c.Sequence)
+		all := func(subject.Instance) bool { return true }
+		begin := func(core subject.Instance) {
+			w.commit(decide.OnBegin(w.state, c.Sequence, c.Sequence, core, w.env()), c.Sequence)
 		}
-		w.answer(provider.Response{TextContent: "answer"}) // another cause's commit does not reset the count
-		if !w.state.Poisonous(c.Sequence) || w.state.Poisonous(in.Sequence) {
+		begin("core-1")
+		begin("core-1") // the same one: it lives
+		begin("core-2")
+		w.commit(decide.OnSurvived(w.state, c.Sequence, c.Sequence, "core-2", w.env()), c.Sequence)
+		w.answer(provider.Response{TextContent: "answer"}) // another cause's commit does not reset the marks
+		if w.state.Poisonous(c.Sequence, all) || w.state.Poisonous(in.Sequence, all) {
+			t.Fatalf("%+v is poison", w.state.Begun)
+		}
+		begin("core-3")
+		if !w.state.Poisonous(c.Sequence, all) || w.state.Poisonous(in.Sequence, all) {
 			t.Fatalf("%+v", w.state.Begun)
+		}
+		if w.state.Poisonous(c.Sequence, func(core subject.Instance) bool { return core != "core-3" }) {
+			t.Fatal("a core that still decides it counts")
 		}
 		w.commit(decide.OnPoison(w.state, c.Sequence, c, "it kills", w.env()), c.Sequence)
 		if w.state.Begun != nil {
 			t.Fatalf("%+v goes on counting", w.state.Begun)
 		}
 	})
-	t.Run("any commit settles a turn that cores have begun to drive", func(t *testing.T) {
+	t.Run("what the turn goes on with settles its marks, an input that queues does not", func(t *testing.T) {
 		w := newWorld(t)
 		in := w.say("x")
-		w.commit(decide.OnBegin(w.state, in.Sequence, in.Sequence, w.env()), in.Sequence)
-		if w.state.Begun == nil || w.state.Driver != in.Sequence {
-			t.Fatalf("begun %+v, driver %d", w.state.Begun, w.state.Driver)
+		w.commit(decide.OnBegin(w.state, in.Sequence, in.Sequence, "core-1", w.env()), in.Sequence)
+		c := w.cause(subject.Input, "web", `{"text":"y"}`)
+		w.commit(decide.OnBegin(w.state, c.Sequence, c.Sequence, "core-1", w.env()), c.Sequence)
+		w.process(c, nil)
+		if w.state.Driven == nil || w.state.Driver != in.Sequence || w.state.Begun != nil {
+			t.Fatalf("driven %+v, begun %+v, driver %d", w.state.Driven, w.state.Begun, w.state.Driver)
 		}
 		w.calls("write", `{"text":"x"}`)
-		if w.state.Begun != nil {
-			t.Fatalf("%+v goes on counting", w.state.Begun)
+		if w.state.Driven != nil {
+			t.Fatalf("%+v goes on counting", w.state.Driven)
 		}
 	})
 	t.Run("it leaves the running turn alone", func(t *testing.T) {

@@ -81,6 +81,16 @@ type Limits struct {
 	Queue               int           // inputs that may wait
 	WindowTurns         int           // turns that the model sees
 	WindowTokens        int           // estimated tokens of the conversation above which it is summarised
+
+	// The limits of all sessions of the agent at one core; 0: none. What is over them waits.
+	Turns                  int // turns at once
+	InputsPerMinute        int // inputs that are taken up
+	SessionInputsPerMinute int // the same in one session
+}
+
+// Gated reports whether there are limits of what runs at once, or per minute.
+func (l Limits) Gated() bool {
+	return l.Turns > 0 || l.InputsPerMinute > 0 || l.SessionInputsPerMinute > 0
 }
 
 // DefaultLimits returns the limits of an agent that declares none.

@@ -77,7 +77,8 @@ func (w Wreck) locked() *State {
 		}
 	}
 	s.Rev, s.Prev, s.Digest, s.Cursor, s.Driver, s.Delivery = 0, 0, "", w.Cursor, 0, 0
-	s.Queue, s.Leases, s.Grants, s.GrantChain, s.Breaker, s.Begun = nil, nil, nil, "", Breaker{}, nil
+	s.Queue, s.Leases, s.Grants, s.GrantChain, s.Breaker = nil, nil, nil, "", Breaker{}
+	s.Begun, s.Driven = nil, nil
 	s.Locked = "its log is damaged: " + d.Why + "; " + saved
 	s.UI, s.Damage = event.StateLocked, d
 	return s

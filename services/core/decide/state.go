@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 11
+const FoldVersion = 12
 
 // Bounds of what a state keeps.
 const (
@@ -84,7 +84,8 @@ type core struct {
 	GrantChain string           `json:"grant_chain,omitempty"`
 	ProjectSum string           `json:"project_sum,omitempty"`
 	Damage     *Damage          `json:"damage,omitempty"` // why the session is locked, if its log is damaged
-	Begun      *Begun           `json:"begun,omitempty"`
+	Begun      *Begun           `json:"begun,omitempty"`  // of the cause that is to be decided next
+	Driven     *Begun           `json:"driven,omitempty"` // of the open turn, by its driver
 	// Summary replaces the turns before the window, if the agent's policy is to summarise.
 	Summary *Summary `json:"summary,omitempty"`
 	// Recalled is the least trusted origin of the memories that the model has been shown since
@@ -101,11 +102,12 @@ type Summary struct {
 	After []string `json:"after,omitempty"`
 }
 
-// Begun counts the decisions about a cause, or about the turn that it drives, that
-// cores have begun without a commit (rule 13).
+// Begun holds the marks of cores that have begun to decide about a cause, or about the turn
+// that it drives, and are not done (rule 13).
 type Begun struct {
-	Sequence uint64 `json:"sequence"`
-	Times    int    `json:"times"`
+	Sequence uint64             `json:"sequence"`
+	Times    int                `json:"times,omitempty"` // of fold version 11 and before
+	Cores    []subject.Instance `json:"cores,omitempty"` // the processes, in the order in which they began
 }
 
 // Lease binds the calls of a pool's sticky tools to the instance that keeps data for

@@ -12,7 +12,7 @@ type Claimant struct {
 	wake   func()  // called when a slot may be free, or executors have come or gone
 	claims []claim // of the decision that is being made
 	// owner is whose input the turn is about. Those who wait with many sessions do not hold up others.
-	owner subject.Writer
+	owner owner
 	// bound maps each tool whose call must run at one instance, which had no free slot, to
 	// that instance.
 	bound map[string]subject.Instance
@@ -21,8 +21,8 @@ type Claimant struct {
 // NewClaimant returns a claimant; wake must not block.
 func NewClaimant(wake func()) *Claimant { return &Claimant{wake: wake} }
 
-// For sets whose input the session's turn is about.
-func (c *Claimant) For(w subject.Writer) { c.owner = w }
+// For sets whose input the session's turn is about, and whether a person waits for it.
+func (c *Claimant) For(w subject.Writer, person bool) { c.owner = owner{w, !person} }
 
 // Bound returns the instance whose slot the latest pick of the tool waits for, if the call
 // must run there.

@@ -39,7 +39,7 @@ type Directory struct {
 	waiting    queue
 	self       subject.Instance
 	demands    []demand             // of all cores
-	cores      int                  // number of cores that publish beacons
+	cores      []subject.Instance   // cores that publish beacons
 	fold       int                  // the newest fold version that any of them knows
 	published  int                  // waiting sessions in this core's latest beacon
 	usage      map[Need]*usage      // of slots by other cores

@@ -19,16 +19,35 @@ type Need struct {
 
 // queue holds the sessions of this core that wait for executors, in rounds. In a round each owner has one place, and
 // the session that came first is served first; so every session is served once before any is served twice, and
-// somebody with a thousand sessions delays those of others by one place in each round. Only as many sessions
-// are woken as there are slots. The directory's lock guards it.
+// somebody with a thousand sessions delays those of others by one place in each round. What no person waits for has
+// a place in each fourth round only, so that it gets at least a fifth of the slots that it competes for with one
+// person, and never none. Only as many sessions are woken as there are slots. The directory's lock guards it.
 type queue struct {
 	order  *list.List // of *waiter, by round
 	index  map[*Claimant]*list.Element
-	latest map[subject.Writer]uint64 // the latest round of each owner
+	latest map[owner]uint64 // the latest round of each
+}
+
+// owner shares the places of a round.
+type owner struct {
+	writer     subject.Writer
+	background bool // no person waits
+}
+
+// backgroundRounds is how many rounds apart the places of an owner are if no person waits for it.
+const backgroundRounds = 4
+
+// stride is how many rounds apart the owner's places are.
+func (o owner) stride() uint64 {
+	if o.background {
+		return backgroundRounds
+	}
+	return 1
 }
 
 type waiter struct {
 	s      *Claimant
+	owner  owner // of the session when it came; the session may change its own meanwhile
 	round  uint64
 	needs  []Need
 	tried  time.Time
@@ -49,22 +68,24 @@ const stuck = 3 * time.Second
 const maxOwners = 1000
 
 func newQueue() queue {
-	return queue{order: list.New(), index: map[*Claimant]*list.Element{}, latest: map[subject.Writer]uint64{}}
+	return queue{order: list.New(), index: map[*Claimant]*list.Element{}, latest: map[owner]uint64{}}
 }
 
 // wait puts the session at the end of its owner's next round, or updates it in place.
 func (q *queue) wait(s *Claimant, needs []Need, paused bool) {
 	if e := q.index[s]; e != nil {
 		w := e.Value.(*waiter)
-		*w = waiter{s: s, round: w.round, needs: needs, tried: time.Now(), paused: paused}
+		*w = waiter{s: s, owner: w.owner, round: w.round, needs: needs, tried: time.Now(), paused: paused}
 		return
 	}
-	round := q.latest[s.owner] + 1
+	stride := s.owner.stride()
+	round := q.latest[s.owner] + stride
 	if first := q.order.Front(); first != nil {
-		round = max(round, first.Value.(*waiter).round)
+		w := first.Value.(*waiter)
+		round = max(round, w.round+stride-w.owner.stride()) // before those whom nobody waits for
 	}
 	q.latest[s.owner] = round
-	w := &waiter{s: s, round: round, needs: needs, tried: time.Now(), paused: paused}
+	w := &waiter{s: s, owner: s.owner, round: round, needs: needs, tried: time.Now(), paused: paused}
 	at := q.order.Back()
 	for at != nil && at.Value.(*waiter).round > round {
 		at = at.Prev()
@@ -102,7 +123,7 @@ func (q *queue) leave(s *Claimant) bool {
 	case first == nil:
 		clear(q.latest)
 	case len(q.latest) > 2*q.order.Len()+maxOwners:
-		maps.DeleteFunc(q.latest, func(_ subject.Writer, r uint64) bool { return r < first.Value.(*waiter).round })
+		maps.DeleteFunc(q.latest, func(_ owner, r uint64) bool { return r < first.Value.(*waiter).round })
 	}
 	return true
 }

@@ -46,8 +46,8 @@ func TestEveryFreeSlotIsGivenOut(t *testing.T) {
 func TestTheSessionsOfOneOwnerHoldUpNobodyElse(t *testing.T) {
 	n := []Need{{Kind: subject.Runner, Name: "t"}}
 	q := newQueue()
-	join := func(owner subject.Writer) *Claimant {
-		s := &Claimant{owner: owner}
+	join := func(w subject.Writer) *Claimant {
+		s := &Claimant{owner: owner{writer: w}}
 		q.wait(s, n, false)
 		return s
 	}
@@ -84,5 +84,45 @@ func TestTheSessionsOfOneOwnerHoldUpNobodyElse(t *testing.T) {
 	}
 	if len(q.latest) > 0 {
 		t.Errorf("an empty queue remembers %v", q.latest)
+	}
+}
+
+// What a person waits for comes first, and what nobody waits for still has its turn: with one owner
+// of each kind, and more sessions than slots, one slot in five.
+func TestAPersonGoesBeforeATimerWhichDoesNotStarve(t *testing.T) {
+	n := []Need{{Kind: subject.Runner, Name: "t"}}
+	q := newQueue()
+	join := func(w subject.Writer, person bool) {
+		s := &Claimant{}
+		s.For(w, person)
+		q.wait(s, n, false)
+	}
+	for range 20 {
+		join("cron", false)
+	}
+	join("ann", true)
+	if first := q.all()[0]; first.owner.background {
+		t.Error("a timer that came first goes before a person")
+	}
+	for range 19 {
+		join("ann", true)
+	}
+	served := map[bool]int{}
+	for range 100 {
+		s := q.all()[0]
+		served[s.owner.background]++
+		q.leave(s)
+		join(s.owner.writer, !s.owner.background) // its next step
+	}
+	if served[true] != 20 {
+		t.Errorf("of 100 slots, %d are given to timers, want 20", served[true])
+	}
+	// Alone, they are served in the order of their coming.
+	q = newQueue()
+	for range 3 {
+		join("cron", false)
+	}
+	if all := q.all(); len(all) != 3 || q.ahead(all[2], n[0]) != 2 {
+		t.Errorf("%d wait", len(all))
 	}
 }

@@ -58,7 +58,7 @@ const fewMore = 4
 // would serve its own several times. The caller holds the lock.
 func (d *Directory) demandMoves() {
 	n, sent := d.waiting.order.Len(), d.published
-	if d.cores < 2 || n <= 2*sent+fewMore && sent <= 2*n+fewMore {
+	if len(d.cores) < 2 || n <= 2*sent+fewMore && sent <= 2*n+fewMore {
 		return
 	}
 	select {
@@ -70,6 +70,17 @@ func (d *Directory) demandMoves() {
 // Moved receives a value when the next beacon should be sent at once, because many more or
 // fewer sessions wait than the latest one reported.
 func (d *Directory) Moved() <-chan struct{} { return d.moved }
+
+// Lives reports whether a core publishes beacons, or may do so: a core that has just started
+// has not heard all of them.
+func (d *Directory) Lives(core subject.Instance) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Since(d.started) < heardAfter || slices.Contains(d.cores, core)
+}
+
+// heardAfter is how long after the start every live core has been heard.
+const heardAfter = 2 * bus.BeaconEvery
 
 // NewestFold returns the newest fold version that any core knows.
 func (d *Directory) NewestFold() int {
@@ -102,8 +113,9 @@ func (d *Directory) Demand() []bus.Waiting {
 // from the same numbers. It wakes sessions for which slots are free now.
 func (d *Directory) Share(self subject.Instance, all []bus.Beacon) {
 	d.mu.Lock()
-	d.self, d.demands, d.cores, d.fold = self, d.demands[:0], len(all), 0
+	d.self, d.demands, d.cores, d.fold = self, d.demands[:0], nil, 0
 	for _, b := range all {
+		d.cores = append(d.cores, b.Instance)
 		d.fold = max(d.fold, b.Fold)
 		if len(b.Waiting) > 0 {
 			d.demands = append(d.demands, demand{b.Instance, b.Waiting})

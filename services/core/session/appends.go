@@ -157,6 +157,8 @@ func (g *appendLanes) room() bool {
 func (s *session) laneOf(d *decide.Decision) lane {
 	t, next := d.Commit.Header.Trigger, d.State().Turn
 	switch {
+	case s.mark.seq != 0: // others wait for it
+		return turns
 	case t.Kind != event.ByCause, t.Cause != subject.Input, t.Sequence != s.delivery:
 		return turns
 	case s.state.Turn == nil:

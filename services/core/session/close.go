@@ -115,8 +115,7 @@ func (c *closer) close(call string, how decide.Closing) {
 	delete(c.open, call)
 }
 
-// takeIn holds deliveries that have arrived meanwhile, so that they are extended and
-// not suspected as poison. They are processed when the loop continues.
+// takeIn holds deliveries that have arrived meanwhile, so that they are extended. They are processed when the loop continues.
 func (s *session) takeIn() {
 	for _, d := range s.mailbox.takeDeliveries() {
 		if s.held[d.Seq] == nil || d.NumDelivered >= s.held[d.Seq].NumDelivered {

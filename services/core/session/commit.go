@@ -92,6 +92,7 @@ func (s *session) adopt(next *decide.State, d *decide.Decision) {
 		s.Troubles.Loaded(s.ref, next)
 	}
 	s.follow(s.current(before))
+	s.counts(d.Commit.Header.Trigger)
 	s.Live.Stored(s.ctx, s.ref, d, next)
 	if s.Traces != nil {
 		s.Traces.Stored(s.ref, d.Commit, next.Rev, next.Turn == nil && len(next.Queue) == 0)

@@ -112,27 +112,37 @@ func (s *session) retryHeld() {
 // nextHeld returns the held delivery, later than after, to decide up to: the last one
 // that concerns the turn, or else the first input, if inputs are accepted now.
 func (s *session) nextHeld(after uint64) uint64 {
-	var first, last uint64
+	var last uint64
 	for seq, h := range s.held {
-		switch {
-		case seq <= after:
-		case !h.queues:
+		if seq > after && !h.queues {
 			last = max(last, seq)
-		case first == 0 || seq < first:
-			first = seq
 		}
 	}
-	if last == 0 && first != 0 && s.takesInputs() {
+	if first := s.nextInput(after); last == 0 && first != 0 && s.takesInput(s.held[first]) {
 		return first
 	}
 	return last
 }
 
-// takesInputs reports whether inputs that do not affect a running turn are decided now.
+// nextInput returns the first held input, later than after, that does not affect a running
+// turn; 0: none.
+func (s *session) nextInput(after uint64) (first uint64) {
+	for seq, h := range s.held {
+		if seq > after && h.queues && (first == 0 || seq < first) {
+			first = seq
+		}
+	}
+	return first
+}
+
+// takesInput reports whether an input that does not affect a running turn is decided now.
 // While more inputs arrive than the log can take, those that would only be queued wait:
-// deciding them early takes time from turns.
-func (s *session) takesInputs() bool {
-	return s.state == nil || s.state.Turn == nil || s.set.appends.room()
+// deciding them early takes time from turns. What is over the limits of the agent waits, too.
+func (s *session) takesInput(h *held) bool {
+	if s.state != nil && s.state.Turn != nil && !s.set.appends.room() {
+		return false
+	}
+	return s.admitted(h)
 }
 
 // schedule stores a timer for the expiry of each confirmation (rule 12).
@@ -173,7 +183,7 @@ func (s *session) overdue() bool {
 	if t == nil || time.Now().Before(t.Deadline) || s.state.Parked() {
 		return false
 	}
-	if !s.mayDrive() {
+	if !s.mayDrive("deadline") {
 		return true
 	}
 	closings, ok := s.closeCalls(s.state.Assigned())
@@ -250,7 +260,7 @@ func (s *session) progress() {
 		return
 	}
 	s.tried = time.Now()
-	if !s.mayDrive() {
+	if !s.mayDrive("progress") {
 		return
 	}
 	if d := decide.OnProgress(s.state, s.state.Driver, s.driverEnv()); d != nil && s.commit(d) == committed {
@@ -271,8 +281,8 @@ func (s *session) queueUp() bool {
 		s.Directory.Leave(s.claimant)
 		return s.driving()
 	}
-	if s.state.Turn != nil {
-		s.claimant.For(s.state.Turn.Writer)
+	if t := s.state.Turn; t != nil {
+		s.claimant.For(t.Writer, t.ForPerson())
 	}
 	s.Directory.Wait(s.claimant, needs, paused)
 	return true

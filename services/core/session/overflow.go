@@ -1,21 +1,25 @@
 package session
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/periodic"
 )
 
 // overflow holds inputs while a core has the maximum number of open sessions. When a
-// session closes, the one that has waited longest is opened with all its inputs. While any
+// session closes, the one that has waited longest is opened with all its inputs: of five, four for
+// which a person waits, and one for which nobody does, if there are such. While any
 // session waits, new inputs for open sessions wait, too. Other causes, such as answers,
 // cancels and commands, open their session at once. The caller of its methods holds the
 // lock of the set.
 type overflow struct {
-	order []subject.Ref
-	held  map[subject.Ref][]delivery
+	line[subject.Ref]
+	held map[subject.Ref][]delivery
 }
 
 // overflowEvery is how often waiting deliveries are extended.
@@ -27,23 +31,34 @@ func newOverflow() overflow { return overflow{held: map[subject.Ref][]delivery{}
 func (l *overflow) put(d delivery) {
 	ref := d.at.Ref
 	ds, waits := l.held[ref]
-	if !waits {
-		l.order = append(l.order, ref)
-	}
 	if i := slices.IndexFunc(ds, func(o delivery) bool { return o.Seq == d.Seq }); i >= 0 {
+		d.fresh = d.fresh || ds[i].fresh
 		ds[i] = d
 		return
 	}
 	l.held[ref] = append(ds, d)
+	l.add(ref, waits, d.forPerson())
 }
 
-// next removes and returns the deliveries of the session that has waited longest.
-func (l *overflow) next() []delivery {
-	if len(l.order) == 0 {
+// forPerson reports whether a person waits for the input.
+func (d delivery) forPerson() bool {
+	var in struct {
+		Source string       `json:"source"`
+		Origin event.Origin `json:"origin"`
+		From   string       `json:"from"`
+	}
+	if err := json.Unmarshal(d.Data, &in); err != nil {
+		return false // it ends at once
+	}
+	return decide.ForPerson(d.at.Writer, in.Source, in.Origin, in.From)
+}
+
+// open removes and returns the deliveries of the session that is to be opened.
+func (l *overflow) open() []delivery {
+	ref, ok := l.take()
+	if !ok {
 		return nil
 	}
-	ref := l.order[0]
-	l.order = l.order[1:]
 	ds := l.held[ref]
 	delete(l.held, ref)
 	return ds
@@ -53,7 +68,7 @@ func (l *overflow) next() []delivery {
 func (s *Set) waiting() (out []delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, ref := range s.overflow.order {
+	for _, ref := range s.overflow.all() {
 		out = append(out, s.overflow.held[ref]...)
 	}
 	return out

@@ -46,6 +46,7 @@ type session struct {
 	timers    map[string]bool // confirmation ids whose schedule was acknowledged
 	about     uint64          // the cause that is being decided
 	delivery  uint64          // the delivery up to which causes are being decided
+	mark      mark            // of what is being decided, if it is suspected
 	looked    time.Time
 	verified  time.Time // the state includes what the log held then
 	failed    time.Time // when loading failed last; zero: it succeeded
@@ -63,7 +64,9 @@ type session struct {
 type held struct {
 	delivery
 	extended time.Time
-	begun    uint64 // the cause or driver for which this core has stored that it begins
+	since    time.Time // when this core was first delivered the cause
+	// survived has the decisions that this core has tried once, without a result: see begin.
+	survived map[string]bool
 }
 
 // Mail of a session, besides [attempt.Answer].
@@ -73,6 +76,7 @@ type (
 		at      subject.CauseSubject
 		queues  bool // an input that does not affect a running turn
 		arrived time.Time
+		fresh   bool // no other process can have died of it: see trusts
 	}
 	pokeMail  struct{}
 	stopMail  struct{}
@@ -108,6 +112,7 @@ func (s *session) run() {
 		s.guard(s.drive)
 		s.Directory.Unclaim(s.claimant)
 		s.settle()
+		s.keepGate()
 		if stop {
 			s.handBack(0) // so that another core takes over at once
 		}
@@ -134,6 +139,7 @@ func (s *session) guard(f func()) {
 			s.handBack(time.Second)
 		}
 	}()
+	defer s.endMark()
 	f()
 }
 
@@ -152,9 +158,9 @@ func (s *session) handle(m any) {
 
 // hold keeps the latest delivery of a cause.
 func (s *session) hold(d delivery) {
-	h := &held{delivery: d, extended: time.Now()}
-	if before := s.held[d.Seq]; before != nil {
-		h.begun = before.begun
+	h := &held{delivery: d, extended: time.Now(), since: d.arrived}
+	if before := s.held[d.Seq]; before != nil { // it was not handed back, so nobody else had it for long
+		h.fresh, h.since, h.survived = d.fresh || before.fresh, before.since, before.survived
 	}
 	s.held[d.Seq] = h
 }
@@ -175,7 +181,11 @@ func (s *session) onDelivery(d delivery) {
 			return
 		}
 	}
-	if !d.queues || s.takesInputs() {
+	if !d.queues {
+		s.processUpTo(d.Seq)
+		return
+	}
+	if next := s.nextInput(max(s.state.Cursor, s.passed)); next == d.Seq && s.takesInput(s.held[next]) {
 		s.processUpTo(d.Seq)
 	}
 }
@@ -238,7 +248,7 @@ func (s *session) readCauses(after, upTo uint64) func() (bus.StoredMsg, bool) {
 // be the next: it is an input, delivered for the first time, without an open turn, and
 // no plugin is asked.
 func (s *session) guessable(h *held) bool {
-	if h.NumDelivered != 1 {
+	if h.NumDelivered != 1 || !h.fresh {
 		return false
 	}
 	hooks := s.Plugins.Current().Hooks
@@ -276,10 +286,12 @@ func (s *session) process(m bus.StoredMsg, delivery uint64) bool {
 	// Only inputs and commands create a session. For other causes, a begin must not be
 	// stored either.
 	makes := s.state.Rev > 0 || at.Kind == subject.Input || at.Kind == subject.Command
-	if poison, ok := s.begin(m.Seq, h, makes && h.NumDelivered >= suspectAt); !ok {
-		return false
-	} else if poison {
-		return s.endPoison(m, h)
+	if makes {
+		if poison, ok := s.begin(m.Seq, h, "cause"); !ok {
+			return false
+		} else if poison {
+			return s.endPoison(m, h)
+		}
 	}
 	s.ctx = s.traceOf(at.Kind, m)
 	return s.deciding(m.Seq, func() bool { return s.decideCause(m, at, h) })
@@ -399,6 +411,7 @@ func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
 // handBack returns all deliveries to the server, which redelivers them to any core after
 // the delay.
 func (s *session) handBack(delay time.Duration) {
+	s.withdrawAll()
 	s.dropWork()
 	for _, h := range s.held {
 		s.giveBack(h, delay)

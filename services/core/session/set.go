@@ -88,6 +88,9 @@ type Set struct {
 	stats    Stats
 	appends  appendLanes
 	pressure *pressure
+	suspects suspects
+	gates    *gates
+	base     atomic.Uint64 // the end of the log when this core started: what came later is new
 	outages  *logburst.Log
 	panics   *lru.Cache[panicKey, int] // how often this core has panicked while it decided a cause
 
@@ -111,10 +114,14 @@ func NewSet(ctx context.Context, cfg Config, deps Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	gates, err := newGates()
+	if err != nil {
+		return nil, err
+	}
 	ctx, end := context.WithCancel(ctx)
 	return &Set{
 		Deps: &deps, cfg: cfg, ctx: ctx, end: end, panics: panics, open: map[subject.Ref]*session{}, cache: cache,
-		overflow: newOverflow(), outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
+		overflow: newOverflow(), suspects: newSuspects(), gates: gates, outages: logburst.New(deps.Log), pressure: newPressure(cfg.PerListener, cfg.Pressed),
 	}, nil
 }
 
@@ -145,8 +152,15 @@ func (s *Set) Len() int {
 func (s *Set) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.overflow.order)
+	return s.overflow.len()
 }
+
+// Limited returns how many sessions wait for a limit of their agent.
+func (s *Set) Limited() int { return s.gates.len() }
+
+// StoredBefore sets the end of the log before the first delivery. The server may have forgotten
+// who was delivered what is stored up to there.
+func (s *Set) StoredBefore(end uint64) { s.base.Store(end) }
 
 // Start begins to extend the deliveries of sessions that wait.
 func (s *Set) Start() { go s.extendWaiting() }
@@ -158,6 +172,7 @@ func (s *Set) Drain(grace time.Duration) {
 	for s.Len() > 0 && time.Now().Before(deadline) {
 		time.Sleep(20 * time.Millisecond)
 	}
+	close(s.suspects.closed)
 	s.mu.Lock()
 	s.stopping = true
 	for _, o := range s.open {
@@ -206,11 +221,14 @@ func (s *Set) Deliver(d journal.Delivery) {
 	}
 	// Searching the body for the mode's name is enough here; the input is parsed later.
 	in := at.Kind == subject.Input
-	m := delivery{d, at, in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt)), time.Now()}
+	m := delivery{
+		Delivery: d, at: at, queues: in && !bytes.Contains(d.Data, []byte(event.ModeInterrupt)), arrived: time.Now(),
+		fresh: d.NumDelivered == 1 && d.Seq > s.base.Load(),
+	}
 	if in {
 		s.pressure.add(d.Seq, at.Writer)
 	}
-	if in && (len(s.overflow.order) > 0 || s.open[at.Ref] == nil && len(s.open) >= s.cfg.Open) {
+	if in && (s.overflow.len() > 0 || s.open[at.Ref] == nil && len(s.open) >= s.cfg.Open) {
 		s.overflow.put(m)
 		return
 	}
@@ -270,7 +288,7 @@ func (s *Set) retire(o *session) bool {
 		s.cache.Add(o.ref, o.doubt.base)
 	}
 	for len(s.open) < s.cfg.Open && !s.stopping {
-		waiting := s.overflow.next()
+		waiting := s.overflow.open()
 		if len(waiting) == 0 {
 			break
 		}
@@ -292,6 +310,7 @@ func (s *Set) Renew(log bool) {
 	defer s.mu.Unlock()
 	if log {
 		s.newLog = time.Now()
+		s.base.Store(0)
 		s.overflow = newOverflow()
 		s.pressure.clear()
 	}

@@ -350,7 +350,7 @@ func (s *session) decideOn(w *work) {
 // decides again.
 func (s *session) decideWork(w *work, f func() *decide.Decision) {
 	for range maxDecisions {
-		if !s.mayDrive() || s.work[w.Call] != w {
+		if !s.mayDrive(w.Call+" "+w.Attempt) || s.work[w.Call] != w {
 			return
 		}
 		if d := f(); d == nil || s.commit(d) != lost {

@@ -250,6 +250,11 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
+	log, err := c.bus.LogState(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the end of the log: %w", err)
+	}
+	c.sessions.StoredBefore(log.Last)
 	causes, err := c.bus.ConsumeCauses(ctx, journal.ConsumeConfig{
 		AckWait: session.AckWait, Floor: c.views.ConfirmedFloor, Room: c.sessions.Room,
 	}, c.sessions.Deliver)

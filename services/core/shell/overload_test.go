@@ -4,7 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
@@ -105,6 +112,135 @@ func TestOnlySoManySessionsAreOpen(t *testing.T) {
 		c := s.core.Counters()
 		return c["open_sessions"] == 0 && c["waiting_sessions"] == 0 && c["queued_sessions"] == 0
 	})
+}
+
+// Sessions wait for the limit of their agent, everything ends, in the order of its session, and
+// an agent without a limit does not wait.
+func TestOnlySoManyTurnsOfAnAgentRun(t *testing.T) {
+	const sessions, inputs, most = 12, 3, 2
+	turns := most
+	s := start(t, core.Config{Agents: map[string]core.AgentConfig{
+		"main": {Limits: core.LimitsConfig{Turns: &turns}}, "free": {},
+	}})
+	ended := s.crowd(sessions, inputs, func() {
+		natstest.Eventually(t, "the others wait for the limit", func() bool {
+			c := s.core.Counters()
+			return c["limited_sessions"] >= sessions-most && c["open_sessions"] == sessions
+		})
+		free := subject.Ref{Agent: "free", Session: "f"}
+		ch := s.follow(free)
+		s.say(free, event.Input{Text: "free"})
+		s.await(ch, event.TypePlanRequested) // its turn begins
+	})
+	answers := map[subject.Session]int{}
+	for _, id := range ended {
+		answers[id]++
+	}
+	for id, n := range answers {
+		if n != inputs {
+			t.Errorf("%s has %d answers, want %d", id, n, inputs)
+		}
+	}
+	natstest.Eventually(t, "nothing waits any more", func() bool { return s.core.Counters()["limited_sessions"] == 0 })
+}
+
+// 5,000 inputs in 500 sessions at one slow runner: all end, in the order of their session, nothing is
+// poison, and memory does not grow with the inputs. SKANDHA_E2E=long runs it at full size.
+func TestAFloodAtOneSlowRunnerEndsInOrder(t *testing.T) {
+	sessions := 100
+	if os.Getenv("SKANDHA_E2E") == "long" || os.Getenv("SKANDHA_REQUIRE") == "all" {
+		sessions = 500
+	}
+	const inputs = 10
+	s := start(t, core.Config{OpenSessions: sessions / 2}, func(s *system) { s.slots = 4 })
+	s.model = func(m provider.Message) provider.Response {
+		if m.Role == provider.RoleUser {
+			return calls(do(`{}`))
+		}
+		return provider.Response{TextContent: "done"}
+	}
+	s.tool = func(ctx context.Context, _ contract.ToolCall) tool.Result { // it is slow
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		return tool.OK("done")
+	}
+	want, got := map[subject.Session][]uint64{}, map[subject.Session][]uint64{}
+	ended, failed := make(chan struct{}), make(chan string, 1)
+	n, half := 0, make(chan struct{})
+	if _, err := s.bus.Conn().Subscribe(subject.Ref{Agent: "main", Session: "*"}.All(), func(m *nats.Msg) {
+		e, err := event.Decode(m.Data)
+		if err != nil || !e.Type.Terminal() {
+			return
+		}
+		var r event.Recorded
+		if e.Type != event.TypeRecorded || e.DataAs(&r) != nil {
+			select {
+			case failed <- fmt.Sprintf("%s: %s", e.Session, e.Data):
+			default:
+			}
+			return
+		}
+		got[e.Session] = append(got[e.Session], r.Sequence)
+		switch n++; n {
+		case sessions * inputs / 2:
+			close(half)
+		case sessions * inputs:
+			close(ended)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	for range inputs {
+		for i := range sessions {
+			ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%03d", i))}
+			want[ref.Session] = append(want[ref.Session], s.say(ref, event.Input{Text: strings.Repeat("x", 1000)}))
+		}
+	}
+	var middle uint64
+	for middle == 0 {
+		select {
+		case <-half:
+			middle = heap()
+		case f := <-failed:
+			t.Fatal(f)
+		case <-time.After(2 * natstest.Patience):
+			t.Fatalf("the flood does not move: %v", s.core.Counters())
+		}
+	}
+	select {
+	case <-ended:
+	case f := <-failed:
+		t.Fatal(f)
+	case <-time.After(4 * natstest.Patience):
+		t.Fatalf("the flood does not end: %v", s.core.Counters())
+	}
+	if err := s.bus.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Error("inputs did not end in the order of their session")
+	}
+	c := s.core.Counters()
+	if c["poison"] != 0 || c["panics"] != 0 || c["dead_letters"] != 0 {
+		t.Errorf("%v", c)
+	}
+	// The server and caches keep something, and each session its conversation; what waits adds little.
+	after, most := heap(), before+64<<20+uint64(sessions)*128<<10
+	t.Logf("%d inputs in %d sessions; heap before %d KiB, in the middle %d KiB, after %d KiB; %d commits", sessions*inputs,
+		sessions, before>>10, middle>>10, after>>10, c["commits"])
+	if middle > most || after > most {
+		t.Errorf("heap before %d, in the middle %d, after %d bytes", before, middle, after)
+	}
+}
+
+// heap returns what is in use after a collection.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse
 }
 
 // A core and its runner start together, and the core is faster: the model must not be

@@ -3,6 +3,8 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
+	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core"
@@ -48,7 +51,7 @@ func TestDeliveriesWithoutDecisionsAreNoPoison(t *testing.T) {
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
 	seq := s.say(ref, event.Input{Text: "hi"})
-	s.deliverInVain(3 * decide.PoisonAt)
+	s.deliverInVain(10)
 	c := s.startCore(core.Config{})
 	var rec event.Recorded
 	if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
@@ -59,8 +62,185 @@ func TestDeliveriesWithoutDecisionsAreNoPoison(t *testing.T) {
 	}
 }
 
-// Decisions that begin and never commit are counted in the log, so that they count for
-// every core.
+// killable starts a core that kill ends like SIGKILL: from then on, nothing that it does
+// reaches the bus.
+func (s *system) killable(policy decide.Policy, open int) (c *shell.Core, kill func()) {
+	s.t.Helper()
+	b := s.connect()
+	c, err := shell.New(shell.Config{
+		Agents: map[subject.Agent]*decide.Agent{"main": {
+			Name: "main", Limits: decide.DefaultLimits(), Granted: [][]string{{"*"}}, Shortlist: 1, Confidence: 0.7,
+			Guide: guide.Guide{Decision: guide.Engine},
+		}},
+		Policy: policy, Drain: 100 * time.Millisecond, OpenSessions: open,
+	}, b, s.store(), natstest.Logger(s.t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.Run(ctx); err != nil {
+			natstest.Logger(s.t).Info("a killed core ended", "error", err)
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); <-done })
+	if err := c.AwaitReady(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return c, func() { b.Close(); cancel() }
+}
+
+// allowing is a policy that first calls look.
+type allowing func(decide.Access)
+
+func (f allowing) Evaluate(a decide.Access) decide.Ruling {
+	f(a)
+	return decide.Ruling{Effect: decide.Allow}
+}
+
+// An input that kills each core that decides about it is poison after three of them, also if the
+// server forgets what it delivered. The inputs that wait meanwhile, in its session and in
+// others, are not: they end in order.
+func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		forgets bool
+		calls   bool // it is not the input that kills, but the model's answer
+	}{{name: "the input"}, {name: "the input, and the server forgets deliveries", forgets: true}, {name: "the turn", calls: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			const sessions, waiting = 20, 200
+			s := start(t, core.Config{})
+			if c.calls {
+				s.model = func(m provider.Message) provider.Response {
+					if m.Role == provider.RoleUser {
+						return calls(do(`{}`))
+					}
+					return provider.Response{TextContent: "done"}
+				}
+			}
+			s.stopCore()
+			ch := s.follow(subject.Ref{Agent: "main", Session: "*"})
+			died, end := make(chan struct{}), make(chan struct{})
+			defer close(end)
+			policy := allowing(func(a decide.Access) {
+				if a.Principal == "deadly" && (a.Context.Call != "") == c.calls {
+					select {
+					case died <- struct{}{}:
+						<-end // this process does nothing any more
+					case <-end:
+					}
+				}
+			})
+			var deadly uint64
+			want := map[subject.Session][]uint64{}
+			for n := range 3 {
+				_, kill := s.killable(policy, 0)
+				if n == 0 {
+					var err error
+					if deadly, err = s.bus.PublishCause(t.Context(), subject.Ref{Agent: "main", Session: "s07"}, subject.Input,
+						"deadly", "", []byte(`{"text":"hi"}`)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				select {
+				case <-died:
+					kill()
+				case <-time.After(natstest.Patience):
+					t.Fatalf("core %d survived", n)
+				}
+				for i := range waiting * (1 - min(n, 1)) { // once the first core is dead
+					ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%02d", i%sessions))}
+					want[ref.Session] = append(want[ref.Session], s.say(ref, event.Input{Text: "healthy"}))
+				}
+				if c.forgets {
+					if err := s.bus.JetStream().DeleteConsumer(t.Context(), bus.StreamSessions, "core"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			last, _ := s.killable(policy, 0)
+			got, poison := map[subject.Session][]uint64{}, uint64(0)
+			for n := 0; n <= waiting; {
+				switch e := s.next(ch); e.Type {
+				case event.TypeTurnFailed:
+					var f event.TurnFailed
+					if err := e.DataAs(&f); err != nil || f.Code != event.FailPoison || poison != 0 {
+						t.Fatalf("%s: %s", e.Session, e.Data)
+					}
+					contains(t, f.Reason, "2 core processes ended while each")
+					poison, n = f.Sequence, n+1
+				case event.TypeRecorded:
+					var r event.Recorded
+					if err := e.DataAs(&r); err != nil {
+						t.Fatal(err)
+					}
+					got[e.Session], n = append(got[e.Session], r.Sequence), n+1
+				}
+			}
+			if poison != deadly || !reflect.DeepEqual(got, want) {
+				t.Errorf("poison is %d, want %d; ended %v, want %v", poison, deadly, got, want)
+			}
+			if n := last.Counters()["poison"]; n != 1 {
+				t.Errorf("%d causes were taken for poison, want 1", n)
+			}
+		})
+	}
+}
+
+// Cores that are killed, one after the other, prove nothing about the inputs and turns that
+// wait there.
+func TestWhatWaitsInCoresThatAreKilledIsNoPoison(t *testing.T) {
+	const sessions, inputs = 50, 4
+	s := start(t, core.Config{}, func(s *system) { s.slots = 1 })
+	kills := 0
+	ended := s.crowd(sessions, inputs, func() {
+		s.stopCore()
+		for kills < 4 {
+			c, kill := s.killable(allowing(func(decide.Access) {}), sessions/2)
+			natstest.Eventually(t, "inputs and turns wait", func() bool {
+				n := c.Counters()
+				return n["waiting_sessions"] > 0 && n["queued_sessions"] > 0 || n["queued_sessions"] >= sessions/2-2
+			})
+			kill()
+			kills++
+		}
+		s.core = s.startCore(core.Config{})
+	})
+	if len(ended) != sessions*inputs || s.core.Counters()["poison"] != 0 {
+		t.Errorf("%d ended, %d as poison", len(ended), s.core.Counters()["poison"])
+	}
+}
+
+// A core that is stopped while inputs and turns wait, or are being decided, leaves no marks.
+func TestACoreThatIsStoppedLeavesNoMarks(t *testing.T) {
+	const sessions, inputs = 20, 2
+	s := start(t, core.Config{}, func(s *system) { s.slots = 1 })
+	ended := s.crowd(sessions, inputs, func() {
+		for range 4 {
+			s.stopCore()
+			for i := range sessions {
+				ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%02d", i))}
+				state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(t)}).Rebuild(t.Context(), ref)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if state.Begun != nil || state.Driven != nil {
+					t.Errorf("%s: %+v, %+v", ref, state.Begun, state.Driven)
+				}
+			}
+			s.core = s.startCore(core.Config{})
+			natstest.Eventually(t, "turns are driven", func() bool { return s.core.Counters()["queued_sessions"] > 0 })
+		}
+	})
+	if len(ended) != sessions*inputs || s.core.Counters()["poison"] != 0 {
+		t.Errorf("%d ended, %d as poison", len(ended), s.core.Counters()["poison"])
+	}
+}
+
+// What cores begin and do not survive is counted in the log, so that it counts for every
+// core. The mark of a core that lives does not count.
 func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "s1"}
@@ -69,13 +249,13 @@ func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
 	s.await(ch, event.TypeRecorded)
 	s.stopCore()
 	seq := s.say(ref, event.Input{Text: "deadly"})
-	for range decide.PoisonAt {
-		s.beginAndDie(ref, seq)
+	for i := range decide.PoisonAt {
+		s.beginAndDie(ref, seq, subject.Instance(fmt.Sprintf("core-%d", i)))
 	}
 	s.deliverInVain(1)
 	c := s.startCore(core.Config{})
 	failed := s.failure(ch)
-	if failed.Sequence != seq || failed.Code != event.FailPoison || !strings.Contains(failed.Reason, "began to decide") {
+	if failed.Sequence != seq || failed.Code != event.FailPoison || !strings.Contains(failed.Reason, "core processes ended") {
 		t.Errorf("%+v", failed)
 	}
 	if n := c.Counters()["poison"]; n != 1 {
@@ -86,13 +266,13 @@ func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
 }
 
 // beginAndDie acts as a core that stores that it begins to decide, and then dies.
-func (s *system) beginAndDie(ref subject.Ref, seq uint64) {
+func (s *system) beginAndDie(ref subject.Ref, seq uint64, as subject.Instance) {
 	s.t.Helper()
 	state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	d := decide.OnBegin(state, seq, seq, &decide.Env{Now: time.Now(), Nonce: func() string { return "begun" }})
+	d := decide.OnBegin(state, seq, seq, as, &decide.Env{Now: time.Now(), Nonce: func() string { return "begun" }})
 	body, err := d.Commit.Encode()
 	if err != nil {
 		s.t.Fatal(err)

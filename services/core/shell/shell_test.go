@@ -87,8 +87,19 @@ func (s *system) background(what string, f func(context.Context) error) (stop fu
 	return stop
 }
 
-// startCore starts one more core. Its hooks have a large budget.
+// startCore starts one more core.
 func (s *system) startCore(cfg core.Config) *shell.Core {
+	c := s.newCore(cfg, s.connect())
+	s.stopCore = s.background("core", c.Run)
+	if err := c.AwaitReady(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// newCore prepares a core, whose hooks have a large budget.
+func (s *system) newCore(cfg core.Config, b *journal.Journal) *shell.Core {
+	s.t.Helper()
 	points := map[hook.Point]core.HookConfig{}
 	for _, p := range hook.Points() {
 		points[p] = cfg.Hooks[p]
@@ -98,14 +109,9 @@ func (s *system) startCore(cfg core.Config) *shell.Core {
 		}
 	}
 	cfg.Hooks = points
-	b := s.connect()
 	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond, Schedules: s.schedules},
 		core.Deps{Bus: b, Store: s.store(), Index: s.index, Log: natstest.Logger(s.t)})
 	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.stopCore = s.background("core", c.Run)
-	if err := c.AwaitReady(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	return c

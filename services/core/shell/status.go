@@ -41,7 +41,7 @@ func (c *Core) Counters() map[string]int64 {
 		"dead_letters": n.DeadLetters.Load(), "mismatches": n.Mismatches.Load(),
 		"internal_calls": c.internalCalls.Load(), "open_sessions": int64(c.sessions.Len()),
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
-		"backlog": c.beacon.last.Load(),
+		"limited_sessions": int64(c.sessions.Limited()), "backlog": c.beacon.last.Load(),
 	}
 	if c.traces != nil {
 		out["traces_dropped"] = c.traces.Dropped.Load()

@@ -279,7 +279,7 @@ func init() { // its functions fill values, which need it
 			case event.ByPoison:
 				n.Sequence = t.Sequence
 			case event.ByBegin:
-				n.Sequence = 4
+				n.Sequence, n.Core, n.Over = 4, "core-1", t.Over
 			}
 			*t = n
 		},

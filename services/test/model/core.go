@@ -133,8 +133,8 @@ func (c *core) staleVerdict() bool {
 func (c *core) process(cause uint8) {
 	e := c.s.Log[cause-1]
 	switch {
-	case c.suspected(cause) && (c.f.Begun >= poisonAt || c.broken(PoisonUnbegun)):
-		c.propose(*c.s, Commit{Kind: CausePoison, Cause: cause}, "#%d was begun again and again", cause)
+	case c.suspected(cause) && (c.ended(cause) >= poisonAt || c.broken(PoisonUnbegun)):
+		c.propose(*c.s, Commit{Kind: CausePoison, Cause: cause}, "cores died of #%d again and again", cause)
 	case c.suspected(cause) && !c.Begun:
 		c.propose(*c.s, Commit{Kind: Begun, Cause: cause}, "begins to decide #%d", cause)
 	case c.cfg.Poison && e.Kind == InputEntry && e.Input == 1:
@@ -144,12 +144,26 @@ func (c *core) process(cause uint8) {
 	default:
 		c.propose(*c.s, causeDone(cause, c.Delivery), "cause #%d", cause)
 	}
+	if c.suspected(cause) && c.Begun {
+		c.handBack(cause)
+	}
+}
+
+// handBack is a core that is stopped before it has decided what it has begun. It costs as much as
+// a crash.
+func (c *core) handBack(cause uint8) {
+	if c.broken(HandsBackMarked) {
+		c.emit(c.become(Core{}), "is stopped: hands #%d back", cause)
+	} else if n := *c.s; n.Left.Crashes > 0 {
+		n.Left.Crashes--
+		c.propose(n, Commit{Kind: Survived, Cause: cause}, "is stopped: will hand #%d back", cause)
+	}
 }
 
 // The limits of rule 13, in this world.
 const (
-	suspectAt = 3 // deliveries of a cause without a commit
-	poisonAt  = 3 // decisions about it that were begun without a result
+	suspectAt = 2 // deliveries of a cause without a commit
+	poisonAt  = 2 // processes that have ended while they decided it
 )
 
 // suspected reports whether a core must store that it begins before it decides the
@@ -157,6 +171,25 @@ const (
 // causes them without any decision.
 func (c *core) suspected(cause uint8) bool {
 	return c.countsDeliveries() && !c.broken(PoisonByDeliveries) && cause == 1 && c.s.Deliveries >= suspectAt
+}
+
+// ended counts the marks of cores that do not live any more. The others announce themselves, so
+// that the mark of one that stalls, or decides concurrently, does not count.
+func (c *core) ended(cause uint8) (n uint8) {
+	n = c.f.Begun
+	if c.broken(CountTheLiving) {
+		return n
+	}
+	for i := range c.s.Cores {
+		k := &c.s.Cores[i]
+		if uint8(i) == c.id {
+			k = &c.Core
+		}
+		if k.Begun && n > 0 {
+			n--
+		}
+	}
+	return n
 }
 
 // driveOrAck acks the delivery unless rule 4 forbids it.

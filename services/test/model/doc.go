@@ -44,9 +44,10 @@
 //	               ended, is not a failed one; the list of providers is gone through to
 //	               its end before a plan fails (ADR 26)
 //	12 Parking     commit, store the timer, then ack
-//	13 Poison      from the third delivery of a cause without a commit, a core stores that
-//	               it begins to decide it; a cause that was begun that many times without
-//	               a result is poison
+//	13 Poison      a core that decides a cause which another process may have tried to decide
+//	               first stores that it begins. The decision removes the mark, and so does
+//	               a core that is stopped before. A cause with the marks of two processes that
+//	               have ended is poison. Waiting and deliveries do not count (ADR 48)
 //
 //	18 Probes      a tool with a probe records durably that its effect begins, before it does;
 //	               a probe that finds no such record closes the call in the same step, so that

@@ -70,7 +70,7 @@ type Fold struct {
 	Approvers    uint8 // who has approved, if two people must: bit 1 and bit 2
 	Answered     uint8 // how many approvals were counted, if two people must
 
-	Begun uint8 // how many decisions about the first cause were begun (rule 13)
+	Begun uint8 // how many cores have begun to decide the first cause, and are not done (rule 13)
 
 	// Must always be false; see check.go.
 	LateApproval bool
@@ -136,6 +136,11 @@ func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 	case Begun:
 		if c.Cause > t.Cursor {
 			t.Begun++
+			did = queues
+		}
+	case Survived:
+		if c.Cause > t.Cursor && t.Begun > 0 {
+			t.Begun--
 			did = queues
 		}
 	case ModelReply:

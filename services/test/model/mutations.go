@@ -27,6 +27,8 @@ const (
 	PoisonByDeliveries
 	PoisonUnbegun
 	BeginAgain
+	HandsBackMarked
+	CountTheLiving
 	FirstResultEnds
 	CloseFirstOnly
 	RefuseSilently
@@ -65,6 +67,8 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 		"poisonUnbegun", "13", "the third delivery of a cause is poison, whether or not a core began to decide it",
 	},
 	BeginAgain:      {"beginAgain", "13", "a core that lost the fence stores again that it begins"},
+	HandsBackMarked: {"handsBackMarked", "13", "a core that is stopped leaves its mark"},
+	CountTheLiving:  {"countTheLiving", "13", "the marks of cores that live count, too"},
 	FirstResultEnds: {"firstEnds", "-", "of two calls, the first result ends the turn"},
 	CloseFirstOnly:  {"closeFirst", "10", "of two open calls, only the runner of the first is asked to stop"},
 	RefuseSilently:  {"refuseSilently", "5", "an answer that does not count needs no commit"},

@@ -54,6 +54,7 @@ const (
 	CallResult             // a call has its result
 	Reassigned             // a call gets a new attempt; with Result OutcomeUnknown, one that probes
 	Begun                  // a core is about to decide a suspected cause (rule 13)
+	Survived               // the core is done without a decision, and hands the cause back (rule 13)
 	TurnPoison             // mutation poisonDeliv: the running turn is ended as poison
 )
 
@@ -72,7 +73,7 @@ const (
 // Commit is the decision part of the commits of rule 2.
 type Commit struct {
 	Kind   CommitKind
-	Cause  uint8            // CauseDone, CausePoison, Begun: log position of the cause
+	Cause  uint8            // CauseDone, CausePoison, Begun, Survived: log position of the cause
 	Call   uint8            // CallResult, Reassigned: index of the call
 	Result Result           // CallResult; Reassigned
 	Closed [maxCalls]Result // CauseDone: the results of the calls it closes (rule 10)
@@ -296,6 +297,8 @@ func (c Commit) String() string {
 		return fmt.Sprintf("cause #%d is poison (%s)", c.Cause, to)
 	case Begun:
 		return fmt.Sprintf("cause #%d is begun", c.Cause)
+	case Survived:
+		return fmt.Sprintf("cause #%d is not decided", c.Cause)
 	case ModelReply:
 		return fmt.Sprintf("model reply (%s)", to)
 	case CallResult:

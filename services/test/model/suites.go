@@ -186,6 +186,8 @@ func Broken() []Run {
 		{"tool" + none + " -att 2 -bug noFence", Violation, ranAfterAll},
 		{"tool" + none + " -crash 1 -bug poisonDeliv", Violation, "a healthy input or turn failed as poison"},
 		{"redelivered" + none + " -crash 1 -bug beginAgain", Violation, "a healthy input or turn failed as poison"},
+		{"redelivered" + none + " -crash 0 -bug handsBackMarked", Violation, "a healthy input or turn failed as poison"},
+		{"redelivered" + none + " -crash 0 -bug countTheLiving", Violation, "a healthy input or turn failed as poison"},
 		{"redelivered" + none + " -crash 1 -bug poisonUnbegun", Violation, "a healthy input or turn failed as poison"},
 		{"parallel" + none + " -bug noFence", Violation, "two results for one call"},
 		{"parallel" + none + " -bug firstEnds", Violation, "a turn ended with a call open"},
