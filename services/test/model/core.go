@@ -133,7 +133,7 @@ func (c *core) staleVerdict() bool {
 func (c *core) process(cause uint8) {
 	e := c.s.Log[cause-1]
 	switch {
-	case c.suspected(cause) && (c.ended(cause) >= poisonAt || c.broken(PoisonUnbegun)):
+	case c.suspected(cause) && (c.ended() >= poisonAt || c.broken(PoisonUnbegun)):
 		c.propose(*c.s, Commit{Kind: CausePoison, Cause: cause}, "cores died of #%d again and again", cause)
 	case c.suspected(cause) && !c.Begun:
 		c.propose(*c.s, Commit{Kind: Begun, Cause: cause}, "begins to decide #%d", cause)
@@ -175,7 +175,7 @@ func (c *core) suspected(cause uint8) bool {
 
 // ended counts the marks of cores that do not live any more. The others announce themselves, so
 // that the mark of one that stalls, or decides concurrently, does not count.
-func (c *core) ended(cause uint8) (n uint8) {
+func (c *core) ended() (n uint8) {
 	n = c.f.Begun
 	if c.broken(CountTheLiving) {
 		return n
