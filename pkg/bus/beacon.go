@@ -23,9 +23,19 @@ type Beacon struct {
 	Parked   uint64           `json:"parked,omitempty"` // of these, how many this core has returned for a newer core
 	// from this backlog on, inputs are refused; 0: no limit, or the backlog is unknown
 	Limit   int           `json:"limit"`
+	Log     *LogUse       `json:"log,omitempty"` // nil: the log has no limit, or its size is unknown
 	Storage *StorageFault `json:"storage,omitempty"`
 	Waiting []Waiting     `json:"waiting,omitempty"` // at most MaxWaiting, the largest first
 }
+
+// LogUse is how much of the log's limit is used, in bytes.
+type LogUse struct {
+	Bytes uint64 `json:"bytes"`
+	Most  uint64 `json:"most"` // above 0
+}
+
+// Reserved reports whether inputs are refused, so that what runs can go on: the last tenth of the log is for commits.
+func (u *LogUse) Reserved() bool { return u != nil && u.Bytes >= u.Most-u.Most/10 }
 
 // Waiting is how many of a core's sessions wait for a free slot at an executor that
 // offers Name: a tool, or a provider, empty if any will do.
@@ -59,6 +69,7 @@ func (b *Bus) PublishBeacon(ctx context.Context, is Beacon) error {
 // the sessions of other cores, with a beacon that no core sends.
 const (
 	maxBeaconCount  = 1 << 48 // of causes or sessions
+	maxBeaconBytes  = 1 << 60 // of the log
 	maxBeaconText   = 4096    // bytes of a reason
 	maxBeaconName   = 256     // bytes of the name of a tool or a provider
 	maxBeaconAhead  = 24 * time.Hour
@@ -76,6 +87,8 @@ func (is Beacon) Validate() error {
 		return fmt.Errorf("parked: is %d", is.Parked)
 	case is.Limit < 0 || int64(is.Limit) > maxBeaconCount:
 		return fmt.Errorf("limit: is %d", is.Limit)
+	case is.Log != nil && (is.Log.Most == 0 || is.Log.Most > maxBeaconBytes || is.Log.Bytes > maxBeaconBytes):
+		return fmt.Errorf("log: has %d bytes of %d", is.Log.Bytes, is.Log.Most)
 	case len(is.Waiting) > MaxWaiting:
 		return fmt.Errorf("waiting: has %d entries, at most %d", len(is.Waiting), MaxWaiting)
 	}
@@ -215,8 +228,8 @@ func (s *beacons) note(h heard) (follow func([]Beacon), all []Beacon) {
 	return s.follow, all
 }
 
-// Overload returns why inputs are refused now: too many wait (code overloaded). It returns nil
-// if inputs are accepted, or if no core has reported its backlog. The first call subscribes to
+// Overload returns why inputs are refused now (code overloaded): too many wait, or the log is nearly full. It returns nil
+// if inputs are accepted, or if no core has reported. The first call subscribes to
 // the cores' beacons.
 func (b *Bus) Overload() error { return b.beacons.overload(b) }
 
@@ -226,7 +239,11 @@ func (s *beacons) overload(b *Bus) error {
 	s.listen(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.latest // all cores share one backlog
+	h := s.latest // all cores share one log and one backlog
+	if h.fresh() && h.Log.Reserved() {
+		return Errorf(CodeOverloaded, "the log is nearly full, with %d of %d MiB, and the rest is kept for what runs; "+
+			"raise streams.max_bytes of core, then send it again", h.Log.Bytes>>20, h.Log.Most>>20)
+	}
 	if !h.fresh() || h.Limit <= 0 {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/event"
@@ -162,6 +163,10 @@ func (s *statusCmd) Run(ctx context.Context, g *globals) error {
 	}
 	if n := st.Counters["limited_sessions"]; n > 0 {
 		fmt.Printf("%d sessions wait: their agent has reached its limits.turns or limits.inputs_per_minute\n", n)
+	}
+	if most := st.Counters["log_max_bytes"]; most > 0 && st.Counters["log_bytes"] > most-most/4 {
+		fmt.Printf("the log has %s of %s; in the last tenth inputs are refused: raise streams.max_bytes\n",
+			units.BytesSize(float64(st.Counters["log_bytes"])), units.BytesSize(float64(most)))
 	}
 	fmt.Println("view: " + viewLine(st.View))
 	if st.Page != nil {

@@ -33,6 +33,7 @@ type beacon struct {
 	limit  int // negative: none
 	causes atomic.Pointer[journal.Consumption]
 	last   atomic.Int64 // backlog; -1: unknown
+	use    atomic.Pointer[bus.LogUse]
 }
 
 func newBeacon(j *journal.Journal, log *slog.Logger, dir *directory.Directory, t *trouble.List, backlog int) *beacon {
@@ -80,6 +81,7 @@ const beaconPause = 100 * time.Millisecond
 // asking the server for it.
 func (b *beacon) publish(ctx context.Context, measure bool) {
 	if measure {
+		b.use.Store(b.logUse(ctx))
 		if n, err := b.backlog(ctx); err == nil {
 			b.last.Store(int64(n)) //nolint:gosec // messages in a log
 		} else {
@@ -88,7 +90,7 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 	}
 	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{
-		Storage: b.bus.SeenStorageFault(), Waiting: b.dir.Demand(),
+		Storage: b.bus.SeenStorageFault(), Log: b.use.Load(), Waiting: b.dir.Demand(),
 		Parked: b.parked(), Fold: decide.FoldVersion,
 	}
 	if n := b.last.Load(); n >= 0 {
@@ -97,6 +99,17 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 	if err := b.bus.PublishBeacon(ctx, is); err != nil && ctx.Err() == nil {
 		b.log.Debug("publishing the beacon", "error", err)
 	}
+}
+
+// logUse returns how much of the log is used; nil: it has no limit, or cannot be asked.
+func (b *beacon) logUse(ctx context.Context) *bus.LogUse {
+	ctx, cancel := context.WithTimeout(ctx, bus.BeaconEvery)
+	defer cancel()
+	info, err := b.bus.LogInfo(ctx, "")
+	if err != nil || info.Config.MaxBytes <= 0 {
+		return nil
+	}
+	return &bus.LogUse{Bytes: info.State.Bytes, Most: uint64(info.Config.MaxBytes)}
 }
 
 var errNoConsumer = errors.New("causes are not consumed yet")

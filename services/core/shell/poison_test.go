@@ -110,7 +110,10 @@ func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
 		calls   bool // it is not the input that kills, but the model's answer
 	}{{name: "the input"}, {name: "the input, and the server forgets deliveries", forgets: true}, {name: "the turn", calls: true}} {
 		t.Run(c.name, func(t *testing.T) {
-			const sessions, waiting = 20, 200
+			sessions, waiting := 20, 200
+			if raceEnabled { // each step takes ten times as long
+				waiting = 40
+			}
 			s := start(t, core.Config{})
 			if c.calls {
 				s.model = func(m provider.Message) provider.Response {
@@ -192,7 +195,10 @@ func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
 // Cores that are killed, one after the other, prove nothing about the inputs and turns that
 // wait there.
 func TestWhatWaitsInCoresThatAreKilledIsNoPoison(t *testing.T) {
-	const sessions, inputs = 50, 4
+	sessions, inputs := 50, 4
+	if raceEnabled { // each step takes ten times as long
+		sessions = 12
+	}
 	s := start(t, core.Config{}, func(s *system) { s.slots = 1 })
 	kills := 0
 	ended := s.crowd(sessions, inputs, func() {
@@ -201,7 +207,7 @@ func TestWhatWaitsInCoresThatAreKilledIsNoPoison(t *testing.T) {
 			c, kill := s.killable(allowing(func(decide.Access) {}), sessions/2)
 			natstest.Eventually(t, "inputs and turns wait", func() bool {
 				n := c.Counters()
-				return n["waiting_sessions"] > 0 && n["queued_sessions"] > 0 || n["queued_sessions"] >= sessions/2-2
+				return n["waiting_sessions"] > 0 && n["queued_sessions"] > 0 || n["queued_sessions"] >= int64(sessions/2-2)
 			})
 			kill()
 			kills++

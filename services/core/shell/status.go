@@ -43,6 +43,9 @@ func (c *Core) Counters() map[string]int64 {
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
 		"limited_sessions": int64(c.sessions.Limited()), "backlog": c.beacon.last.Load(),
 	}
+	if u := c.beacon.use.Load(); u != nil {
+		out["log_bytes"], out["log_max_bytes"] = int64(u.Bytes), int64(u.Most) //nolint:gosec // bytes of a stream
+	}
 	if c.traces != nil {
 		out["traces_dropped"] = c.traces.Dropped.Load()
 	}

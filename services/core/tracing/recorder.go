@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -207,10 +208,5 @@ func (r *Recorder) record(j job) {
 
 // whole reports whether the commits have the beginning of the turn.
 func whole(j job) bool {
-	for _, c := range j.commits {
-		if c.Header.Trigger.Sequence == j.seq {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.commits, func(c turn.Stored) bool { return timeline.TakesUp(c, j.seq) })
 }

@@ -2,8 +2,6 @@ package tracing
 
 import (
 	"context"
-	"os"
-	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,12 +17,6 @@ import (
 
 // scope names who makes the spans.
 const scope = "skandha.dev/services/core"
-
-// withContent reports whether spans have what people, models and tools have said.
-func withContent() bool {
-	on, _ := strconv.ParseBool(os.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")) // anything else is no
-	return on
-}
 
 // emit makes the spans of a turn: its own, and those of its timeline below it.
 func (r *Recorder) emit(ctx context.Context, j job, line timeline.Timeline) {
@@ -43,12 +35,14 @@ func (r *Recorder) emit(ctx context.Context, j job, line timeline.Timeline) {
 	_, span := r.tracer.Start(signals.As(from, top.self.TraceID(), top.self.SpanID()), signals.OperationAgent+" "+string(line.Agent),
 		trace.WithTimestamp(line.Started), trace.WithAttributes(r.about(line)...))
 	if failed(line.Outcome) {
-		span.SetStatus(codes.Error, line.Reason)
+		span.SetStatus(codes.Error, signals.Said(line.Reason, line.Outcome))
 		span.SetAttributes(signals.ErrorType.String(line.Outcome))
 	}
 	span.End(trace.WithTimestamp(end))
 	for _, s := range line.Spans {
-		r.span(ctx, j, top.self, line, s)
+		if s.Kind != timeline.KindEnd { // the turn's span says how it ended
+			r.span(ctx, j, top.self, line, s)
+		}
 	}
 }
 
@@ -58,7 +52,7 @@ func (r *Recorder) about(line timeline.Timeline) []attribute.KeyValue {
 		signals.GenAIConversation.String(string(line.Session)), signals.Turn.String(line.Turn),
 		signals.Writer.String(string(line.Writer)), signals.Outcome.String(line.Outcome),
 	}
-	if withContent() {
+	if signals.Content() {
 		out = append(out, signals.Text.String(line.Text))
 	}
 	return out
@@ -91,7 +85,7 @@ func (r *Recorder) span(ctx context.Context, j job, root trace.SpanContext, line
 	under := trace.ContextWithSpanContext(context.Background(), above.WithRemote(false))
 	_, span := r.tracer.Start(signals.As(under, root.TraceID(), spanOf(j.ref, j.seq, s.ID)), name(s), options...)
 	if s.Status == timeline.StatusFailed {
-		span.SetStatus(codes.Error, s.Detail.Error)
+		span.SetStatus(codes.Error, signals.Said(s.Detail.Error, s.Detail.Code))
 		if s.Detail.Code != "" {
 			span.SetAttributes(signals.ErrorType.String(s.Detail.Code))
 		}
@@ -134,7 +128,7 @@ func attributes(s timeline.Span) []attribute.KeyValue {
 	for key, value := range map[attribute.Key]string{
 		signals.Call: d.Call, signals.GenAIToolName: d.Tool, signals.Attempt: d.Attempt, signals.Point: string(d.Point),
 		signals.Plugin: string(d.Plugin), signals.Verb: string(d.Verb), signals.Rule: d.Rule, signals.Effect: string(d.Effect),
-		signals.Person: string(d.ApprovedBy), signals.Reason: d.Reason, signals.GenAIModel: d.Model,
+		signals.Person: string(d.ApprovedBy), signals.GenAIModel: d.Model,
 	} {
 		if value != "" {
 			out = append(out, key.String(value))
@@ -143,9 +137,9 @@ func attributes(s timeline.Span) []attribute.KeyValue {
 	if d.Round > 0 {
 		out = append(out, signals.Round.Int(d.Round))
 	}
-	if withContent() {
+	if signals.Content() {
 		for key, value := range map[attribute.Key]string{
-			signals.GenAIToolArgs: string(d.Args), signals.GenAIToolResult: string(d.Result), signals.Text: d.Text,
+			signals.GenAIToolArgs: string(d.Args), signals.GenAIToolResult: string(d.Result), signals.Text: d.Text, signals.Reason: d.Reason,
 		} {
 			if value != "" {
 				out = append(out, key.String(value))

@@ -1,6 +1,11 @@
 package signals
 
-import "go.opentelemetry.io/otel/attribute"
+import (
+	"os"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+)
 
 // SchemaURL is the version of the semantic conventions that the names of messaging, errors and services follow.
 const SchemaURL = "https://opentelemetry.io/schemas/1.37.0"
@@ -62,3 +67,17 @@ const (
 	State    = attribute.Key("skandha.state")
 	Phase    = attribute.Key("skandha.phase")
 )
+
+// Content reports whether spans have what people, models and tools have said.
+func Content() bool {
+	on, _ := strconv.ParseBool(os.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")) // anything else is no
+	return on
+}
+
+// Said returns a message, which may repeat what somebody has said, if that is wanted, or else a code.
+func Said(message, code string) string {
+	if Content() {
+		return message
+	}
+	return code
+}

@@ -54,6 +54,11 @@ func because(seq uint64, kind subject.CauseKind, w subject.Writer) event.Trigger
 	return event.Trigger{Kind: event.ByCause, Sequence: seq, Cause: kind, Writer: w}
 }
 
+// marks is that a core is about to decide.
+func marks(seq uint64, core subject.Instance) event.Trigger {
+	return event.Trigger{Kind: event.ByBegin, Sequence: seq, Core: core}
+}
+
 func reply(call string) event.Trigger {
 	return event.Trigger{Kind: event.ByReply, Call: call, Attempt: "x"}
 }

@@ -46,6 +46,13 @@ func Build(seq uint64, commits []turn.Stored, now time.Time) Timeline {
 	return b.done(now)
 }
 
+// TakesUp reports whether a commit takes up the input at seq. One that only says that a core is about to decide about it
+// does not.
+func TakesUp(c turn.Stored, seq uint64) bool {
+	t := c.Header.Trigger
+	return t.Sequence == seq && t.Kind != event.ByBegin
+}
+
 // span is a Span under construction.
 type span struct {
 	Span
@@ -115,7 +122,7 @@ func (b *builder) mark(id, parent string, lane Lane, kind Kind, name string, at 
 func (b *builder) commit(c turn.Stored, m moments) {
 	b.c, b.m = c, m
 	trigger := c.Header.Trigger
-	if trigger.Sequence == b.in.Sequence && b.sense == nil {
+	if TakesUp(c, b.in.Sequence) && b.sense == nil {
 		b.line.Agent, b.line.Session = c.Ref.Agent, c.Ref.Session
 		b.line.Started, b.line.Writer = m.began, trigger.Writer
 		b.sense = b.open("sense", "", LaneSense, KindSense, "sense", m.began)

@@ -43,6 +43,17 @@ func TestATurnAsAWaterfall(t *testing.T) {
 			reflect/reflect "reflect" 100+1 ok
 			reflect/end "answered" 101+0 ok
 			`},
+		{"two cores were about to take it up", []turn.Stored{
+			commit(2, 0, marks(1, "core-1"), nil, ""), commit(3, 50, marks(1, "core-2"), nil, ""),
+			commit(4, 60, said(1), nil, "t1", heard(1, event.Started), asks("t1", 1, 1)),
+			commit(5, 160, reply("t1-p1"), nil, "t1", answers("t1", 1, "hi"), ended(1)),
+		}, 0, `
+			t1 answered 101 ms
+			sense/sense "sense" 0+1 ok
+			plan/plan "plan, round 1" 1+99 ok
+			reflect/reflect "reflect" 100+1 ok
+			reflect/end "answered" 101+0 ok
+			`},
 		{"plugins are asked everywhere", []turn.Stored{
 			commit(2, 0, said(1), []hook.Verdict{
 				verdict(hook.BeforeSense, "a", "", hook.Continue, 200), verdict(hook.AfterSense, "a", "", hook.Continue, 100),

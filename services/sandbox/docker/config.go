@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/client"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"skandha.dev/services/sandbox/docker/form"
 	"skandha.dev/services/sandbox/driver"
@@ -80,6 +81,8 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Host != "" {
 		options = append(options, client.WithHost(cfg.Host))
 	}
+	// Otherwise each of its requests would be a span, most of them a trace with nothing else.
+	options = append(options, client.WithTraceProvider(noop.NewTracerProvider()))
 	cli, err := client.NewClientWithOpts(options...)
 	if err != nil {
 		return nil, fmt.Errorf("the Docker engine's address: %w", err)

@@ -45,7 +45,7 @@ func of(t *testing.T, sink *otlptest.Sink, session string) (turn otlptest.Span, 
 			return false
 		}
 		turn, all = found[0], sink.Trace(found[0].Trace)
-		return slices.ContainsFunc(all, func(s otlptest.Span) bool { return s.Name == "end" })
+		return slices.ContainsFunc(all, func(s otlptest.Span) bool { return s.Name == "reflect" })
 	})
 	return turn, all
 }

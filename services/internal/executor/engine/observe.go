@@ -101,7 +101,7 @@ func (w watch) outcome(span trace.Span, a executor.Answer) (more []attribute.Key
 		}
 	}
 	if code != "" {
-		span.SetStatus(codes.Error, message)
+		span.SetStatus(codes.Error, signals.Said(message, code))
 		more = append(more, signals.ErrorType.String(code))
 		span.SetAttributes(more...)
 	}
