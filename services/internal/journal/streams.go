@@ -185,7 +185,7 @@ const day = 24 * time.Hour
 // of its key if the marker of its deletion is gone by then ([Bucket.Forget]).
 func (c StreamsConfig) plugins() wanted {
 	w := c.bucket(BucketPlugins, "the registry: manifests and leases of plugins", 256<<20, 0)
-	w.MaxMsgsPerSubject = 0
+	w.MaxMsgsPerSubject = 64 // the most that clients of the key-value API take; it is never reached
 	return w
 }
 
