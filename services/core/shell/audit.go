@@ -113,7 +113,7 @@ func (c *Core) operated(q *bus.Request, ask registrar.PluginRequest, do func() e
 	return err
 }
 
-// sameRefusal is how long a refusal is not noted again: who is refused may try for ever.
+// sameRefusal is how long a refusal is not noted again: a client may repeat what is refused.
 const sameRefusal = 10 * time.Minute
 
 // maxRefusals is how many are remembered.

@@ -16,7 +16,7 @@ type instruments struct {
 	turn, phase, hook metric.Float64Histogram
 }
 
-// buckets of durations, in seconds: from a hook on the same machine to a person who is asked.
+// buckets of durations, in seconds: a hook takes less than a millisecond, an approval may take an hour.
 var buckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
 
 func newInstruments() (i instruments, err error) {
