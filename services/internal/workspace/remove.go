@@ -12,8 +12,8 @@ import (
 	"skandha.dev/services/internal/journal"
 )
 
-// Forget removes packs of the session that were stored before the head with that revision, and to which neither
-// it nor a later one refers.
+// Forget removes packs of the session to which no head refers, if they were stored before the head with that
+// revision; 0: at any time.
 func (s *Store) Forget(ctx context.Context, ref subject.Ref, revision uint64, names []string) error {
 	for _, name := range names {
 		if err := s.bucket.Purge(ctx, key(ref, name), revision); err != nil {
@@ -79,6 +79,9 @@ func remove(ctx context.Context, bucket *journal.Bucket, ref subject.Ref, doomed
 			return bucket.Purge(ctx, key(ref, "*"), 0)
 		case err != nil:
 			return fmt.Errorf("deleting the files of session %s: %w", ref.Session, err)
+		}
+		if marker == 1 { // nothing was there
+			return nil
 		}
 		return bucket.Purge(ctx, key(ref, "*"), marker-1)
 	}

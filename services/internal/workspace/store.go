@@ -105,15 +105,16 @@ func full(err error) error {
 	return err
 }
 
-// PutPack stores a pack of at most [MaxChunk] bytes.
-func (s *Store) PutPack(ctx context.Context, ref subject.Ref, token string, raw []byte) (Pack, error) {
+// PutPack stores a pack of at most [MaxChunk] bytes. It reports whether the pack is new: the same content may be
+// stored already under the token.
+func (s *Store) PutPack(ctx context.Context, ref subject.Ref, token string, raw []byte) (p Pack, fresh bool, err error) {
 	digest := DigestOf(raw)
-	p := Pack{Name: token + "-" + hex.EncodeToString(digest[:]), Size: len(raw)}
-	_, err := s.bucket.Put(ctx, key(ref, p.Name), s.enc.EncodeAll(raw, nil), journal.Fence{})
+	p = Pack{Name: token + "-" + hex.EncodeToString(digest[:]), Size: len(raw)}
+	_, err = s.bucket.Put(ctx, key(ref, p.Name), s.enc.EncodeAll(raw, nil), journal.Fence{})
 	if errors.Is(err, bus.ErrFenceLost) {
-		return p, nil // it is stored already: the acknowledgement was lost
+		return p, false, nil
 	}
-	return p, full(err)
+	return p, err == nil, full(err)
 }
 
 // Pack returns a pack.
@@ -132,23 +133,24 @@ func (s *Store) Pack(ctx context.Context, ref subject.Ref, name string) ([]byte,
 	return nil, fmt.Errorf("%w: pack %s is missing", ErrDamaged, name)
 }
 
-// PutIndex stores an index and returns the names of its packs.
-func (s *Store) PutIndex(ctx context.Context, ref subject.Ref, token string, x Index) ([]string, error) {
+// PutIndex stores an index and returns the names of its packs, and of those that are new.
+func (s *Store) PutIndex(ctx context.Context, ref subject.Ref, token string, x Index) (names, fresh []string, err error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false) // paths stay as they are
 	if err := enc.Encode(x); err != nil {
-		return nil, fmt.Errorf("storing the index: %w", err)
+		return nil, nil, fmt.Errorf("storing the index: %w", err)
 	}
-	var names []string
 	for text.Len() > 0 {
-		p, err := s.PutPack(ctx, ref, token, text.Next(MaxChunk))
+		p, isNew, err := s.PutPack(ctx, ref, token, text.Next(MaxChunk))
 		if err != nil {
-			return nil, err
+			return nil, fresh, err
 		}
-		names = append(names, p.Name)
+		if names = append(names, p.Name); isNew {
+			fresh = append(fresh, p.Name)
+		}
 	}
-	return names, nil
+	return names, fresh, nil
 }
 
 // Index returns the index of a head.

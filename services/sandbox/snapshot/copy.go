@@ -65,7 +65,8 @@ type Copy struct {
 	files  map[string]*file
 	packs  []*pack // those of the stored index
 	index  []string
-	closed int // directories that cannot be read
+	fresh  []string // packs that the save in progress has stored
+	closed int      // directories that cannot be read
 }
 
 // file is a file of the workspace as it was last seen.

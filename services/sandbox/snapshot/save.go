@@ -91,6 +91,7 @@ func (c *Copy) Save(ctx context.Context, box Box, ch *Change, at Point) error {
 	if !errors.Is(err, bus.ErrFenceLost) {
 		return err
 	}
+	fresh := c.fresh
 	// Another writer was faster, or the session was deleted. What was stored may be gone.
 	c.forget()
 	other, err := c.store.Head(ctx, c.ref)
@@ -100,6 +101,7 @@ func (c *Copy) Save(ctx context.Context, box Box, ch *Change, at Point) error {
 	case err != nil:
 		return err
 	case c.precedes(other):
+		_ = c.store.Forget(ctx, c.ref, 0, fresh) // the next holder of the session tries again
 		return ErrOvertaken
 	}
 	if ch, err = c.Look(ctx, box); err != nil {
@@ -108,10 +110,12 @@ func (c *Copy) Save(ctx context.Context, box Box, ch *Change, at Point) error {
 	return c.save(ctx, box, ch, at)
 }
 
-func (c *Copy) save(ctx context.Context, box Box, ch *Change, at Point) error {
+func (c *Copy) save(ctx context.Context, box Box, ch *Change, at Point) (err error) {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
+	defer func() { c.swept = c.swept && err == nil }() // a save that fails leaves packs
+	c.fresh = nil
 	w := c.writer(ch)
 	if err := w.keep(ctx, ch.differs); err != nil {
 		return err
@@ -127,8 +131,8 @@ func (c *Copy) save(ctx context.Context, box Box, ch *Change, at Point) error {
 		return err
 	}
 	index, packs := w.index()
-	names, err := c.store.PutIndex(ctx, c.ref, c.head.Token, index)
-	if err != nil {
+	names, fresh, err := c.store.PutIndex(ctx, c.ref, c.head.Token, index)
+	if c.fresh = append(c.fresh, fresh...); err != nil {
 		return err
 	}
 	h := c.head
@@ -328,9 +332,12 @@ func (w *writer) flush(ctx context.Context) error {
 	if len(w.buf) == 0 {
 		return nil
 	}
-	p, err := w.c.store.PutPack(ctx, w.c.ref, w.c.head.Token, w.buf)
+	p, fresh, err := w.c.store.PutPack(ctx, w.c.ref, w.c.head.Token, w.buf)
 	if err != nil {
 		return fmt.Errorf("storing files: %w", err)
+	}
+	if fresh {
+		w.c.fresh = append(w.c.fresh, p.Name)
 	}
 	w.open.Pack = p
 	w.open, w.buf = &pack{}, w.buf[:0]
