@@ -92,12 +92,17 @@ func (c *Copy) Save(ctx context.Context, box Box, ch *Change, at Point) error {
 		return err
 	}
 	fresh := c.fresh
-	// Another writer was faster, or the session was deleted. What was stored may be gone.
+	// Another writer was faster, the session was deleted, or the bucket was lost. What was stored may be gone.
 	c.forget()
+	last, err := c.store.Last(ctx, c.ref)
+	if err != nil {
+		return err
+	}
 	other, err := c.store.Head(ctx, c.ref)
 	switch {
-	case errors.Is(err, bus.ErrNotFound):
+	case errors.Is(err, bus.ErrNotFound) && last != 0: // a marker
 		return errors.New("the stored files were deleted meanwhile")
+	case errors.Is(err, bus.ErrNotFound):
 	case err != nil:
 		return err
 	case c.precedes(other):
