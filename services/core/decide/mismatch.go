@@ -84,6 +84,10 @@ func (w Wreck) locked() *State {
 	return s
 }
 
+// firstCounting is the first fold version in which a checkpoint keeps the number of commits, which the view compares
+// with the log.
+const firstCounting = 13
+
 // onCheckpoint replaces the whole state. The revision remains that of the log.
 func (s *State) onCheckpoint(p event.Checkpoint) error {
 	n := New(s.Ref)
@@ -96,7 +100,10 @@ func (s *State) onCheckpoint(p event.Checkpoint) error {
 	if !n.chained() {
 		return errors.New("checkpoint: window, seen inputs or grants do not match their chains")
 	}
-	n.Rev, n.Now, n.Commits, n.version = s.Rev, s.Now, 0, s.version
+	n.Rev, n.Now, n.version = s.Rev, s.Now, s.version
+	if n.version < firstCounting {
+		n.Commits = 0
+	}
 	*s = *n
 	return nil
 }

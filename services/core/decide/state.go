@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 12
+const FoldVersion = 13
 
 // Bounds of what a state keeps.
 const (

@@ -168,6 +168,7 @@ const (
 	FaultOverload  = "overload"  // inputs are refused until fewer wait
 	FaultOutbox    = "outbox"    // messages to people were given up
 	FaultSchedules = "schedules" // schedules of agents that are not configured do not occur
+	FaultRetention = "retention" // turns cannot leave the log, which grows
 	FaultAudit     = "audit"     // the audit log was damaged, or its head is not published
 	FaultProvider  = "provider"  // no service offers an agent's language model: its turns wait, then fail
 )
