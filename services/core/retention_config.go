@@ -40,18 +40,24 @@ func (c RetentionConfig) build() (out shell.Retention, err error) {
 	if c.Every != 0 && c.Every < time.Second {
 		errs = append(errs, fmt.Errorf("retention.every is %v, want 1s or more", c.Every))
 	}
-	limited := c.Age > 0 || c.Turns > 0 || c.Bytes > 0 || c.Fill != nil && *c.Fill > 0
-	if c.Archive == "" && limited {
-		errs = append(errs, errors.New("retention.archive is missing: name a directory, or s3://BUCKET/PREFIX, "+
-			"or none to delete what leaves the log"))
-	}
 	if c.Archive == "" {
 		return out, errors.Join(errs...)
 	}
 	out = shell.Retention{On: true, Keep: keep, Every: c.Every}
 	if c.Archive != NoArchive {
 		errs = append(errs, archive.Check(c.Archive))
-		out.Archive = func(ctx context.Context) (archive.Store, error) { return archive.Open(ctx, strings.TrimSpace(c.Archive)) }
+		out.Archive = func(ctx context.Context) (archive.Store, error) {
+			return archive.Open(ctx, strings.TrimSpace(c.Archive))
+		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// missing returns an error if something is to leave the log and the configuration does not say where to.
+func (c RetentionConfig) missing() error {
+	if c.Archive == "" && (c.Age > 0 || c.Turns > 0 || c.Bytes > 0 || c.Fill != nil && *c.Fill > 0) {
+		return errors.New("retention.archive is missing: name a directory, or s3://BUCKET/PREFIX, " +
+			"or none to delete what leaves the log")
+	}
+	return nil
 }

@@ -41,7 +41,7 @@ type Deps struct {
 // New prepares a core service.
 func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	sc, err := cfg.shell()
-	if err != nil {
+	if err = errors.Join(err, cfg.Retention.missing()); err != nil {
 		return nil, err
 	}
 	if sc.Identities = d.Identities; sc.Identities == nil {

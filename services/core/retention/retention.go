@@ -36,6 +36,8 @@ type Config struct {
 	// Checkpoint stores a commit with the session's state, of at most so many bytes, and returns its sequence; 0: the
 	// session is at work, or its state is larger.
 	Checkpoint func(ctx context.Context, ref subject.Ref, most int64) (uint64, error)
+	// Trims is called before messages up to a sequence leave the log.
+	Trims func(ctx context.Context, upTo uint64) error
 	// Audited returns the last commit of which the audit log has an entry; it has those of all earlier ones.
 	Audited func(ctx context.Context) (uint64, error)
 }
@@ -283,6 +285,9 @@ func (r *Retention) trim(ctx context.Context, ref subject.Ref, log time.Time, li
 	if err := r.archive(ctx, ref, log, b.last, causes); err != nil {
 		return soon, err
 	}
+	if err := r.cfg.Trims(ctx, b.last); err != nil {
+		return soon, err
+	}
 	if err := r.cfg.Bus.Trim(ctx, ref, causes, b.last+1); err != nil {
 		return soon, err
 	}
@@ -366,5 +371,5 @@ func (r *Retention) Messages(ctx context.Context, ref subject.Ref, after uint64)
 	if err != nil {
 		return fail(err)
 	}
-	return archive.Past(ctx, r.cfg.Bus, log.Created, from, ref, after)
+	return archive.Past(ctx, r.cfg.Bus, archive.Origin{Created: log.Created, Restored: log.Restored}, from, ref, after)
 }

@@ -32,7 +32,7 @@ func (c *Core) newRetention() *retention.Retention {
 		Leads: func(ctx context.Context) bool {
 			return c.refill.Leads() && c.refill.State(ctx).State == coreapi.ViewComplete
 		},
-		Checkpoint: c.sessions.Checkpoint, Audited: c.auditor.Audited,
+		Checkpoint: c.sessions.Checkpoint, Trims: c.views.Trims, Audited: c.auditor.Audited,
 	})
 }
 

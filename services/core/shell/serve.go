@@ -28,6 +28,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbTools:     c.serveTools,
 		coreapi.VerbSessions:  c.serveSessions,
 		coreapi.VerbSession:   c.serveSession,
+		coreapi.VerbMessages:  c.serveMessages,
 		coreapi.VerbStatus:    func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
 		coreapi.VerbMemory:    c.seeMemory,
 		coreapi.VerbOutbox:    c.seeOutbox,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -91,26 +92,59 @@ func Segments(ctx context.Context, store Store, ref subject.Ref) ([]Segment, err
 	return out, nil
 }
 
-// Read yields the session's archived messages of the log that was created at a time, in order and each once, after a
-// sequence. A run that was interrupted and repeated has archived some of them more than once.
-func Read(ctx context.Context, store Store, ref subject.Ref, log time.Time, after uint64) iter.Seq2[bus.StoredMsg, error] {
+// Origin is the log whose messages are read. A log that was restored from a backup continues an earlier one, with the
+// same sequences.
+type Origin struct {
+	Created  time.Time
+	Restored bool
+}
+
+// part is a segment, as far as it belongs to the past of a log.
+type part struct {
+	Segment
+	before uint64
+}
+
+// parts returns what of the segments, which are sorted, is the past of the log, in order. Of a log that was continued
+// elsewhere, that is what precedes the first message that the later log has archived itself.
+func (o Origin) parts(all []Segment) (out []part) {
+	before, first := uint64(math.MaxUint64), uint64(math.MaxUint64)
+	var log time.Time
+	for _, s := range slices.Backward(all) {
+		if own := s.Log.Unix() == o.Created.Unix(); !own && !(o.Restored && s.Log.Before(o.Created)) {
+			continue
+		}
+		if !s.Log.Equal(log) {
+			log, before = s.Log, first
+		}
+		if s.First < before {
+			out, first = append(out, part{s, before}), min(first, s.First)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// Read yields the session's archived messages of a log after a sequence, in order and each once. A run that was
+// interrupted and repeated has archived some of them more than once.
+func Read(ctx context.Context, store Store, ref subject.Ref, log Origin, after uint64) iter.Seq2[bus.StoredMsg, error] {
 	return func(yield func(bus.StoredMsg, error) bool) {
 		all, err := Segments(ctx, store, ref)
 		if err != nil {
 			yield(bus.StoredMsg{}, err)
 			return
 		}
-		for _, s := range all {
-			if s.Log.Unix() != log.Unix() || s.Last <= after {
+		for _, p := range log.parts(all) {
+			if p.Last <= after {
 				continue
 			}
-			messages, err := s.Messages(ctx, store, ref)
+			messages, err := p.Messages(ctx, store, ref)
 			if err != nil {
 				yield(bus.StoredMsg{}, err)
 				return
 			}
 			for _, m := range messages {
-				if m.Seq <= after {
+				if m.Seq <= after || m.Seq >= p.before {
 					continue
 				}
 				if after = m.Seq; !yield(m, nil) {

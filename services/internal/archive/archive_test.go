@@ -35,15 +35,21 @@ var (
 // stores are archives of each kind.
 func stores(t *testing.T) map[string]archive.Store {
 	t.Helper()
-	out := map[string]archive.Store{}
-	for name, where := range map[string]string{"directory": filepath.Join(t.TempDir(), "a", "b"), "s3": bucket(t, nil)} {
-		s, err := archive.Open(t.Context(), where)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[name] = s
+	return map[string]archive.Store{"directory": directory(t), "s3": open(t, bucket(t, nil))}
+}
+
+func directory(t *testing.T) archive.Store {
+	t.Helper()
+	return open(t, filepath.Join(t.TempDir(), "a", "b"))
+}
+
+func open(t *testing.T, where string) archive.Store {
+	t.Helper()
+	s, err := archive.Open(t.Context(), where)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return s
 }
 
 // bucket starts a server that speaks S3, and returns the place of an archive in it. Requests that fault answers do not
@@ -88,7 +94,7 @@ func put(t *testing.T, s archive.Store, log time.Time, all ...bus.StoredMsg) {
 
 func get(t *testing.T, s archive.Store, log time.Time, after uint64) (all []bus.StoredMsg) {
 	t.Helper()
-	for m, err := range archive.Read(t.Context(), s, ref, log, after) {
+	for m, err := range archive.Read(t.Context(), s, ref, archive.Origin{Created: log}, after) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +168,7 @@ func TestWhatIsArchivedTwiceIsReadOnce(t *testing.T) {
 }
 
 func TestALargePartBecomesSeveralSegments(t *testing.T) {
-	s := stores(t)["directory"]
+	s := directory(t)
 	var all []bus.StoredMsg
 	for i := range uint64(10) {
 		all = append(all, message(i+1, `"`+strings.Repeat("x", 4<<20)+`"`))
@@ -197,7 +203,7 @@ func TestADamagedSegmentIsNoted(t *testing.T) {
 				if err := s.Put(t.Context(), parts[0].Name, body); err != nil {
 					t.Fatal(err)
 				}
-				for m, err := range archive.Read(t.Context(), s, ref, day, 0) {
+				for m, err := range archive.Read(t.Context(), s, ref, archive.Origin{Created: day}, 0) {
 					if !errors.Is(err, archive.ErrDamaged) || !strings.Contains(err.Error(), parts[0].Name) {
 						t.Errorf("%v, %v", m.Seq, err)
 					}
@@ -209,7 +215,7 @@ func TestADamagedSegmentIsNoted(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := subject.Ref{Agent: "main", Session: "other"}
-			for _, err := range archive.Read(t.Context(), s, other, day, 0) {
+			for _, err := range archive.Read(t.Context(), s, other, archive.Origin{Created: day}, 0) {
 				if !errors.Is(err, archive.ErrDamaged) {
 					t.Error(err)
 				}
@@ -265,7 +271,7 @@ func (l liar) Get(ctx context.Context, name string) ([]byte, error) {
 }
 
 func TestWhatIsStoredIsReadBack(t *testing.T) {
-	w := archive.NewWriter(liar{stores(t)["directory"]}, ref, day)
+	w := archive.NewWriter(liar{directory(t)}, ref, day)
 	if err := w.Add(t.Context(), message(2, "{}")); err != nil {
 		t.Fatal(err)
 	}
@@ -345,9 +351,9 @@ func TestThePastIsWholeWhileMessagesLeave(t *testing.T) {
 		{}, {1: 9}, {3: 3}, {3: 30}, {4: 30}, {1: 3, 10: 18, 20: 36}, {8: 12, 9: 24},
 	} {
 		for _, after := range []uint64{0, 3, 5, 39} {
-			l := &shrinking{store: stores(t)["directory"], t: t, all: all, moves: moves}
+			l := &shrinking{store: directory(t), t: t, all: all, moves: moves}
 			var got []uint64
-			for m, err := range archive.Past(t.Context(), l, day, l.store, ref, after) {
+			for m, err := range archive.Past(t.Context(), l, archive.Origin{Created: day}, l.store, ref, after) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -356,6 +362,46 @@ func TestThePastIsWholeWhileMessagesLeave(t *testing.T) {
 			if want := sequences(all)[after:]; !slices.Equal(got, want) {
 				t.Errorf("%v after %d: %v, want %v", moves, after, got, want)
 			}
+		}
+	}
+}
+
+// of returns messages whose bodies name the log that archived them.
+func of(log string, sequences ...uint64) (out []bus.StoredMsg) {
+	for _, s := range sequences {
+		out = append(out, message(s, `"`+log+`"`))
+	}
+	return out
+}
+
+func TestARestoredLogHasThePastOfItsBackup(t *testing.T) {
+	s := directory(t)
+	hour := func(n int) time.Time { return day.Add(time.Duration(n) * time.Hour) }
+	put(t, s, hour(0), of("a", 1, 2, 3, 4)...)
+	put(t, s, hour(0), of("a", 5, 6, 7, 8)...) // the backup was made before: it has 5 and later ones
+	put(t, s, hour(1), of("b", 5, 6, 9)...)    // restored from it
+	put(t, s, hour(2), of("c", 9, 10)...)      // restored from a backup of that
+	put(t, s, hour(3), of("d", 1)...)          // another log
+	for _, c := range []struct {
+		archive.Origin
+		want string
+	}{
+		{archive.Origin{Created: hour(0)}, "1a2a3a4a5a6a7a8a"},
+		{archive.Origin{Created: hour(1), Restored: true}, "1a2a3a4a5b6b9b"},
+		{archive.Origin{Created: hour(2), Restored: true}, "1a2a3a4a5b6b9c10c"},
+		{archive.Origin{Created: hour(2)}, "9c10c"},
+		{archive.Origin{Created: hour(3)}, "1d"},
+		{archive.Origin{Created: hour(4)}, ""},
+	} {
+		got := ""
+		for m, err := range archive.Read(t.Context(), s, ref, c.Origin, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += fmt.Sprint(m.Seq, strings.Trim(string(m.Data), `"`))
+		}
+		if got = strings.ReplaceAll(got, " ", ""); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.Origin, got, c.want)
 		}
 	}
 }

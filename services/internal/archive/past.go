@@ -3,7 +3,6 @@ package archive
 import (
 	"context"
 	"iter"
-	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -15,10 +14,10 @@ type Log interface {
 	Messages(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[bus.StoredMsg, error]
 }
 
-// Past yields the session's messages after a sequence, in order: from the log that was created at a time, and what has
+// Past yields the session's messages after a sequence, in order: from the log, which is of an origin, and what has
 // left it from the archive. Messages may leave while it reads.
 func Past(
-	ctx context.Context, log Log, created time.Time, store Store, ref subject.Ref, after uint64,
+	ctx context.Context, log Log, origin Origin, store Store, ref subject.Ref, after uint64,
 ) iter.Seq2[bus.StoredMsg, error] {
 	return func(yield func(bus.StoredMsg, error) bool) {
 		p := past{yield: yield, at: after, commit: after}
@@ -31,7 +30,7 @@ func Past(
 				p.causes = append(p.causes, m) // commits before it may have left the log
 				continue
 			case p.misses(ref, m):
-				for a, err := range Read(ctx, store, ref, created, p.at) {
+				for a, err := range Read(ctx, store, ref, origin, p.at) {
 					if err != nil {
 						yield(a, err)
 						return

@@ -30,6 +30,7 @@ const (
 	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
 	VerbSession  = "session"  // subject.Ref -> SessionInfo
 	VerbPast     = "past"     // PastQuery -> PastPage; on subject.Past
+	VerbMessages = "messages" // MessagesQuery -> MessagesPage
 	VerbStatus   = "status"   // -> Status
 	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer; admin
 	VerbHooks    = "hooks"    // -> HooksInfo
@@ -100,6 +101,27 @@ type PastCommit struct {
 	Time     time.Time       `json:"time"`
 	Events   json.RawMessage `json:"events,omitempty"`  // a batch of CloudEvents
 	Omitted  int             `json:"omitted,omitempty"` // bytes
+}
+
+// MessagesQuery asks for a page of a session's causes and commits, also of those that have left the log.
+type MessagesQuery struct {
+	subject.Ref
+	After uint64 `json:"after,omitempty"` // the next of the previous page
+	Limit int    `json:"limit,omitempty"` // messages; default 100
+}
+
+// MessagesPage is a page of a session's messages, in order.
+type MessagesPage struct {
+	Messages []Message `json:"messages"`
+	Next     uint64    `json:"next,omitempty"` // 0: there are no more
+}
+
+// Message is one message of the log or the archive.
+type Message struct {
+	Sequence uint64    `json:"sequence"`
+	Time     time.Time `json:"time"`
+	Subject  string    `json:"subject"`
+	Body     []byte    `json:"body"` // as it was stored
 }
 
 // Status is the state of the system as one core sees it.

@@ -168,6 +168,7 @@ func (s *System) start(ctx context.Context) (err error) {
 		return err
 	}
 	cfg.GuidesDir = GuidesDir(cfg, s.cfg.Data)
+	cfg.Retention.Archive = cmp.Or(cfg.Retention.Archive, filepath.Join(s.cfg.Data, "archive"))
 	streams, err := cfg.BuildStreams()
 	if err != nil {
 		return err

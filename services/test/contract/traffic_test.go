@@ -66,6 +66,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask("past.main.good", `{"limit":2}`)
+	p.ask("messages", `{"agent":"main","session":"good","limit":2}`)
 	p.ask(coreapi.VerbStatus, ``)
 	p.ask(coreapi.VerbRefill, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbRefill, `{"all":true}`)
@@ -94,7 +95,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 		"actConfirmed", "actCompleted",
 		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
 		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery",
-		"coreTools", "coreSessions", "coreSession", "corePast", "coreStatus", "error",
+		"coreTools", "coreSessions", "coreSession", "corePast", "coreMessages", "coreStatus", "error",
 		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreCallRequest",
 		"coreHooks", "corePlugins", "corePlugin",
 	} {
