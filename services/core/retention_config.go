@@ -15,7 +15,7 @@ import (
 // RetentionConfig says what leaves the log, and where it goes. Without a limit nothing does.
 type RetentionConfig struct {
 	// Archive is where it goes: a directory, or s3://BUCKET/PREFIX; none: it is deleted. Default of skandha up: archive in
-	// the data directory. A core without it removes nothing.
+	// the data directory. A core without it removes only the content of deleted sessions.
 	Archive string        `yaml:"archive"`
 	Age     time.Duration `yaml:"age"`   // turns that ended longer ago leave; 0: no limit
 	Turns   int           `yaml:"turns"` // how many turns of each session stay, the latest; 0: no limit
@@ -24,7 +24,12 @@ type RetentionConfig struct {
 	// does not matter.
 	Fill  *int          `yaml:"fill"`
 	Every time.Duration `yaml:"every"` // between two runs; default 1h
+	// Undelete is how long a deleted session can be brought back, before its content is removed from the log and the
+	// archive. Default 168h.
+	Undelete *time.Duration `yaml:"undelete"`
 }
+
+const defaultUndelete = 7 * 24 * time.Hour
 
 // DefaultFill is how full the log may be before the oldest turns leave, in percent.
 const DefaultFill = 70
@@ -40,10 +45,15 @@ func (c RetentionConfig) build() (out shell.Retention, err error) {
 	if c.Every != 0 && c.Every < time.Second {
 		errs = append(errs, fmt.Errorf("retention.every is %v, want 1s or more", c.Every))
 	}
-	if c.Archive == "" {
+	out.Every, out.Undelete = c.Every, defaultUndelete
+	set(&out.Undelete, c.Undelete)
+	if out.Undelete < 0 {
+		errs = append(errs, fmt.Errorf("retention.undelete is %v, want a duration, or 0", out.Undelete))
+	}
+	if c.Archive == "" { // only the content of deleted sessions is removed
 		return out, errors.Join(errs...)
 	}
-	out = shell.Retention{On: true, Keep: keep, Every: c.Every}
+	out.Keep = keep
 	if c.Archive != NoArchive {
 		errs = append(errs, archive.Check(c.Archive))
 		out.Archive = func(ctx context.Context) (archive.Store, error) {

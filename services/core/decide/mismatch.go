@@ -114,6 +114,15 @@ func IsCheckpoint(c event.Commit) bool {
 	return len(c.Events) > 0 && c.Events[0].Type == event.TypeCheckpoint
 }
 
+// IsTombstone reports whether a commit keeps of a session only that it was deleted.
+func IsTombstone(c event.Commit) bool {
+	if !IsCheckpoint(c) || c.Header.Trigger.Kind != event.ByRetention {
+		return false
+	}
+	var p event.Checkpoint
+	return c.Events[0].DataAs(&p) == nil && p.Reason == DeletedReason
+}
+
 // At returns an empty state at a revision, onto which a checkpoint can be folded.
 func At(ref subject.Ref, rev uint64) *State {
 	s := New(ref)

@@ -195,14 +195,21 @@ func (l *Loader) Save(ctx context.Context, s *decide.State) error {
 	return l.Store.SaveSnapshot(ctx, store.KeyOf(s.Ref), snap)
 }
 
+// PhaseDeleted is the phase, in listings, of sessions that were deleted.
+const PhaseDeleted = "deleted"
+
 // Snapshot encodes a state for the store.
 func Snapshot(s *decide.State) (store.Snapshot, error) {
 	data, err := s.Snapshot()
 	if err != nil {
 		return store.Snapshot{}, fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
 	}
+	phase := string(s.UI)
+	if s.Deleted != nil {
+		phase = PhaseDeleted
+	}
 	return store.Snapshot{
 		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: s.Now,
-		Phase: string(s.UI), Title: s.Title, Turns: s.Turns, Commits: s.Commits, Data: data,
+		Phase: phase, Title: s.Title, Turns: s.Turns, Commits: s.Commits, Data: data,
 	}, nil
 }

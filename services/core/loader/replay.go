@@ -39,7 +39,7 @@ func (r *Replay) Add(m bus.StoredMsg) error {
 	if err != nil {
 		return fmt.Errorf("commit %d: %w", m.Seq, err)
 	}
-	if c.Header.Trigger.Kind == event.ByRetention {
+	if c.Header.Trigger.Kind == event.ByRetention && len(c.Events) > 0 {
 		if err := r.compare(c.Events[0]); err != nil {
 			return fmt.Errorf("commit %d: %w", m.Seq, err)
 		}
@@ -58,6 +58,9 @@ func (r *Replay) compare(e event.Event) error {
 	var p event.Checkpoint
 	if err := e.DataAs(&p); err != nil {
 		return err
+	}
+	if p.Reason != decide.RetentionReason {
+		return nil // what it leaves out was deleted
 	}
 	have, err := r.state.Snapshot()
 	if err != nil {

@@ -3,6 +3,7 @@ package retention
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -121,14 +122,15 @@ func (p *plan) choose() (border, bool) {
 }
 
 // cutAt returns the sequence before which messages leave a log, so that it is filled to ten percent less than keep
-// says; 0 if it is not too full.
-func cutAt(keep Keep, bytes, most, messages, first, last uint64) uint64 {
+// says; 0 if it is not too full. What is at the beginning may be what cannot leave: tries is how often in a row too
+// little has left, and each doubles what is looked at.
+func cutAt(keep Keep, bytes, most, messages, first, last uint64, tries int) uint64 {
 	fill := uint64(keep.Fill) //nolint:gosec // validated
 	if fill == 0 || most == 0 || bytes*100 <= most*fill || bytes == 0 || messages == 0 {
 		return 0
 	}
 	excess := bytes - most*(max(fill, 10)-10)/100
 	// As if all messages had the same size, and those that have left were spread evenly.
-	share := float64(excess) / float64(bytes)
+	share := min(float64(excess)/float64(bytes)*math.Exp2(float64(tries)), 1)
 	return first + uint64(share*float64(last-first+1))
 }

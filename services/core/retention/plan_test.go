@@ -78,16 +78,18 @@ func TestNoMoreIsReadThanTheChoiceNeeds(t *testing.T) {
 }
 
 func TestTheCutFreesTenPercentMoreThanItMust(t *testing.T) {
-	for _, c := range []struct{ fill, bytes, most, messages, first, last, want uint64 }{
-		{70, 700, 1000, 100, 1, 100, 0},
-		{70, 800, 1000, 100, 1, 100, 26},    // 200 of 800 bytes
-		{70, 800, 1000, 100, 101, 300, 151}, // half of the sequences are gone already
-		{70, 800, 0, 100, 1, 100, 0},        // no limit
-		{0, 999, 1000, 100, 1, 100, 0},      // it does not matter
-		{5, 100, 1000, 100, 1, 100, 101},    // everything
-		{70, 0, 1000, 0, 1, 0, 0},
+	for _, c := range []struct{ fill, bytes, most, messages, first, last, tries, want uint64 }{
+		{70, 700, 1000, 100, 1, 100, 5, 0},
+		{70, 800, 1000, 100, 1, 100, 0, 26},    // 200 of 800 bytes
+		{70, 800, 1000, 100, 101, 300, 0, 151}, // half of the sequences are gone already
+		{70, 800, 0, 100, 1, 100, 0, 0},        // no limit
+		{0, 999, 1000, 100, 1, 100, 0, 0},      // it does not matter
+		{5, 100, 1000, 100, 1, 100, 0, 101},    // everything
+		{70, 0, 1000, 0, 1, 0, 0, 0},
+		{70, 800, 1000, 100, 1, 100, 1, 51}, // too little has left
+		{70, 800, 1000, 100, 1, 100, 9, 101},
 	} {
-		got := cutAt(Keep{Fill: int(c.fill)}, c.bytes, c.most, c.messages, c.first, c.last)
+		got := cutAt(Keep{Fill: int(c.fill)}, c.bytes, c.most, c.messages, c.first, c.last, int(c.tries))
 		if got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/core/loader"
 	"skandha.dev/services/internal/archive"
 	"skandha.dev/services/internal/audit"
 	"skandha.dev/services/internal/journal"
@@ -38,11 +40,14 @@ type Config struct {
 	Checkpoint func(ctx context.Context, ref subject.Ref, most int64) (uint64, error)
 	// Trims is called before messages up to a sequence leave the log.
 	Trims func(ctx context.Context, upTo uint64) error
+	// Forget removes what else is kept of a session that was deleted.
+	Forget func(ctx context.Context, ref subject.Ref) error
 	// Audited returns the last commit of which the audit log has an entry; it has those of all earlier ones.
 	Audited func(ctx context.Context) (uint64, error)
 }
 
 const (
+	maxTries      = 20 // looks at everything, however little of it is too much
 	defaultEvery  = time.Hour
 	defaultSettle = time.Minute
 	hurry         = 10 * time.Second
@@ -55,6 +60,7 @@ type Status struct {
 	Sessions int64     // of which something has left the log, each time
 	Bytes    int64     // of the commits that have left the log
 	Archived int64     // messages that were archived
+	Removed  int64     // deleted sessions whose content was removed
 	Ran      time.Time // when the last run ended; zero: none
 	Error    string    // of the last run
 	Stuck    bool      // the log is too full, and nothing more can leave
@@ -68,7 +74,7 @@ type Retention struct {
 	looked map[subject.Ref]looked // owned by the loop
 
 	opening chan struct{} // holds one: who opens the archive
-	opened  archive.Store // owned by whoever opens
+	opened  archive.Store // owned by the holder of opening
 
 	mu     sync.Mutex
 	status Status
@@ -77,6 +83,7 @@ type Retention struct {
 // looked is what is known of a session of which nothing had to leave.
 type looked struct {
 	commits uint64
+	deleted bool
 	due     time.Time // when something may be too old; zero: nothing will be
 }
 
@@ -110,7 +117,7 @@ func (r *Retention) Status() Status {
 func (r *Retention) Run(ctx context.Context) {
 	next := time.NewTicker(min(r.cfg.Every, hurry))
 	defer next.Stop()
-	ran := time.Now()
+	ran, tries := time.Now(), 0
 	for {
 		awake := false
 		select {
@@ -121,7 +128,7 @@ func (r *Retention) Run(ctx context.Context) {
 		case <-next.C:
 		}
 		if !r.cfg.Leads(ctx) {
-			r.looked = map[subject.Ref]looked{} // another core works meanwhile
+			clear(r.looked) // another core works meanwhile
 			continue
 		}
 		log, err := r.cfg.Bus.LogInfo(ctx, "")
@@ -129,7 +136,10 @@ func (r *Retention) Run(ctx context.Context) {
 			continue // the bus is away, which others report
 		}
 		s := log.State
-		cut := cutAt(r.cfg.Keep, s.Bytes, uint64(max(log.Config.MaxBytes, 0)), s.Msgs, s.FirstSeq, s.LastSeq)
+		cut := cutAt(r.cfg.Keep, s.Bytes, uint64(max(log.Config.MaxBytes, 0)), s.Msgs, s.FirstSeq, s.LastSeq, tries)
+		if cut == 0 {
+			tries = 0
+		}
 		if cut == 0 && !awake && time.Since(ran) < r.cfg.Every {
 			r.note(func(st *Status) { st.Stuck = false })
 			continue
@@ -139,7 +149,10 @@ func (r *Retention) Run(ctx context.Context) {
 		ran = time.Now()
 		after := r.Status()
 		n := after.Sessions - before.Sessions
-		r.report(ctx, err, cut > 0 && n == 0)
+		r.report(ctx, err, cut > s.LastSeq && n == 0)
+		if cut > 0 {
+			tries = min(tries+1, maxTries)
+		}
 		if n > 0 {
 			r.cfg.Log.Info("turns have left the log", "sessions", n, "bytes", after.Bytes-before.Bytes,
 				"archived", after.Archived-before.Archived, "took", time.Since(began).Round(time.Millisecond))
@@ -199,6 +212,10 @@ func (r *Retention) pass(ctx context.Context, log time.Time, cut, last uint64) e
 	if err != nil {
 		return err
 	}
+	deleted, err := r.deleted(ctx)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	lim := limits{Keep: r.cfg.Keep, before: now.Add(-r.cfg.Keep.Age), settled: now.Add(-r.cfg.Settle), cut: cut, read: read}
 	known := make(map[subject.Ref]looked, len(all))
@@ -207,11 +224,17 @@ func (r *Retention) pass(ctx context.Context, log time.Time, cut, last uint64) e
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if was := r.looked[s.Ref]; cut == 0 && was.commits == s.Commits && (was.due.IsZero() || now.Before(was.due)) {
+		if was := r.looked[s.Ref]; cut == 0 && was.commits == s.Commits && was.deleted == deleted[s.Ref] && (was.due.IsZero() || now.Before(was.due)) {
 			known[s.Ref] = was
 			continue
 		}
-		due, err := r.trim(ctx, s.Ref, log, lim)
+		var due time.Time
+		var err error
+		if deleted[s.Ref] {
+			due, err = r.bury(ctx, s.Ref)
+		} else {
+			due, err = r.trim(ctx, s.Ref, log, lim)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			if len(errs) == maxErrors {
@@ -220,7 +243,7 @@ func (r *Retention) pass(ctx context.Context, log time.Time, cut, last uint64) e
 			continue
 		}
 		if cut == 0 {
-			known[s.Ref] = looked{s.Commits, due}
+			known[s.Ref] = looked{s.Commits, deleted[s.Ref], due}
 		}
 	}
 	r.looked = known
@@ -241,6 +264,74 @@ func (r *Retention) read(ctx context.Context, last uint64) (uint64, error) {
 		return last, err
 	}
 	return floor, err
+}
+
+// deleted lists the sessions that were deleted.
+func (r *Retention) deleted(ctx context.Context) (map[subject.Ref]bool, error) {
+	out := map[subject.Ref]bool{}
+	for after := ""; ; {
+		page, next, err := r.cfg.Store.ListSessions(ctx, "", store.MaxPage, after)
+		if err != nil {
+			return nil, fmt.Errorf("listing the sessions that were deleted: %w", err)
+		}
+		for _, s := range page {
+			if s.Phase == loader.PhaseDeleted {
+				out[subject.Ref{Agent: subject.Agent(s.Agent), Session: subject.Session(s.Session)}] = true
+			}
+		}
+		if after = next; after == "" {
+			return out, nil
+		}
+	}
+}
+
+// bury removes the content of a session that was deleted: everything before its tombstone, which it stores when it is
+// time. It returns when to look again.
+func (r *Retention) bury(ctx context.Context, ref subject.Ref) (due time.Time, err error) {
+	soon := time.Now().Add(r.cfg.Every / 2)
+	first, tombstone := uint64(0), uint64(0)
+	for m, err := range r.cfg.Bus.Commits(ctx, ref, 0) {
+		if err != nil {
+			return soon, fmt.Errorf("reading the commits of %s: %w", ref, err)
+		}
+		if first == 0 {
+			first = m.Seq
+		}
+		if c, err := event.DecodeCommit(ref, m.Data); err == nil && decide.IsTombstone(c) {
+			tombstone = m.Seq
+			break
+		}
+	}
+	if tombstone == 0 {
+		if tombstone, err = r.cfg.Checkpoint(ctx, ref, math.MaxInt64); err != nil || tombstone == 0 {
+			return soon, err
+		}
+	}
+	if tombstone == first {
+		return time.Time{}, nil // it was buried
+	}
+	cursor, err := r.checkpoint(ctx, ref, tombstone)
+	if err != nil {
+		return soon, err
+	}
+	if err := r.cfg.Forget(ctx, ref); err != nil {
+		return soon, fmt.Errorf("removing what is kept of %s: %w", ref, err)
+	}
+	from, err := r.Open(ctx)
+	if err == nil && from != nil {
+		err = archive.Delete(ctx, from, ref)
+	}
+	if err != nil {
+		return soon, err
+	}
+	if err := r.cfg.Trims(ctx, tombstone-1); err != nil {
+		return soon, err
+	}
+	if err := r.cfg.Bus.Trim(ctx, ref, cursor, tombstone); err != nil {
+		return soon, err
+	}
+	r.note(func(s *Status) { s.Removed++ })
+	return time.Time{}, nil
 }
 
 // trim removes what need not be in the log of a session. It returns when to look at the session again if it has no

@@ -98,8 +98,8 @@ type Core struct {
 	outbox   *outbox.Outbox
 	auditor  *auditor.Auditor
 	schedule *schedules.Schedules
-	retain   *retention.Retention // nil: nothing leaves the log
-	ctx      context.Context      //nolint:containedctx // the loops outlive every call; cancelled after the drain
+	retain   *retention.Retention
+	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
 	ready    chan struct{} // closed once causes are consumed
 
@@ -172,7 +172,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
 		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Approvals: cfg.Approvals, Version: cfg.Version,
-		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher, PerListener: cfg.PerListener, Pressed: pressed,
+		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher, PerListener: cfg.PerListener, Pressed: pressed, Undelete: cfg.Retention.Undelete,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
 		Troubles: c.troubles, Outbox: c.outbox, Traces: c.traces,
@@ -293,9 +293,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	go c.troubles.Recheck(c.ctx, c.loader)
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)
-	if c.retain != nil {
-		go c.retain.Run(c.ctx)
-	}
+	go c.retain.Run(c.ctx)
 	return func() {
 		stopSchedules()
 		stopOutbox()

@@ -34,7 +34,7 @@ func (c *Core) servePast(q *bus.Request) (any, error) {
 	}
 	limit := cmp.Or(ask.Limit, pastCommits)
 	page, size := coreapi.PastPage{Commits: []coreapi.PastCommit{}}, 0
-	for m, err := range c.messages(q.Context(), ref, ask.After) {
+	for m, err := range c.retain.Messages(q.Context(), ref, ask.After) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the past of %s: %w", ref, err)
 		}
@@ -72,7 +72,7 @@ func (c *Core) serveMessages(q *bus.Request) (any, error) {
 	}
 	limit := cmp.Or(ask.Limit, pastCommits)
 	page, size := coreapi.MessagesPage{Messages: []coreapi.Message{}}, 0
-	for m, err := range c.messages(q.Context(), ref, ask.After) {
+	for m, err := range c.retain.Messages(q.Context(), ref, ask.After) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the messages of %s: %w", ref, err)
 		}

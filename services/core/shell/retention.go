@@ -2,11 +2,10 @@ package shell
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"iter"
 	"time"
 
-	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/retention"
 	"skandha.dev/services/internal/archive"
@@ -15,47 +14,39 @@ import (
 
 // Retention says what leaves the log.
 type Retention struct {
-	On      bool
-	Keep    retention.Keep
-	Archive func(context.Context) (archive.Store, error) // nil: what leaves is deleted
-	Every   time.Duration
-	Settle  time.Duration // see [retention.Config]
+	Keep     retention.Keep
+	Archive  func(context.Context) (archive.Store, error) // nil: what leaves is deleted
+	Every    time.Duration
+	Settle   time.Duration // see [retention.Config]
+	Undelete time.Duration // how long a deleted session can be brought back
 }
 
 func (c *Core) newRetention() *retention.Retention {
 	r := c.cfg.Retention
-	if !r.On {
-		return nil
-	}
 	return retention.New(retention.Config{
 		Bus: c.bus, Store: c.store, Log: c.log, Keep: r.Keep, Archive: r.Archive, Every: r.Every, Settle: r.Settle,
 		Leads: func(ctx context.Context) bool {
 			return c.refill.Leads() && c.refill.State(ctx).State == coreapi.ViewComplete
 		},
-		Checkpoint: c.sessions.Checkpoint, Trims: c.views.Trims, Audited: c.auditor.Audited,
+		Checkpoint: c.sessions.Checkpoint, Trims: c.views.Trims, Audited: c.auditor.Audited, Forget: c.forget,
 	})
 }
 
-// TrimNow starts a run of retention, if it is on.
-func (c *Core) TrimNow() {
-	if c.retain != nil {
-		c.retain.Wake()
-	}
-}
+// TrimNow starts a run of retention.
+func (c *Core) TrimNow() { c.retain.Wake() }
 
-// messages yields what happened in a session: from the archive, if this core has one, and from the log.
-func (c *Core) messages(ctx context.Context, ref subject.Ref, after uint64) iter.Seq2[bus.StoredMsg, error] {
-	if c.retain == nil {
-		return c.bus.Messages(ctx, ref, after)
+// forget removes what is kept of a deleted session outside of the log and the archive. What the agent has learned stays:
+// it belongs to the agent.
+func (c *Core) forget(ctx context.Context, ref subject.Ref) error {
+	artifacts, err := c.bus.Artifacts(ctx, ref.String()+"/")
+	for _, a := range artifacts {
+		err = errors.Join(err, c.bus.DeleteArtifact(ctx, a.Name))
 	}
-	return c.retain.Messages(ctx, ref, after)
+	return err
 }
 
 // retentionFault returns what keeps turns from leaving the log.
 func (c *Core) retentionFault() *coreapi.Fault {
-	if c.retain == nil {
-		return nil
-	}
 	s := c.retain.Status()
 	switch {
 	case s.Error != "":

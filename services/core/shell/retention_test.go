@@ -210,7 +210,7 @@ func TestWhatIsOpenStaysInTheLog(t *testing.T) {
 func TestAFullLogMakesRoom(t *testing.T) {
 	half := 50
 	s, a := retained(t, core.Config{
-		Retention: core.RetentionConfig{Fill: &half}, Streams: core.StreamsConfig{MaxBytes: 4 << 20},
+		Retention: core.RetentionConfig{Fill: &half}, Streams: core.StreamsConfig{MaxBytes: 6 << 20},
 	})
 	text := strings.Repeat("x", 40_000)
 	live := map[subject.Ref]<-chan event.Event{}
@@ -218,7 +218,7 @@ func TestAFullLogMakesRoom(t *testing.T) {
 		ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%d", i))}
 		live[ref] = s.follow(ref)
 	}
-	for i := range 20 { // 60 turns of more than 120 kB
+	for i := range 24 { // 72 turns of more than 120 kB
 		for ref, l := range live {
 			s.talk(l, ref, fmt.Sprintf("%d %s", i, text))
 		}
@@ -251,6 +251,123 @@ func messagesOf(t *testing.T, r provider.Request) (out []provider.Message) {
 			t.Error(err)
 		}
 		out = append(out, m)
+	}
+	return out
+}
+
+func TestTheContentOfADeletedSessionIsRemoved(t *testing.T) {
+	now := time.Duration(0)
+	s, a := retained(t, core.Config{Retention: core.RetentionConfig{Turns: 1, Undelete: &now}})
+	ref, other := subject.Ref{Agent: "main", Session: "gone"}, subject.Ref{Agent: "main", Session: "gone-2"}
+	live := s.follow(ref)
+	for i := range 8 {
+		s.talk(live, ref, fmt.Sprintf("input %d %s secret", i, strings.Repeat("x", 60_000)))
+	}
+	s.left(ref, s.first(ref))
+	s.talk(s.follow(other), other, "stays")
+	for _, name := range []string{ref.String() + "/uploads/a.txt", other.String() + "/uploads/a.txt"} {
+		if err := s.bus.PutArtifact(t.Context(), name, []byte("secret")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.order(ref, "delete")
+	s.await(live, event.TypeRecorded)
+	natstest.Eventually(t, "only the tombstone is left", func() bool {
+		s.core.TrimNow()
+		for m, err := range s.bus.Messages(t.Context(), ref, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(m.Data), "secret") {
+				return false
+			}
+		}
+		return true
+	})
+	natstest.Eventually(t, "nothing else is left", func() bool {
+		segments, err := archive.Segments(t.Context(), a, ref)
+		kept, wrong := s.bus.Artifacts(t.Context(), ref.String()+"/")
+		return err == nil && wrong == nil && len(segments)+len(kept) == 0
+	})
+	if kept, err := s.bus.Artifacts(t.Context(), other.String()+"/"); err != nil || len(kept) != 1 {
+		t.Errorf("another session has %v, %v", kept, err)
+	}
+	for range 2 {
+		s.say(ref, event.Input{Text: "hello?"})
+		if e := s.terminal(live); !strings.Contains(string(e.Data), "its content was removed") {
+			t.Errorf("%s %s", e.Type, e.Data)
+		}
+		s.stopCore()
+		s.core = s.startCore(s.config)
+	}
+	natstest.Eventually(t, "it is listed among the deleted", func() bool {
+		return fmt.Sprint(s.listed(true), s.listed(false)) == "[gone] [gone-2]"
+	})
+}
+
+// Somebody deletes a session whose tool runs.
+func TestDeletingASessionStopsItsCalls(t *testing.T) {
+	s, _ := retained(t, core.Config{})
+	stopped := make(chan struct{})
+	s.model = func(provider.Message) provider.Response {
+		return provider.Response{ToolCalls: []provider.ToolCall{{ID: "1", Tool: "test:once", Args: []byte(`{}`)}}}
+	}
+	s.tool = func(ctx context.Context, _ contract.ToolCall) tool.Result {
+		<-ctx.Done()
+		close(stopped)
+		return tool.Failure(tool.CodeCancelled, "stopped")
+	}
+	ref := subject.Ref{Agent: "main", Session: "busy"}
+	live := s.follow(ref)
+	open := s.say(ref, event.Input{Text: "work"})
+	s.await(live, event.TypeActRequested)
+	s.order(ref, "delete")
+	e := s.terminal(live)
+	if e.Type != event.TypeTurnFailed || !strings.Contains(string(e.Data), fmt.Sprintf(`"sequence":%d,`, open)) {
+		t.Errorf("%s %s", e.Type, e.Data)
+	}
+	<-stopped
+	s.await(live, event.TypeRecorded)
+	s.order(ref, "undelete")
+	s.await(live, event.TypeRecorded)
+	s.model = func(provider.Message) provider.Response { return provider.Response{TextContent: "back"} }
+	s.talk(live, ref, "again")
+}
+
+func (s *system) order(ref subject.Ref, name string) {
+	s.t.Helper()
+	body, err := json.Marshal(event.Command{Name: name})
+	if err == nil {
+		_, err = s.bus.PublishCause(s.t.Context(), ref, subject.Command, "test", "", body)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// listed returns the sessions that core lists.
+func (s *system) listed(deleted bool) (out []subject.Session) {
+	s.t.Helper()
+	body, err := json.Marshal(coreapi.SessionsQuery{Deleted: deleted})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	caller, err := s.bus.NewCaller()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = caller.Close() }()
+	ctx := natstest.Context(s.t)
+	var page coreapi.SessionsPage
+	b, err := caller.Request(ctx, subject.Service(coreapi.ServiceName, coreapi.VerbSessions), coreapi.ServiceName, body)
+	if err == nil {
+		err = json.Unmarshal(b, &page)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range page.Sessions {
+		out = append(out, r.Session)
 	}
 	return out
 }

@@ -46,10 +46,9 @@ func (c *Core) Counters() map[string]int64 {
 	if u := c.beacon.use.Load(); u != nil {
 		out["log_bytes"], out["log_max_bytes"] = int64(u.Bytes), int64(u.Most) //nolint:gosec // bytes of a stream
 	}
-	if c.retain != nil {
-		s := c.retain.Status()
-		out["retention_sessions"], out["retention_bytes"], out["retention_archived"] = s.Sessions, s.Bytes, s.Archived
-	}
+	retained := c.retain.Status()
+	out["retention_sessions"], out["retention_bytes"] = retained.Sessions, retained.Bytes
+	out["retention_archived"], out["retention_removed"] = retained.Archived, retained.Removed
 	if c.traces != nil {
 		out["traces_dropped"] = c.traces.Dropped.Load()
 	}

@@ -61,9 +61,10 @@ type ToolInfo struct {
 
 // SessionsQuery asks for a page of sessions.
 type SessionsQuery struct {
-	Agent string `json:"agent,omitempty"` // empty: all
-	Limit int    `json:"limit,omitempty"`
-	After string `json:"after,omitempty"` // cursor from the previous page
+	Agent   string `json:"agent,omitempty"` // empty: all
+	Limit   int    `json:"limit,omitempty"`
+	After   string `json:"after,omitempty"`   // cursor from the previous page
+	Deleted bool   `json:"deleted,omitempty"` // those that were deleted, instead of the others
 }
 
 // SessionsPage is a page of sessions, most recently updated first.

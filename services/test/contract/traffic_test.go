@@ -32,9 +32,8 @@ import (
 	"skandha.dev/services/toolrunner"
 )
 
-// What a real core, runner and provider put on a real bus, in turns that go well
-// and turns that do not, is what asyncapi.yaml says: every message belongs to a
-// channel and validates as one of its messages, with declared headers.
+// What a real core, runner and provider put on a real bus, in turns that go well and turns that do not, is what
+// asyncapi.yaml says: every message belongs to a channel and validates as one of its messages, with declared headers.
 func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	srv := natstest.Start(t)
 	b := natstest.Connect(t, srv)
@@ -66,7 +65,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask("past.main.good", `{"limit":2}`)
-	p.ask("messages", `{"agent":"main","session":"good","limit":2}`)
+	p.ask(coreapi.VerbMessages, `{"agent":"main","session":"good","limit":2}`)
 	p.ask(coreapi.VerbStatus, ``)
 	p.ask(coreapi.VerbRefill, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbRefill, `{"all":true}`)
