@@ -49,7 +49,7 @@ func Smoke() []Run {
 	)
 }
 
-// Small returns the runs that test every change: 22 million states.
+// Small returns the runs that test every change: 24 million states.
 func Small() []Run {
 	return sound(
 		"conftwo"+none+" -max 12000000", // half of it; the largest run is first
