@@ -63,6 +63,7 @@ func Register(flags *flag.FlagSet) *Options {
 		{"dup", "`dispatches` duplicated"},
 		{"unack", "`times` the bus forgets all acks"},
 		{"noise", "`messages` on the subject of the commits that are none (default 0)"},
+		{"stale", "`decisions` on a state that is not the latest"},
 		{"ckpt", "`attempts` at a checkpoint or tombstone"},
 		{"purge", "`runs` of a retention worker"},
 		{"net", "`faults`: busy runners, lost dispatches, buried PubAcks (default 1)"},
@@ -94,7 +95,7 @@ func (o *Options) Config() (Config, error) {
 	for name, to := range map[string]*uint8{
 		"crash": &cfg.Crashes, "rc": &cfg.RunnerCrashes, "pt": &cfg.Partitions, "dup": &cfg.Duplicates,
 		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "noise": &cfg.Noise, "att": &cfg.Attempts[0],
-		"att2": &cfg.Attempts[1], "ans": &cfg.Answers, "ckpt": &cfg.Checkpoints, "purge": &cfg.Purges,
+		"att2": &cfg.Attempts[1], "ans": &cfg.Answers, "stale": &cfg.Stale, "ckpt": &cfg.Checkpoints, "purge": &cfg.Purges,
 	} {
 		if n, given := o.given[name]; given {
 			*to = n

@@ -77,6 +77,7 @@ func (c *core) receive() {
 		k := core{world: c.world, Core: Core{Phase: Looking, Delivery: at}, id: c.id}
 		if !counted {
 			k.look()
+			k.lookStale()
 			continue
 		}
 		n := k.become(k.Core)

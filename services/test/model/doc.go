@@ -23,9 +23,10 @@
 // Any core without a delivery may checkpoint the session, and two retention workers delete what
 // checkpoints make superfluous. A worker may be stalled for any time, and may leave anything undone:
 // in some worlds it deletes message by message, in any order. So a core that reads the log while
-// messages are deleted needs no steps: it reads what another order of deletions leaves. A core that
-// decides on an old state has an old fence, like one that was slow to commit; the delivery of a cause
-// that is gone may still be in a core's hands.
+// messages are deleted needs no steps: it reads what another order of deletions leaves. A server that
+// crashes may bring messages back: then fewer were deleted. A core may decide on a state that it has
+// kept since any earlier commit, or since before the first, and may still hold the delivery of a cause
+// that is gone.
 //
 // # The rules
 //

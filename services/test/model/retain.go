@@ -82,6 +82,31 @@ func (c *core) checkpoint() {
 	}
 }
 
+// lookStale decides as a core does that has kept a state, of a session without commits or of any
+// earlier commit, and has not read the log since. It reads causes there, and finds those that are not
+// gone. Its fence must hold it off (rule 17).
+func (c *core) lookStale() {
+	last := c.s.lastCommit()
+	if c.s.Left.Stale == 0 || c.s.purged(c.Delivery) { // the latter: see look
+		return
+	}
+	for at := range last {
+		if at > 0 && c.s.Log[at-1].Kind != CommitEntry {
+			continue
+		}
+		then := *c.world
+		then.f = c.fold(c.s, at)
+		k := core{world: &then, Core: c.Core, id: c.id}
+		if cause := k.nextCause(); cause != 0 {
+			n := *c.s
+			n.Left.Stale--
+			k.Fence, k.Plan = at, causeDone(cause, c.Delivery)
+			k.publishing(n, k.Core, "cause #%d, on the state of #%d", cause, at)
+		}
+		c.steps = then.steps
+	}
+}
+
 // readable returns the state that a core folds from the log alone, which may lack messages, and false
 // if it is damaged. A core knows that a commit is missing if the next one does not follow its
 // predecessor. A checkpoint needs none (rule 17).

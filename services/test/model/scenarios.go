@@ -99,7 +99,7 @@ func Scenarios() []Scenario {
 		}},
 		{"two inputs without calls, checkpointed and purged", Config{
 			Scenario: "retain", Inputs: 2, Piecewise: true,
-			Budget: Budget{Crashes: 1, ForgottenAcks: 1, Checkpoints: 2, Purges: 2},
+			Budget: Budget{Crashes: 1, ForgottenAcks: 1, Stale: 1, Checkpoints: 2, Purges: 2},
 		}},
 		{"an input without calls, checkpointed and purged, and then one call", Config{
 			Scenario: "retaintool", Inputs: 2, Calls: 1, Second: true,

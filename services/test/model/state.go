@@ -182,6 +182,7 @@ type Budget struct {
 	ForgottenAcks uint8 // times the bus forgets all acks of the session
 	NetFaults     uint8 // busy runners, lost dispatches, PubAcks lost and buried
 	Noise         uint8 // messages on the subject of the commits that are none
+	Stale         uint8 // decisions of cores on a state that is not the latest
 	Checkpoints   uint8 // attempts at a checkpoint or a tombstone; not faults
 	Purges        uint8 // runs of a retention worker; not faults
 }
