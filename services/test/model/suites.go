@@ -104,7 +104,7 @@ func Small() []Run {
 	)
 }
 
-// Full returns the runs that test a change of the protocol, one after the other: 95
+// Full returns the runs that test a change of the protocol, one after the other: 135
 // million states, some minutes, up to 3 GB.
 func Full() []Run {
 	return sound(
@@ -169,7 +169,8 @@ func Full() []Run {
 		"deletetwo -ckpt 2",
 		"deletetwo"+none+" -stale 1",
 		"deletetool"+none+" -crash 1 -rc 1 -pt 1",
-		"deleteconf"+none+" -max 16000000",
+		"deleteconf"+none+" -ans 0 -crash 1",
+		"deleteconf"+none+" -ckpt 0 -purge 0",
 	)
 }
 
