@@ -24,7 +24,7 @@ type Options struct {
 	// Schedules offers agents the tools schedule:create, schedule:list and schedule:delete.
 	Schedules bool
 	Traces    bool          // make traces and metrics of turns
-	Settle    time.Duration // how old a commit must be to leave the log; default 1m
+	Settle    time.Duration // how old a commit must be to leave the log; default 3m
 	Keys      Keys          // of a bus with rights, if Deps has no identities
 }
 

@@ -21,7 +21,7 @@ func OnRetention(s *State, env *Env) *Decision {
 		}
 		state, reason = s.tombstone(), DeletedReason
 	}
-	b := start(s, 0, event.Trigger{Kind: event.ByRetention}, env.Now, env)
+	b := start(s, 0, event.Trigger{Kind: event.ByRetention}, s.Now, env) // nobody was active
 	b.quiet = true
 	b.emit(event.Checkpoint{State: encode(state), Reason: reason})
 	return b.done()

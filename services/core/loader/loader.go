@@ -103,15 +103,18 @@ func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (fo
 			f.confirmed = true
 			continue
 		}
-		if err == nil && decide.IsCheckpoint(c) {
-			f.state, f.anew, broken = decide.At(ref, c.Header.Prev), c.Header.Now, nil
-		}
-		if broken != nil {
+		from, checkpoint := f.state, err == nil && decide.IsCheckpoint(c)
+		if checkpoint {
+			from = decide.At(ref, c.Header.Prev)
+		} else if broken != nil {
 			continue
 		}
 		var next *decide.State
 		if err == nil {
-			next, err = f.state.Apply(c, m.Seq)
+			next, err = from.Apply(c, m.Seq)
+		}
+		if checkpoint && err == nil {
+			f.anew, broken = c.Header.Now, nil
 		}
 		if err != nil {
 			broken = fmt.Errorf("commit %d: %w", m.Seq, err)

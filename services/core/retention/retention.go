@@ -30,7 +30,8 @@ type Config struct {
 	// Archive opens the archive that takes what leaves the log; nil: that is deleted.
 	Archive func(ctx context.Context) (archive.Store, error)
 	Every   time.Duration // between two runs; default 1h. While the log is too full, it runs every [hurry]
-	// Settle is how old a commit must be to leave, however full the log is; default 1m. Views are written behind.
+	// Settle is how old a commit must be to leave, however full the log is; default 3m. Views are written behind, and a
+	// publisher that tries again is recognized by its message for [bus.DuplicateWindow].
 	Settle time.Duration
 
 	// Leads reports whether this core does the work, and everything in the log is in the views.
@@ -49,7 +50,7 @@ type Config struct {
 const (
 	maxTries      = 20 // looks at everything, however little of it is too much
 	defaultEvery  = time.Hour
-	defaultSettle = time.Minute
+	defaultSettle = bus.DuplicateWindow + time.Minute
 	hurry         = 10 * time.Second
 	// worth is how much more must leave than a checkpoint adds, unless the log is too full.
 	worth = 2

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/retention"
 	"skandha.dev/services/internal/archive"
 	"skandha.dev/services/internal/coreapi"
@@ -26,7 +27,8 @@ func (c *Core) newRetention() *retention.Retention {
 	return retention.New(retention.Config{
 		Bus: c.bus, Store: c.store, Log: c.log, Keep: r.Keep, Archive: r.Archive, Every: r.Every, Settle: r.Settle,
 		Leads: func(ctx context.Context) bool {
-			return c.refill.Leads() && c.refill.State(ctx).State == coreapi.ViewComplete
+			// An older core could not fold the checkpoints.
+			return c.refill.Leads() && c.refill.State(ctx).State == coreapi.ViewComplete && c.dir.OldestFold() == decide.FoldVersion
 		},
 		Checkpoint: c.sessions.Checkpoint, Trims: c.views.Trims, Audited: c.auditor.Audited, Forget: c.forget,
 	})

@@ -13,6 +13,9 @@ import (
 // read, from the log, a commit at or after that sequence with which folding may begin, and which has processed these
 // causes (rule 17). Repeating it changes nothing.
 func (j *Journal) Trim(ctx context.Context, ref subject.Ref, causes, commits uint64) error {
+	if commits == 0 { // the server would delete all of them, and accept a first commit again
+		return bus.Errorf(bus.CodeInvalidArgument, "trimming %s: no commit to end at", ref)
+	}
 	s, err := j.JetStream().Stream(ctx, bus.StreamSessions)
 	if err != nil {
 		return bus.TransportError("trimming "+ref.String(), err)
