@@ -130,12 +130,16 @@ func (b *Bus) LogInfo(ctx context.Context, question string) (*jetstream.StreamIn
 // just replaced. A single answer says both how far its copy has come and what was
 // deleted from it.
 func (b *Bus) IsGone(ctx context.Context, seq uint64) (bool, error) {
-	info, err := b.LogInfo(ctx, `{"deleted_details":true}`)
+	info, err := b.LogInfo(ctx, "")
 	if err != nil {
 		return false, err
 	}
 	if info.Config.Replicas <= 1 {
 		return true, nil // there is no other copy
+	}
+	// In a log that was trimmed, the list is long.
+	if info, err = b.LogInfo(ctx, `{"deleted_details":true}`); err != nil {
+		return false, err
 	}
 	s := info.State
 	return s.LastSeq >= seq && (seq < s.FirstSeq || slices.Contains(s.Deleted, seq)), nil

@@ -20,6 +20,8 @@ const (
 	ByPoison   TriggerKind = "poison"   // the cause at Sequence cannot be handled
 	// a core begins to decide Sequence, which another process may have tried to decide
 	ByBegin TriggerKind = "begin"
+	// the session's earlier commits are to leave the log, so this one holds its state
+	ByRetention TriggerKind = "retention"
 )
 
 // Trigger is what made core decide, as far as the log must record it.

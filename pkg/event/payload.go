@@ -359,26 +359,6 @@ type Lesson struct {
 	Worked string `json:"worked"` // the arguments of the call that succeeded
 }
 
-// SessionLocked reports that the session accepts no inputs, because the circuit breaker
-// opened or the log is damaged. In the second case /repair unlocks it, too.
-type SessionLocked struct {
-	Reason string `json:"reason"`
-	// Until is when the session accepts inputs again, to try one tool call; absent if only
-	// /reset unlocks it.
-	Until time.Time `json:"until,omitzero"`
-}
-
-// SessionReset reports that the conversation was cleared.
-type SessionReset struct {
-	By subject.Writer `json:"by"`
-}
-
-// Checkpoint carries the full state of a session, so that a fold can start here.
-type Checkpoint struct {
-	State  json.RawMessage `json:"state"` // in the format of the fold's version; only for core
-	Reason string          `json:"reason"`
-}
-
 // Format is the format of a message's content.
 type Format string
 

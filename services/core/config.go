@@ -47,6 +47,8 @@ type Config struct {
 	// sessions wait in the log. Default 2000.
 	OpenSessions int           `yaml:"open_sessions"`
 	Streams      StreamsConfig `yaml:"streams"`
+	// Retention says what leaves the log, and where it goes.
+	Retention RetentionConfig `yaml:"retention"`
 	// Limits of the whole system, in addition to those of each agent's turns.
 	Limits SystemLimits `yaml:"limits"`
 	// GuidesDir is the directory with guides as Markdown files, relative to this file. Default:

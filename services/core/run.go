@@ -23,8 +23,9 @@ type Options struct {
 	Version string
 	// Schedules offers agents the tools schedule:create, schedule:list and schedule:delete.
 	Schedules bool
-	Traces    bool // make traces and metrics of turns
-	Keys      Keys // of a bus with rights, if Deps has no identities
+	Traces    bool          // make traces and metrics of turns
+	Settle    time.Duration // how old a commit must be to leave the log; default 3m
+	Keys      Keys          // of a bus with rights, if Deps has no identities
 }
 
 // Deps holds the dependencies of a core.
@@ -40,7 +41,7 @@ type Deps struct {
 // New prepares a core service.
 func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 	sc, err := cfg.shell()
-	if err != nil {
+	if err = errors.Join(err, cfg.Retention.missing()); err != nil {
 		return nil, err
 	}
 	if sc.Identities = d.Identities; sc.Identities == nil {
@@ -49,7 +50,7 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 		}
 	}
 	sc.Compare, sc.Drain, sc.Version, sc.Index = o.Compare, o.Drain, o.Version, d.Index
-	sc.Schedules, sc.Traces = o.Schedules, o.Traces
+	sc.Schedules, sc.Traces, sc.Retention.Settle = o.Schedules, o.Traces, o.Settle
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 
@@ -68,10 +69,12 @@ func (c Config) shell() (shell.Config, error) {
 	perListener, badLimits := c.Limits.perListener()
 	head := auditor.Head(c.Audit.Head)
 	digest, badDigest := c.rightsDigest()
+	keep, badRetention := c.Retention.build()
 	return shell.Config{
-		Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog, PerListener: perListener,
-		Notify: c.Notify, Head: head, RightsDigest: digest,
-	}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badBacklog, badLimits, badDigest, c.Notify.Validate(), head.Validate())
+			Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog, PerListener: perListener,
+			Notify: c.Notify, Head: head, RightsDigest: digest, Retention: keep,
+		}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badBacklog, badLimits, badDigest, badRetention,
+			c.Notify.Validate(), head.Validate())
 }
 
 // rightsDigest is of what the configuration says about who may do what, without secrets.

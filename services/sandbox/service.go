@@ -223,7 +223,9 @@ func (s *Service) onSessionEvent(m *nats.Msg) {
 		if e.DataAs(&p) != nil || !p.Until.IsZero() {
 			return
 		}
-		seq, err = turnSequence(e.Turn)+1, nil // the locking turn ends with it
+		if p.Deleted == nil {
+			seq, err = turnSequence(e.Turn)+1, nil // the locking turn ends with it
+		}
 	}
 	if err != nil {
 		return

@@ -126,12 +126,16 @@ func (r repairReport) print(w io.Writer) {
 // lookFor lists the commits that cannot be read or do not follow the previous one. A
 // checkpoint starts over: commits before it no longer matter.
 func lookFor(ctx context.Context, b *journal.Journal, ref subject.Ref) (gaps []string, err error) {
-	last := uint64(0)
+	last, begun := uint64(0), false
 	for m, err := range b.Commits(ctx, ref, 0) {
 		if err != nil {
 			return gaps, err
 		}
 		c, err := event.DecodeCommit(ref, m.Data)
+		if !begun && err == nil { // what was before may have left the log
+			last = c.Header.Prev
+		}
+		begun = true
 		switch {
 		case err != nil:
 			gaps = append(gaps, fmt.Sprintf("commit %d cannot be read: %v", m.Seq, err))

@@ -25,24 +25,27 @@ import (
 
 // sessionsCmd inspects sessions.
 type sessionsCmd struct {
-	List    sessionsListCmd    `cmd:"" default:"withargs" help:"List sessions, latest first."`
-	Show    sessionsShowCmd    `cmd:"" help:"Show a session's conversation and state."`
-	Tail    sessionsTailCmd    `cmd:"" help:"Show a session's log: causes and commits, from the beginning; --follow also shows new ones."`
-	Rebuild sessionsRebuildCmd `cmd:"" help:"Fold a session from the log, compare the result with the live state, and write it to the view."`
-	Repair  sessionsRepairCmd  `cmd:"" help:"Open a session whose log is damaged, with what could be saved. Without --yes, only report what would be lost."`
+	List     sessionsListCmd     `cmd:"" default:"withargs" help:"List sessions, latest first."`
+	Show     sessionsShowCmd     `cmd:"" help:"Show a session's conversation and state."`
+	Tail     sessionsTailCmd     `cmd:"" help:"Show a session's log: causes and commits, from the beginning, also those in the archive; --follow also shows new ones."`
+	Rebuild  sessionsRebuildCmd  `cmd:"" help:"Fold a session from the log, compare the result with the live state, and write it to the view."`
+	Delete   sessionsDeleteCmd   `cmd:"" help:"Delete a session. Its content is removed from the log and the archive after retention.undelete, a week by default."`
+	Undelete sessionsUndeleteCmd `cmd:"" help:"Bring a deleted session back, while its content is still there."`
+	Repair   sessionsRepairCmd   `cmd:"" help:"Open a session whose log is damaged, with what could be saved. Without --yes, only report what would be lost."`
 }
 
 type sessionsListCmd struct {
-	Agent string `short:"a" placeholder:"NAME" help:"Only this agent."`
-	Limit int    `short:"n" default:"20" help:"Maximum number of sessions."`
-	After string `placeholder:"CURSOR" help:"Continue after the page that returned this cursor."`
-	JSON  bool   `help:"Print JSON."`
+	Agent   string `short:"a" placeholder:"NAME" help:"Only this agent."`
+	Limit   int    `short:"n" default:"20" help:"Maximum number of sessions."`
+	After   string `placeholder:"CURSOR" help:"Continue after the page that returned this cursor."`
+	Deleted bool   `help:"List the sessions that were deleted, instead of the others."`
+	JSON    bool   `help:"Print JSON."`
 }
 
 // Run implements the command.
 func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	var page coreapi.SessionsPage
-	if err := ask(ctx, g, coreapi.VerbSessions, coreapi.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After},
+	if err := ask(ctx, g, coreapi.VerbSessions, coreapi.SessionsQuery{Agent: l.Agent, Limit: l.Limit, After: l.After, Deleted: l.Deleted},
 		&page); err != nil {
 		return err
 	}
@@ -53,7 +56,9 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Println(incomplete(*page.View))
 	}
 	if len(page.Sessions) == 0 {
-		if page.View == nil {
+		if page.View == nil && l.Deleted {
+			fmt.Println("No deleted sessions.")
+		} else if page.View == nil {
 			fmt.Printf("No sessions yet. Start one with:  %s chat\n", buildinfo.Command())
 		}
 		return nil
@@ -168,7 +173,7 @@ func (t *sessionsTailCmd) Run(ctx context.Context, g *globals) error {
 	defer c.close()
 	last := uint64(0)
 	st := stylesFor(os.Stdout)
-	for m, err := range c.Journal.Messages(ctx, ref, 0) {
+	for m, err := range c.past(ctx, ref) {
 		if err != nil {
 			return err
 		}
@@ -259,11 +264,14 @@ type sessionsRebuildCmd struct {
 	Session string `arg:"" optional:"" help:"Session."`
 	Agent   string `short:"a" default:"main" help:"Agent."`
 	All     bool   `help:"Rebuild all sessions and statistics, in the background; skandha status shows the progress."`
+	Archive bool   `help:"Begin with the session's first commit, which may have left the log for the archive, and check every checkpoint."`
 }
 
 // Validate implements kong's interface.
 func (r *sessionsRebuildCmd) Validate() error {
 	switch {
+	case r.All && r.Archive:
+		return errors.New("--all and --archive exclude each other")
 	case r.All && r.Session != "":
 		return errors.New("--all and a session exclude each other")
 	case !r.All && r.Session == "":
@@ -293,7 +301,7 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer c.close()
 	begin := time.Now()
-	rebuilt, err := (&loader.Loader{Bus: c.Journal, Log: c.Log}).Rebuild(ctx, ref)
+	rebuilt, err := r.fold(ctx, c, ref)
 	if err != nil {
 		gaps, lookErr := lookFor(ctx, c.Journal, ref)
 		for _, g := range gaps {
@@ -327,6 +335,23 @@ func (r *sessionsRebuildCmd) Run(ctx context.Context, g *globals) error {
 	}
 	fmt.Printf("written to the view   revision %d\n", written.Revision)
 	return nil
+}
+
+// fold folds the session from the log, or with --archive from its first commit.
+func (r *sessionsRebuildCmd) fold(ctx context.Context, c *connection, ref subject.Ref) (*decide.State, error) {
+	if !r.Archive {
+		return (&loader.Loader{Bus: c.Journal, Log: c.Log}).Rebuild(ctx, ref)
+	}
+	replay := loader.NewReplay(ref)
+	for m, err := range c.past(ctx, ref) {
+		if err == nil {
+			err = replay.Add(m)
+		}
+		if err != nil {
+			return replay.State(), err
+		}
+	}
+	return replay.State(), nil
 }
 
 func sameState(a, b *decide.State) (bool, error) {

@@ -340,3 +340,14 @@ func (a *Auditor) wrong(ctx context.Context, f finding) {
 		a.cfg.Log.Warn("the audit log does not say that it was damaged yet", "error", err)
 	}
 }
+
+// Audited returns the last commit of the log of decisions of which there is an entry. All entries of earlier commits
+// are written.
+func (a *Auditor) Audited(ctx context.Context) (seq uint64, err error) {
+	if err := a.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer a.unlock()
+	err = a.look(ctx)
+	return a.have.chain.Log.Sequence, err
+}

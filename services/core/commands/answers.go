@@ -20,6 +20,7 @@ const (
 	Left            = "/quit only closes a terminal; to leave the page, close it. The session stays open."
 	NoPluginList    = "The list of plugins is not available here."
 	NoLog           = "The log cannot be read here."
+	NotDeleted      = "This session was not deleted."
 	Intact          = "Nothing to repair: this session's log is intact."
 	IntactButLocked = "This session's log is intact; /reset unlocks the session."
 )
@@ -206,3 +207,14 @@ func asCodes(names []string) string {
 }
 
 func oneLine(s string) string { return text.Cut(strings.Join(strings.Fields(s), " "), maxLine) }
+
+// Deleted answers /delete.
+func Deleted(until time.Time) string {
+	return fmt.Sprintf("The session was deleted. /undelete brings it back until %s; then its content is removed.",
+		until.Format(time.RFC3339))
+}
+
+// Undeleted answers /undelete.
+func Undeleted(turns int) string {
+	return fmt.Sprintf("The session is back, with %s.", count(turns, "turn"))
+}

@@ -22,6 +22,8 @@ const (
 	Provider = "provider"
 	Metrics  = "metrics"
 	Replay   = "replay"
+	Delete   = "delete"
+	Undelete = "undelete"
 	Quit     = "quit"
 )
 
@@ -46,6 +48,8 @@ var all = []Command{
 	{Provider, "[name[/model] | default]", "show the language models, or choose the one that answers this session"},
 	{Metrics, "", "show statistics of this session, its tools and the hooks"},
 	{Replay, "[n | turn]", "show what happened in the last turn, the last n turns, or one turn by id"},
+	{Delete, "", "delete the session; its content is removed after a while"},
+	{Undelete, "", "bring back a session that was deleted, while its content is still there"},
 	{Quit, "", "leave; the session stays open"},
 }
 

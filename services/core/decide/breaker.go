@@ -155,6 +155,9 @@ func (s *State) onSessionLocked(p event.SessionLocked) {
 		until = s.Now.Add(lockFirst)
 	}
 	s.Locked = p.Reason
+	if p.Deleted != nil {
+		s.Deleted, s.Breaker, s.Damage = &Deleted{Deletion: *p.Deleted}, Breaker{}, nil
+	}
 	if !until.IsZero() {
 		s.Breaker.Trips++
 		s.Breaker.Until = until
@@ -174,6 +177,9 @@ func (s *State) reopen() {
 
 // LockedWhy explains why a session is locked, and how to unlock it.
 func (s *State) LockedWhy() string {
+	if s.Deleted != nil {
+		return s.Locked
+	}
 	if s.Breaker.Until.IsZero() {
 		return s.Locked + "; /reset unlocks the session"
 	}

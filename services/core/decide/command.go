@@ -25,6 +25,14 @@ func (x *causeDecider) command(c event.Command) {
 			c.ID, x.c.Writer, seq))
 		return
 	}
+	if x.s.Deleted != nil && c.Name != commands.Undelete {
+		x.fail(event.FailLocked, x.s.LockedWhy())
+		return
+	}
+	if x.s.Deleted != nil && x.s.Deleted.Gone {
+		x.fail(event.FailLocked, "the content of this session was removed; it cannot be brought back")
+		return
+	}
 	if c.ID != "" {
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
 	}
@@ -43,6 +51,10 @@ func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 		answer = x.reset()
 	case commands.Repair:
 		answer = x.repair()
+	case commands.Delete:
+		answer = x.delete()
+	case commands.Undelete:
+		answer = x.undelete()
 	case commands.Cancel:
 		answer = x.cancelRunning()
 	case commands.Tools:
@@ -64,15 +76,19 @@ func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 }
 
 func (x *causeDecider) reset() string {
-	why := "/reset by " + string(x.c.Writer)
+	x.endAll("/reset by " + string(x.c.Writer))
+	x.emit(event.SessionReset{By: x.c.Writer})
+	return commands.WasReset
+}
+
+// endAll ends the open turn and the inputs that wait.
+func (x *causeDecider) endAll(why string) {
 	if x.s.Turn != nil {
 		x.closeTurn(event.FailReset, why, x.closings, false)
 	}
 	for _, q := range slices.Clone(x.s.Queue) {
 		x.emit(event.TurnFailed{Sequence: q.Sequence, InputID: q.InputID, Code: event.FailReset, Reason: why})
 	}
-	x.emit(event.SessionReset{By: x.c.Writer})
-	return commands.WasReset
 }
 
 // repair unlocks a session that was locked because its log is damaged.

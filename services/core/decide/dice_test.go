@@ -16,7 +16,12 @@ import (
 // perceive stores a message from outside.
 func (s *simulation) perceive() {
 	if s.state.Locked != "" && chance(s.r, 3) {
-		s.put(subject.Command, event.Command{Name: "reset"})
+		s.put(subject.Command, event.Command{Name: oneOf(s.r, "reset", "undelete")})
+	}
+	if chance(s.r, 8) {
+		if d := decide.OnRetention(s.state, s.env()); d != nil {
+			s.commit(d, 0)
+		}
 	}
 	switch s.r.IntN(24) {
 	case 0, 1, 2, 3, 4:
@@ -36,7 +41,7 @@ func (s *simulation) perceive() {
 	case 10:
 		s.put(subject.Command,
 			event.Command{
-				Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo"),
+				Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo", "delete", "undelete"),
 				Args: oneOf(s.r, nil, []string{"1"}), ID: oneOf(s.r, "", "k1"),
 			})
 	case 11:

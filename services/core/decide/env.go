@@ -33,6 +33,7 @@ type Env struct {
 	Memory    Memory                    // what agents remember; nil: nothing
 	Project   event.Project             // the notes of the workspace, as they are now
 	Outside   func(subject.Writer) bool // whether a plugin brings what the writer sends; nil: none does
+	Undelete  time.Duration             // how long a deleted session can be brought back
 	Version   func() string             // for /status
 	Stats     func() []commands.ToolUse // for /metrics
 

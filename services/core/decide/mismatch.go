@@ -84,6 +84,10 @@ func (w Wreck) locked() *State {
 	return s
 }
 
+// firstCounting is the first fold version in which a checkpoint keeps the number of commits, which the view compares
+// with the log.
+const firstCounting = 13
+
 // onCheckpoint replaces the whole state. The revision remains that of the log.
 func (s *State) onCheckpoint(p event.Checkpoint) error {
 	n := New(s.Ref)
@@ -96,7 +100,10 @@ func (s *State) onCheckpoint(p event.Checkpoint) error {
 	if !n.chained() {
 		return errors.New("checkpoint: window, seen inputs or grants do not match their chains")
 	}
-	n.Rev, n.Now, n.Commits, n.version = s.Rev, s.Now, 0, s.version
+	n.Rev, n.Now, n.version = s.Rev, s.Now, s.version
+	if n.version < firstCounting {
+		n.Commits = 0
+	}
 	*s = *n
 	return nil
 }
@@ -105,6 +112,15 @@ func (s *State) onCheckpoint(p event.Checkpoint) error {
 // folded without earlier commits.
 func IsCheckpoint(c event.Commit) bool {
 	return len(c.Events) > 0 && c.Events[0].Type == event.TypeCheckpoint
+}
+
+// IsTombstone reports whether a commit keeps of a session only that it was deleted.
+func IsTombstone(c event.Commit) bool {
+	if !IsCheckpoint(c) || c.Header.Trigger.Kind != event.ByRetention {
+		return false
+	}
+	var p event.Checkpoint
+	return c.Events[0].DataAs(&p) == nil && p.Reason == DeletedReason
 }
 
 // At returns an empty state at a revision, onto which a checkpoint can be folded.

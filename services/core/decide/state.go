@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 12
+const FoldVersion = 13
 
 // Bounds of what a state keeps.
 const (
@@ -84,6 +84,7 @@ type core struct {
 	GrantChain string           `json:"grant_chain,omitempty"`
 	ProjectSum string           `json:"project_sum,omitempty"`
 	Damage     *Damage          `json:"damage,omitempty"` // why the session is locked, if its log is damaged
+	Deleted    *Deleted         `json:"deleted,omitempty"`
 	Begun      *Begun           `json:"begun,omitempty"`  // of the cause that is to be decided next
 	Driven     *Begun           `json:"driven,omitempty"` // of the open turn, by its driver
 	// Summary replaces the turns before the window, if the agent's policy is to summarise.
@@ -91,6 +92,12 @@ type core struct {
 	// Recalled is the least trusted origin of the memories that the model has been shown since
 	// the last /reset: later answers may repeat them.
 	Recalled memory.Origin `json:"recalled,omitempty"`
+}
+
+// Deleted is set in a session that somebody has deleted, which is locked.
+type Deleted struct {
+	event.Deletion
+	Gone bool `json:"gone,omitempty"` // its content was removed
 }
 
 // Summary is a model's summary of the oldest turns of a conversation.

@@ -152,7 +152,7 @@ func ends(s *State, c Cause) bool {
 		return !dup && says.Mode == event.ModeInterrupt
 	case event.Command:
 		_, dup := s.seen(c.Writer, says.ID)
-		return !dup && (says.Name == commands.Reset || says.Name == commands.Cancel && s.Turn.Began < c.Sequence)
+		return !dup && (says.Name == commands.Reset || says.Name == commands.Delete || says.Name == commands.Cancel && s.Turn.Began < c.Sequence)
 	}
 	return false
 }

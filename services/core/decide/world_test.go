@@ -156,8 +156,8 @@ func (w *world) env() *decide.Env {
 	return &decide.Env{
 		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
 		Matcher: w.matcher, Project: w.project, Approvals: w.approvals,
-		Outside: func(by subject.Writer) bool { return by == "mail" },
-		Nonce:   func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
+		Outside: func(by subject.Writer) bool { return by == "mail" }, Undelete: time.Hour,
+		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
 	}
 }
 

@@ -41,6 +41,7 @@ type Directory struct {
 	demands    []demand             // of all cores
 	cores      []subject.Instance   // cores that publish beacons
 	fold       int                  // the newest fold version that any of them knows
+	oldest     int                  // the oldest one
 	published  int                  // waiting sessions in this core's latest beacon
 	usage      map[Need]*usage      // of slots by other cores
 	moved      chan struct{}        // receives a value when the next beacon should be sent at once

@@ -89,6 +89,13 @@ func (d *Directory) NewestFold() int {
 	return d.fold
 }
 
+// OldestFold returns the oldest fold version that any core knows.
+func (d *Directory) OldestFold() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.oldest
+}
+
 // Demand counts the waiting sessions, for the beacon.
 func (d *Directory) Demand() []bus.Waiting {
 	d.mu.Lock()
@@ -113,10 +120,10 @@ func (d *Directory) Demand() []bus.Waiting {
 // from the same numbers. It wakes sessions for which slots are free now.
 func (d *Directory) Share(self subject.Instance, all []bus.Beacon) {
 	d.mu.Lock()
-	d.self, d.demands, d.cores, d.fold = self, d.demands[:0], nil, 0
+	d.self, d.demands, d.cores, d.fold, d.oldest = self, d.demands[:0], nil, 0, math.MaxInt
 	for _, b := range all {
 		d.cores = append(d.cores, b.Instance)
-		d.fold = max(d.fold, b.Fold)
+		d.fold, d.oldest = max(d.fold, b.Fold), min(d.oldest, b.Fold)
 		if len(b.Waiting) > 0 {
 			d.demands = append(d.demands, demand{b.Instance, b.Waiting})
 		}

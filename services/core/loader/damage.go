@@ -128,6 +128,9 @@ func (l *Loader) Survey(ctx context.Context, d *Damage) (decide.Wreck, error) {
 		if err != nil {
 			continue
 		}
+		if decide.IsCheckpoint(c) { // what was open before it may have ended in a commit that has left the log
+			clear(open)
+		}
 		w.Cursor = max(w.Cursor, min(c.Header.Cursor, m.Seq)) // a commit cannot have processed later causes
 		for i := range c.Events {
 			note(open, c.Events[i])

@@ -103,15 +103,18 @@ func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (fo
 			f.confirmed = true
 			continue
 		}
-		if err == nil && decide.IsCheckpoint(c) {
-			f.state, f.anew, broken = decide.At(ref, c.Header.Prev), c.Header.Now, nil
-		}
-		if broken != nil {
+		from, checkpoint := f.state, err == nil && decide.IsCheckpoint(c)
+		if checkpoint {
+			from = decide.At(ref, c.Header.Prev)
+		} else if broken != nil {
 			continue
 		}
 		var next *decide.State
 		if err == nil {
-			next, err = f.state.Apply(c, m.Seq)
+			next, err = from.Apply(c, m.Seq)
+		}
+		if checkpoint && err == nil {
+			f.anew, broken = c.Header.Now, nil
 		}
 		if err != nil {
 			broken = fmt.Errorf("commit %d: %w", m.Seq, err)
@@ -195,14 +198,21 @@ func (l *Loader) Save(ctx context.Context, s *decide.State) error {
 	return l.Store.SaveSnapshot(ctx, store.KeyOf(s.Ref), snap)
 }
 
+// PhaseDeleted is the phase, in listings, of sessions that were deleted.
+const PhaseDeleted = "deleted"
+
 // Snapshot encodes a state for the store.
 func Snapshot(s *decide.State) (store.Snapshot, error) {
 	data, err := s.Snapshot()
 	if err != nil {
 		return store.Snapshot{}, fmt.Errorf("encoding snapshot of %s: %w", s.Ref, err)
 	}
+	phase := string(s.UI)
+	if s.Deleted != nil {
+		phase = PhaseDeleted
+	}
 	return store.Snapshot{
 		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: s.Now,
-		Phase: string(s.UI), Title: s.Title, Turns: s.Turns, Commits: s.Commits, Data: data,
+		Phase: phase, Title: s.Title, Turns: s.Turns, Commits: s.Commits, Data: data,
 	}, nil
 }

@@ -36,7 +36,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 		Version:   func() string { return cfg.Version },
 		Plugins:   func() []commands.Plugin { return plugins.List(at.Snapshot) },
 		HookStats: s.Plugins.HookUse, Replay: s.replay, Memory: s.memory(patience), Project: seen.Project(),
-		Outside: s.outside(),
+		Outside: s.outside(), Undelete: cfg.Undelete,
 	}
 }
 

@@ -153,6 +153,8 @@ func (s *session) handle(m any) {
 		s.poked = true
 	case renewMail:
 		s.renew(m)
+	case checkpointMail:
+		s.checkpoint(m)
 	}
 }
 

@@ -48,6 +48,7 @@ type Config struct {
 	// with their number, now and then, and with 0 once half of them are done. 0: no limit.
 	PerListener int
 	Pressed     func(w subject.Writer, waiting int)
+	Undelete    time.Duration // how long a deleted session can be brought back
 	// Matcher returns what matches an agent's tools with requests; nil: nothing does.
 	Matcher func(agent subject.Agent, patience *embed.Patience) engine.Matcher
 }

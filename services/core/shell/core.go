@@ -26,6 +26,7 @@ import (
 	"skandha.dev/services/core/outbox"
 	"skandha.dev/services/core/plugins"
 	"skandha.dev/services/core/ranking"
+	"skandha.dev/services/core/retention"
 	"skandha.dev/services/core/schedules"
 	"skandha.dev/services/core/session"
 	"skandha.dev/services/core/tracing"
@@ -67,6 +68,7 @@ type Config struct {
 	// occur anyway.
 	Schedules bool
 	Traces    bool // make traces and metrics of turns, see package tracing
+	Retention Retention
 }
 
 // Core is one replica.
@@ -96,6 +98,7 @@ type Core struct {
 	outbox   *outbox.Outbox
 	auditor  *auditor.Auditor
 	schedule *schedules.Schedules
+	retain   *retention.Retention
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
 	ready    chan struct{} // closed once causes are consumed
@@ -169,11 +172,12 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	}
 	c.sessions, err = session.NewSet(ctx, session.Config{
 		Open: cfg.OpenSessions, Cache: cfg.CacheSessions, Policy: cfg.Policy, Approvals: cfg.Approvals, Version: cfg.Version,
-		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher, PerListener: cfg.PerListener, Pressed: pressed,
+		ToolUse: c.views.ToolUse, Memory: c.memory(), Matcher: c.matcher, PerListener: cfg.PerListener, Pressed: pressed, Undelete: cfg.Retention.Undelete,
 	}, session.Deps{
 		Bus: b, Log: log, Loader: c.loader, Directory: c.dir, Plugins: c.plugins, Attempts: c.attempts, Live: c.live,
 		Troubles: c.troubles, Outbox: c.outbox, Traces: c.traces,
 	})
+	c.retain = c.newRetention()
 	return c, err
 }
 
@@ -289,6 +293,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	go c.troubles.Recheck(c.ctx, c.loader)
 	stopBeacon := c.beacon.start()
 	go c.store.Watch(c.ctx, c.log)
+	go c.retain.Run(c.ctx)
 	return func() {
 		stopSchedules()
 		stopOutbox()

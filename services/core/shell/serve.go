@@ -28,6 +28,7 @@ func (c *Core) serve() ([]*bus.Responder, error) {
 		coreapi.VerbTools:     c.serveTools,
 		coreapi.VerbSessions:  c.serveSessions,
 		coreapi.VerbSession:   c.serveSession,
+		coreapi.VerbMessages:  c.serveMessages,
 		coreapi.VerbStatus:    func(q *bus.Request) (any, error) { return c.Status(q.Context()), nil },
 		coreapi.VerbMemory:    c.seeMemory,
 		coreapi.VerbOutbox:    c.seeOutbox,
@@ -161,6 +162,9 @@ func (c *Core) listSessions(q *bus.Request, ask coreapi.SessionsQuery) (any, err
 		out.View = &view
 	}
 	for _, s := range page {
+		if ask.Deleted != (s.Phase == loader.PhaseDeleted) {
+			continue
+		}
 		out.Sessions = append(out.Sessions, coreapi.SessionRow{
 			Ref:      subject.Ref{Agent: subject.Agent(s.Agent), Session: subject.Session(s.Session)},
 			Revision: s.Rev, State: s.Phase, Title: s.Title, Turns: s.Turns, Updated: s.Updated,

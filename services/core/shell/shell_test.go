@@ -46,6 +46,8 @@ type system struct {
 	executors            []subject.Instance      // the first runner and provider
 	connect              func() *journal.Journal // nil: to srv
 	schedules            bool                    // cores offer the tools schedule:*
+	compare, settle      time.Duration           // see [core.Options]
+	config               core.Config             // of retained
 }
 
 func start(t testing.TB, cfg core.Config, options ...func(*system)) *system {
@@ -109,7 +111,7 @@ func (s *system) newCore(cfg core.Config, b *journal.Journal) *shell.Core {
 		}
 	}
 	cfg.Hooks = points
-	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond, Schedules: s.schedules},
+	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond, Schedules: s.schedules, Compare: s.compare, Settle: s.settle},
 		core.Deps{Bus: b, Store: s.store(), Index: s.index, Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)

@@ -46,6 +46,9 @@ func (c *Core) Counters() map[string]int64 {
 	if u := c.beacon.use.Load(); u != nil {
 		out["log_bytes"], out["log_max_bytes"] = int64(u.Bytes), int64(u.Most) //nolint:gosec // bytes of a stream
 	}
+	retained := c.retain.Status()
+	out["retention_sessions"], out["retention_bytes"] = retained.Sessions, retained.Bytes
+	out["retention_archived"], out["retention_removed"] = retained.Archived, retained.Removed
 	if c.traces != nil {
 		out["traces_dropped"] = c.traces.Dropped.Load()
 	}
@@ -67,8 +70,10 @@ func (c *Core) faults() (out []coreapi.Fault) {
 	}
 	out = append(out, c.outboxFaults()...)
 	out = append(out, c.auditFaults()...)
-	if f := c.scheduleFault(); f != nil {
-		out = append(out, *f)
+	for _, f := range []*coreapi.Fault{c.scheduleFault(), c.retentionFault()} {
+		if f != nil {
+			out = append(out, *f)
+		}
 	}
 	return out
 }

@@ -16,7 +16,15 @@ import (
 const (
 	floorMark   = "causes_ack_floor"
 	floorAtMark = "causes_ack_floor_at" // when the message there was stored: Unix time in nanoseconds
+	// trimmedMark is the last message that retention was about to remove from the log. The message at the floor may be
+	// one of those before it.
+	trimmedMark = "log_trimmed"
 )
+
+// Trims notes that messages up to a sequence are about to leave the log.
+func (w *Writer) Trims(ctx context.Context, upTo uint64) error {
+	return w.cfg.Store.SetMark(ctx, trimmedMark, upTo)
+}
 
 // ackFloor is the sequence after which a newly created consumer may start. It is a view:
 // it may come from another log, or the log may have been emptied or restored from an
@@ -70,6 +78,9 @@ func (w *Writer) ConfirmedFloor() uint64 {
 	if err == nil && uint64(m.Time.UnixNano()) == at { //nolint:gosec // after 1970
 		return seq
 	}
+	if errors.Is(err, bus.ErrNotFound) && w.trimmed(ctx, seq, at) {
+		return seq
+	}
 	w.floor.set(0, 0)
 	if err != nil && !errors.Is(err, bus.ErrNotFound) {
 		w.cfg.Log.Warn("cannot confirm the ack floor; every cause is delivered again", "floor", seq, "error", err)
@@ -77,6 +88,16 @@ func (w *Writer) ConfirmedFloor() uint64 {
 	}
 	w.reportLostFloor(ctx, seq, time.Unix(0, int64(at))) //nolint:gosec // it was an int64
 	return 0
+}
+
+// trimmed reports whether the message at the floor may have left the log by retention, which is of the floor's log.
+func (w *Writer) trimmed(ctx context.Context, seq, at uint64) bool {
+	to, err := w.cfg.Store.Mark(ctx, trimmedMark)
+	if err != nil || to < seq {
+		return false
+	}
+	log, err := w.cfg.Bus.LogState(ctx)
+	return err == nil && log.Last >= seq && !log.Replaced(time.Unix(0, int64(at)), loader.ClockSkew) //nolint:gosec // it was an int64
 }
 
 // reportLostFloor reports why the log does not hold the message at the ack floor: the view

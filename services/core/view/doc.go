@@ -1,5 +1,6 @@
 // Package view writes what Redis or SQLite holds about sessions, so that lists, statistics
-// and snapshots can be read without the log. All of it can be made again from the log.
+// and snapshots can be read without the log. All of it can be made again from the log, but the statistics of turns that
+// have left it.
 //
 // [Writer] writes snapshots, tool statistics and the ack floor of what this core stores,
 // asynchronously: nothing waits for it. What turns leave for the memory it writes at once, the

@@ -133,7 +133,11 @@ func (w *sweep) behind(ctx context.Context) (map[subject.Ref]uint64, error) {
 			return nil, err
 		}
 		for i, s := range batch {
-			if w.lacks(s, heads[i]) {
+			lacks, err := w.lacks(ctx, s, heads[i])
+			if err != nil {
+				return nil, err
+			}
+			if lacks {
 				found[s.Ref] = heads[i].Commits
 			}
 		}
@@ -182,11 +186,15 @@ func (w *sweep) compare(
 		}
 		for i, s := range batch {
 			before, seen := suspects[s.Ref]
+			lacks, err := w.lacks(ctx, s, heads[i])
+			if err != nil {
+				return failed, err
+			}
 			switch h := heads[i]; {
 			case !every && w.settled[s.Ref] == settled{commits: s.Commits}:
 				failed++
 				continue
-			case !every && !w.lacks(s, h):
+			case !every && !lacks:
 				done++
 				continue
 			case patient && (!seen || h.Commits >= before && h.Counted >= h.Rev):
@@ -251,13 +259,20 @@ func (w *sweep) progress(ctx context.Context, sessions, done, failed int) error 
 }
 
 // lacks reports whether the view is behind the log for a session.
-func (w *sweep) lacks(s journal.SessionInfo, h store.Head) bool {
+func (w *sweep) lacks(ctx context.Context, s journal.SessionInfo, h store.Head) (bool, error) {
 	if at, is := w.settled[s.Ref]; is && at.commits == s.Commits && h.Rev >= at.rev && h.Counted >= at.rev {
-		return false
+		return false, nil
 	}
-	// If the view has more commits than the log, it belongs to another log, or this log is
-	// damaged. That is not decided here.
-	return h.Rev == 0 || h.FoldVersion < foldVersion || h.Commits < s.Commits || h.Counted < h.Rev
+	if h.Rev == 0 || h.FoldVersion < foldVersion || h.Commits < s.Commits || h.Counted < h.Rev {
+		return true, nil
+	}
+	if h.Commits == s.Commits {
+		return false, nil
+	}
+	// If the view has more commits than the log, some have left it, the view belongs to another log, or this log is
+	// damaged, which is not decided here.
+	last, err := w.r.cfg.Bus.LastCommitSeq(ctx, s.Ref)
+	return last > h.Rev, err
 }
 
 // fold folds one session that is behind. ok is false if it cannot be folded.

@@ -20,7 +20,7 @@ import (
 
 // sections are the keys of a file, of all services.
 var sections = []string{
-	"agents", "policy", "people", "approvals", "hooks", "plugins", "open_sessions", "streams", "limits", "guides_dir", "notify", "audit", "listeners",
+	"agents", "policy", "people", "approvals", "hooks", "plugins", "open_sessions", "streams", "retention", "limits", "guides_dir", "notify", "audit", "listeners",
 	"mqtt", "email", "providers", "ui",
 }
 

@@ -30,6 +30,7 @@ const (
 	VerbSessions = "sessions" // SessionsQuery -> SessionsPage
 	VerbSession  = "session"  // subject.Ref -> SessionInfo
 	VerbPast     = "past"     // PastQuery -> PastPage; on subject.Past
+	VerbMessages = "messages" // MessagesQuery -> MessagesPage
 	VerbStatus   = "status"   // -> Status
 	VerbRefill   = "refill"   // RefillQuery -> RefillAnswer; admin
 	VerbHooks    = "hooks"    // -> HooksInfo
@@ -60,9 +61,10 @@ type ToolInfo struct {
 
 // SessionsQuery asks for a page of sessions.
 type SessionsQuery struct {
-	Agent string `json:"agent,omitempty"` // empty: all
-	Limit int    `json:"limit,omitempty"`
-	After string `json:"after,omitempty"` // cursor from the previous page
+	Agent   string `json:"agent,omitempty"` // empty: all
+	Limit   int    `json:"limit,omitempty"`
+	After   string `json:"after,omitempty"`   // cursor from the previous page
+	Deleted bool   `json:"deleted,omitempty"` // those that were deleted, instead of the others
 }
 
 // SessionsPage is a page of sessions, most recently updated first.
@@ -100,6 +102,27 @@ type PastCommit struct {
 	Time     time.Time       `json:"time"`
 	Events   json.RawMessage `json:"events,omitempty"`  // a batch of CloudEvents
 	Omitted  int             `json:"omitted,omitempty"` // bytes
+}
+
+// MessagesQuery asks for a page of a session's causes and commits, also of those that have left the log.
+type MessagesQuery struct {
+	subject.Ref
+	After uint64 `json:"after,omitempty"` // the next of the previous page
+	Limit int    `json:"limit,omitempty"` // messages; default 100
+}
+
+// MessagesPage is a page of a session's messages, in order.
+type MessagesPage struct {
+	Messages []Message `json:"messages"`
+	Next     uint64    `json:"next,omitempty"` // 0: there are no more
+}
+
+// Message is one message of the log or the archive.
+type Message struct {
+	Sequence uint64    `json:"sequence"`
+	Time     time.Time `json:"time"`
+	Subject  string    `json:"subject"`
+	Body     []byte    `json:"body"` // as it was stored
 }
 
 // Status is the state of the system as one core sees it.
@@ -168,6 +191,7 @@ const (
 	FaultOverload  = "overload"  // inputs are refused until fewer wait
 	FaultOutbox    = "outbox"    // messages to people were given up
 	FaultSchedules = "schedules" // schedules of agents that are not configured do not occur
+	FaultRetention = "retention" // turns cannot leave the log, which grows
 	FaultAudit     = "audit"     // the audit log was damaged, or its head is not published
 	FaultProvider  = "provider"  // no service offers an agent's language model: its turns wait, then fail
 )

@@ -29,6 +29,8 @@
 // [Journal.NextCause] does not trust such an answer: it never takes a delivered cause for a
 // deleted one.
 //
+// Messages leave the log only by [Journal.Trim]; the first commit that is left is then no session's first.
+//
 // What nobody has written, because the server has stored it as its answer to a client, is no part of the log
 // ([IsNoise]): no read returns it, and a commit is stored after it.
 //

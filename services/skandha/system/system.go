@@ -64,6 +64,8 @@ type Config struct {
 	Store      string // of the view; default a SQLite file in Data
 	Memory     string // index of memories; default beside the view
 
+	Settle time.Duration // how old a turn must be to leave the log; default 3m
+
 	Provider, Model, BaseURL, OfflineRules string
 	Embedder                               string             // <provider>/<model>; default that of ConfigFile
 	Transcriber, Speaker                   string             // likewise, or command
@@ -168,6 +170,7 @@ func (s *System) start(ctx context.Context) (err error) {
 		return err
 	}
 	cfg.GuidesDir = GuidesDir(cfg, s.cfg.Data)
+	cfg.Retention.Archive = cmp.Or(cfg.Retention.Archive, filepath.Join(s.cfg.Data, "archive"))
 	streams, err := cfg.BuildStreams()
 	if err != nil {
 		return err
@@ -303,7 +306,7 @@ func (s *System) startCore(ctx context.Context, b *journal.Journal, cfg core.Con
 	if err != nil {
 		return err
 	}
-	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second, Schedules: true, Traces: s.signals.On()}, core.Deps{
+	c, err := core.New(cfg, core.Options{Version: buildinfo.String(), Drain: 5 * time.Second, Schedules: true, Traces: s.signals.On(), Settle: s.cfg.Settle}, core.Deps{
 		Bus: b, Store: s.store, Index: s.memory, Log: s.log.With("service", "core"), Identities: who,
 	})
 	if err != nil {

@@ -56,9 +56,13 @@ func (m *model) event(e event.Event) {
 }
 
 func (m *model) sessionLocked(p event.SessionLocked) {
-	m.lockedUntil = p.Until
+	m.lockedUntil, m.deleted = p.Until, p.Deleted != nil
 	how := "/reset opens it again."
-	if !p.Until.IsZero() {
+	switch {
+	case m.deleted:
+		m.note(red, safetext.Line(p.Reason)+".")
+		return
+	case !p.Until.IsZero():
 		how = "It accepts inputs again from " + p.Until.Local().Format(time.TimeOnly) + " on; /reset opens it at once."
 	}
 	m.note(red, "The session is locked: "+safetext.Line(p.Reason)+". "+how)

@@ -38,6 +38,7 @@ type model struct {
 	turn        *running
 	state       event.AgentState
 	lockedUntil time.Time // zero if until /reset
+	deleted     bool      // locked until /undelete
 	last        string    // statistics of the last turn
 	stream      stream
 	calls       []*call

@@ -132,6 +132,8 @@ func (m *model) waits(w int) []string {
 // lockedStatus shows how long the session stays locked, if that is known.
 func (m *model) lockedStatus() string {
 	switch {
+	case m.deleted:
+		return red.of("deleted") + dim.of(" · /undelete brings the session back")
 	case m.lockedUntil.IsZero():
 		return red.of("locked") + dim.of(" · /reset opens the session again")
 	case m.now.Before(m.lockedUntil):

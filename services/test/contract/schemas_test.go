@@ -268,8 +268,8 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 func TestObjectsAreClosedUnlessStrangersSendThem(t *testing.T) {
 	open := map[string]bool{
 		"events/envelope": true, "events/ack": true, "service/core/sessions_query": true, "service/core/session_query": true,
-		"service/core/past_query": true,
-		"events/sense.input.v1":   true, "events/sense.confirmation.v1": true, "events/sense.cancel.v1": true,
+		"service/core/past_query": true, "service/core/messages_query": true,
+		"events/sense.input.v1": true, "events/sense.confirmation.v1": true, "events/sense.cancel.v1": true,
 		// closed by each event's message
 		"events/sense.command.v1": true, "events/sense.timer.v1": true, "events/event": true,
 	}

@@ -62,6 +62,7 @@ func built() map[string]map[string]string {
 			subject.Service(coreapi.ServiceName, coreapi.VerbTools):                  "coreToolsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSessions):               "coreSessionsQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbSession):                "coreSessionQuery",
+			subject.Service(coreapi.ServiceName, coreapi.VerbMessages):               "coreMessagesQuery",
 			subject.Service(coreapi.ServiceName, coreapi.VerbStatus):                 "coreStatusQuery",
 			subject.Service(registrar.ServiceName, coreapi.VerbPlugins):              "corePluginsQuery",
 			subject.Service(coreapi.AdminName, coreapi.VerbPlugin):                   "corePluginRequest",

@@ -32,9 +32,8 @@ import (
 	"skandha.dev/services/toolrunner"
 )
 
-// What a real core, runner and provider put on a real bus, in turns that go well
-// and turns that do not, is what asyncapi.yaml says: every message belongs to a
-// channel and validates as one of its messages, with declared headers.
+// What a real core, runner and provider put on a real bus, in turns that go well and turns that do not, is what
+// asyncapi.yaml says: every message belongs to a channel and validates as one of its messages, with declared headers.
 func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	srv := natstest.Start(t)
 	b := natstest.Connect(t, srv)
@@ -66,6 +65,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbSession, `{"agent":"main","session":"nobody"}`)
 	p.ask("past.main.good", `{"limit":2}`)
+	p.ask(coreapi.VerbMessages, `{"agent":"main","session":"good","limit":2}`)
 	p.ask(coreapi.VerbStatus, ``)
 	p.ask(coreapi.VerbRefill, `{"agent":"main","session":"good"}`)
 	p.ask(coreapi.VerbRefill, `{"all":true}`)
@@ -94,7 +94,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 		"actConfirmed", "actCompleted",
 		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
 		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery",
-		"coreTools", "coreSessions", "coreSession", "corePast", "coreStatus", "error",
+		"coreTools", "coreSessions", "coreSession", "corePast", "coreMessages", "coreStatus", "error",
 		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreCallRequest",
 		"coreHooks", "corePlugins", "corePlugin",
 	} {

@@ -141,6 +141,8 @@ var goTypes = map[string]any{
 
 	"service/core/tools":              []coreapi.ToolInfo{},
 	"service/core/past_query":         coreapi.PastQuery{},
+	"service/core/messages":           coreapi.MessagesPage{},
+	"service/core/messages_query":     coreapi.MessagesQuery{},
 	"service/core/sessions_query":     coreapi.SessionsQuery{},
 	"service/core/sessions":           coreapi.SessionsPage{},
 	"service/core/status":             coreapi.Status{},

@@ -14,7 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/subject"
@@ -36,6 +38,7 @@ var update = flag.Bool("update", false, "record the log of this release, under i
 // config makes the decisions that the logs have: a tool that is asked about, one that is denied.
 const config = `
 agents: {main: {confirm: 5s}}
+retention: {turns: 5, every: 1s, undelete: 876000h}
 policy:
   - {tool: "time:now", principal: asker, effect: confirm, reason: "it is asked about"}
   - {tool: "http:*", effect: deny, reason: "no network here"}
@@ -55,6 +58,8 @@ var sessions = map[subject.Session][]string{
 	"waiting":   {"hello", `leave call time:now {}`},
 	"remembers": {"what do you know of the boiler?"},
 	"scheduled": {`yes call schedule:create {"name":"daily","every":"24h","text":"look after the boiler"}`},
+	"deleted":   {"hello", "/delete"},
+	"back":      {"hello", "/delete", "/undelete", "hello again"},
 	"long":      strings.Split(strings.TrimSuffix(strings.Repeat(`call math:evaluate {"expression":"3*3"}`+"\n", 25), "\n"), "\n"),
 }
 
@@ -75,14 +80,14 @@ type rig struct {
 	data   string
 }
 
-func start(t *testing.T, data string) *rig {
+func start(t *testing.T, data string, settle time.Duration) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: data, ConfigFile: file, Sync: "relaxed", Log: natstest.Logger(t), Models: []provider.Adapter{scripted.New()},
+		Data: data, ConfigFile: file, Sync: "relaxed", Log: natstest.Logger(t), Models: []provider.Adapter{scripted.New()}, Settle: settle,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -142,6 +147,9 @@ func (r *rig) is(session subject.Session) (digest string, turns []timeline.TurnR
 	}
 	w, at, _ := timeline.NewWalk(100, "")
 	for c, err := range turn.Back(ctx, r.client.Journal, ref, at) {
+		if errors.Is(err, bus.ErrNotFound) {
+			break // the rest has left the log
+		}
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -151,7 +159,7 @@ func (r *rig) is(session subject.Session) (digest string, turns []timeline.TurnR
 }
 
 func record(t *testing.T, file string) {
-	r := start(t, t.TempDir())
+	r := start(t, t.TempDir(), time.Millisecond)
 	want := expected{}
 	names := slices.Sorted(maps.Keys(sessions)) // the last one waits, but not for long
 	for _, session := range names {
@@ -159,6 +167,10 @@ func record(t *testing.T, file string) {
 			r.say(session, line)
 		}
 	}
+	natstest.Eventually(t, "turns have left the log", func() bool {
+		_, turns := r.is("long")
+		return len(turns) < len(sessions["long"])/2
+	})
 	for _, session := range names {
 		want[session] = &struct {
 			Digest string             `json:"digest"`
@@ -249,7 +261,7 @@ func check(t *testing.T, file string, same bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, restored(t, file))
+	r := start(t, restored(t, file), 0)
 	r.keeps()
 	for session, was := range want {
 		switch session {
@@ -267,6 +279,11 @@ func check(t *testing.T, file string, same bool) {
 			}
 			if is, want := lines(t, turns), lines(t, was.Turns); is != want {
 				t.Errorf("%s has the turns\n%s\nwant\n%s", session, is, want)
+			}
+		}
+		if session == "deleted" {
+			if end := r.say(session, "/undelete"); end.Recorded == nil {
+				t.Errorf("it does not come back: %+v", end.Failed)
 			}
 		}
 		if end := r.say(session, `call math:evaluate {"expression":"6*7"}`); end.Recorded == nil || !strings.Contains(end.Recorded.Answer, "42") {

@@ -55,6 +55,25 @@ var invariants = []invariant{
 	{"causes were committed out of order", causesInOrder},
 	{"a turn is open and no core must drive it", openTurnsAreHeld},
 	{"parked without a stored timer", parkedTurnsWake},
+	{"a deleted session has a turn or a queued input", func(_ *Model, _ *State, f *Fold) bool {
+		return f.Deletion == Kept || f.idle()
+	}},
+	{"a tombstone of a session that is not deleted", func(_ *Model, _ *State, f *Fold) bool {
+		return !f.EarlyTomb
+	}},
+	{"a session with a tombstone was undeleted", func(_ *Model, _ *State, f *Fold) bool {
+		return !f.Revived
+	}},
+	{"the cursor is past a cause that nobody decided", cursorSkipsNothing},
+	{"the session's last commit was purged: earlier fences are valid again", func(_ *Model, s *State, _ *Fold) bool {
+		last := s.lastCommit()
+		return last == 0 || !s.purged(last)
+	}},
+	{"a tombstone was purged", tombstonesStay},
+	{"what was purged is not in the archive", func(_ *Model, s *State, _ *Fold) bool {
+		return s.Purged&^s.Archive == 0
+	}},
+	{"the log alone does not fold to the state of archive and log", logIsEnough},
 }
 
 // check returns what is wrong with a state of fold f, or "".
@@ -101,7 +120,7 @@ func everyEffect(holds func(m *Model, f *Fold) bool) func(*Model, *State, *Fold)
 func callsEndWithTheirTurn(m *Model, _ *State, f *Fold) bool {
 	for i := range m.calls() {
 		call := f.Calls[i]
-		if f.Inputs[1] == Ended && call.Attempt > 0 && call.Result == NoResult {
+		if f.Inputs[m.caller()] == Ended && call.Attempt > 0 && call.Result == NoResult {
 			return false
 		}
 	}
@@ -122,13 +141,13 @@ func someoneIsLeft(m *Model, s *State, f *Fold) bool {
 }
 
 // ackedCausesAreDone requires that an ack and the verdict "no effect" are permanent
-// (rules 4 and 5).
+// (rules 4 and 5), and that a cause is not purged before it is processed (rule 17).
 func ackedCausesAreDone(m *Model, s *State, f *Fold) bool {
 	if m.broken(NoDriver) || m.broken(NoFence) {
 		return true
 	}
 	for at := f.Cursor + 1; at <= s.Len; at++ {
-		if s.isCause(at) && s.acked(at) && m.hasEffect(s, *f, at, at) {
+		if s.isCause(at) && (s.acked(at) || s.purged(at)) && m.hasEffect(s, *f, at, at) {
 			return false
 		}
 	}
@@ -141,21 +160,59 @@ func answersAreAudited(m *Model, s *State, _ *Fold) bool {
 	if m.broken(NoDriver) || m.broken(NoFence) || m.broken(StaleVerdict) {
 		return true // they lose causes of every kind
 	}
-	first, committed := uint8(0), uint16(0)
-	for _, e := range s.Log[:s.Len] {
-		if e.Kind == CommitEntry && e.Commit.processesCause() {
-			if first == 0 {
-				first = e.Commit.Cause
-			}
-			committed |= 1 << (e.Commit.Cause - 1)
-		}
-	}
+	first, committed := committedCauses(s)
 	for at := uint8(1); at <= s.Len; at++ {
 		if s.Log[at-1].Kind == AnswerEntry && s.acked(at) && committed&(1<<(at-1)) == 0 && first != 0 && first < at {
 			return false
 		}
 	}
 	return true
+}
+
+// committedCauses returns the first cause that was processed by a commit, and all of them.
+func committedCauses(s *State) (first uint8, all uint16) {
+	for _, e := range s.Log[:s.Len] {
+		if e.Kind == CommitEntry && e.Commit.processesCause() {
+			if first == 0 {
+				first = e.Commit.Cause
+			}
+			all |= 1 << (e.Commit.Cause - 1)
+		}
+	}
+	return first, all
+}
+
+// cursorSkipsNothing requires that every input and every command up to the cursor was decided (rules 2
+// and 17).
+func cursorSkipsNothing(_ *Model, s *State, f *Fold) bool {
+	_, committed := committedCauses(s)
+	for at := uint8(1); at <= f.Cursor; at++ {
+		switch s.Log[at-1].Kind {
+		case InputEntry, DeleteEntry, UndeleteEntry:
+			if committed&(1<<(at-1)) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func tombstonesStay(_ *Model, s *State, _ *Fold) bool {
+	for at := uint8(1); s.Purged != 0 && at <= s.Len; at++ {
+		if s.Log[at-1].Commit.Kind == Tombstone && s.purged(at) {
+			return false
+		}
+	}
+	return true
+}
+
+// logIsEnough requires that a core that has only the log comes to the same state (rule 17).
+func logIsEnough(m *Model, s *State, f *Fold) bool {
+	if m.cfg.Checkpoints == 0 {
+		return true // it is the same fold
+	}
+	alone, ok := m.readable(s)
+	return ok && alone == *f
 }
 
 // causesInOrder requires that cores process causes in log order (rule 2).
@@ -185,7 +242,9 @@ func parkedTurnsWake(m *Model, s *State, f *Fold) bool {
 	return m.breaksHolding() || f.Phase != Parked || held(s, f) || s.TimerSet
 }
 
-func held(s *State, f *Fold) bool { return f.Driver != 0 && !s.acked(f.Driver) }
+func held(s *State, f *Fold) bool {
+	return f.Driver != 0 && !s.acked(f.Driver) && !s.purged(f.Driver)
+}
 
 // breaksHolding reports whether the mutation violates the last two invariants by
 // definition. For these, only the loss of an input counts.

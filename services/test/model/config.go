@@ -15,6 +15,7 @@ type Config struct {
 	Scenario   string
 	Inputs     uint8 // inputs that the user sends, at most 2
 	Calls      uint8 // tool calls of the first input's turn, assigned in one commit, at most 2
+	Second     bool  // they are of the second input's turn
 	Idempotent bool  // the calls are idempotent
 	Probe      bool  // the tool can find out what became of an attempt
 	Plan       bool  // the model is asked before the calls are known
@@ -25,6 +26,9 @@ type Config struct {
 	Cancel     bool  // one cancel, of any input
 	Interrupt  bool  // the second input interrupts
 	Poison     bool  // the first input kills every core that parses it
+	Delete     bool  // one delete of the session
+	Undelete   bool  // and then one undelete
+	Piecewise  bool  // retention deletes message by message, so that any of them may remain
 	// Redelivered: the first cause, which is healthy, is delivered repeatedly to cores that
 	// stall or lose their connection.
 	Redelivered bool
@@ -59,6 +63,9 @@ func Register(flags *flag.FlagSet) *Options {
 		{"dup", "`dispatches` duplicated"},
 		{"unack", "`times` the bus forgets all acks"},
 		{"noise", "`messages` on the subject of the commits that are none (default 0)"},
+		{"stale", "`decisions` on a state that is not the latest"},
+		{"ckpt", "`attempts` at a checkpoint or tombstone"},
+		{"purge", "`runs` of a retention worker"},
 		{"net", "`faults`: busy runners, lost dispatches, buried PubAcks (default 1)"},
 		{"att", "`attempts` of the first call, 1 to 3 (default 2)"},
 		{"ans", "`answers` to the confirmation, 0 to 2"},
@@ -87,8 +94,8 @@ func (o *Options) Config() (Config, error) {
 	cfg.NetFaults, cfg.Attempts, cfg.MaxStates = 1, [maxCalls]uint8{2, 1}, o.max
 	for name, to := range map[string]*uint8{
 		"crash": &cfg.Crashes, "rc": &cfg.RunnerCrashes, "pt": &cfg.Partitions, "dup": &cfg.Duplicates,
-		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "noise": &cfg.Noise, "att": &cfg.Attempts[0], "att2": &cfg.Attempts[1],
-		"ans": &cfg.Answers,
+		"unack": &cfg.ForgottenAcks, "net": &cfg.NetFaults, "noise": &cfg.Noise, "att": &cfg.Attempts[0],
+		"att2": &cfg.Attempts[1], "ans": &cfg.Answers, "stale": &cfg.Stale, "ckpt": &cfg.Checkpoints, "purge": &cfg.Purges,
 	} {
 		if n, given := o.given[name]; given {
 			*to = n

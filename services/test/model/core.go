@@ -13,6 +13,7 @@ func (w *world) core(id uint8) {
 	c := core{world: w, Core: w.s.Cores[id], id: id}
 	if c.Phase == Idle {
 		c.receive()
+		c.checkpoint()
 		return
 	}
 	if w.s.Left.Crashes > 0 {
@@ -70,12 +71,13 @@ func (c *core) receive() {
 		return // core 0 does the same
 	}
 	for at := uint8(1); at <= c.s.Len; at++ {
-		if !c.s.isCause(at) || c.s.acked(at) {
-			continue
+		if !c.s.isCause(at) || c.s.acked(at) || counted && c.s.purged(at) {
+			continue // a purged one that is not counted was delivered before
 		}
 		k := core{world: c.world, Core: Core{Phase: Looking, Delivery: at}, id: c.id}
 		if !counted {
 			k.look()
+			k.lookStale()
 			continue
 		}
 		n := k.become(k.Core)
@@ -90,6 +92,9 @@ func (c *core) receive() {
 // core's delivery yet is not enough to decide anything (rule 5). The core first processes
 // the causes up to that delivery, in log order (rule 2), then drives, then acks.
 func (c *core) look() {
+	if c.s.purged(c.Delivery) {
+		c.ackDelivery("the cause is gone from the log: acks") // whatever state the core has (rule 17)
+	}
 	if c.broken(PoisonByDeliveries) && c.Delivery == 1 && c.s.Deliveries >= 3 &&
 		c.f.Cursor >= 1 && c.f.Phase != NoTurn {
 		c.propose(*c.s, Commit{Kind: TurnPoison}, "third delivery")
@@ -117,7 +122,7 @@ func (c *core) look() {
 // The others need no commit (rule 5).
 func (c *core) nextCause() uint8 {
 	for at := c.f.Cursor + 1; at <= c.Delivery; at++ {
-		if c.s.isCause(at) && c.hasEffect(c.s, c.f, at, c.Delivery) {
+		if c.s.isCause(at) && !c.s.purged(at) && c.hasEffect(c.s, c.f, at, c.Delivery) {
 			return at
 		}
 	}

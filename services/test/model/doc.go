@@ -11,14 +11,22 @@
 //
 // # The world
 //
-// The world has one session; up to two inputs; up to two tool calls in the turn of the
-// first; two cores; two executor instances ("runners"). Any core may take any unacked
+// The world has one session; up to two inputs; up to two tool calls in the turn of
+// one; two cores; two executor instances ("runners"). Any core may take any unacked
 // cause at any time, so stalled cores, redelivery and two cores at once need no budget.
 // A core's commit, its dispatch, each question to a runner and each step of a runner are
 // separate steps, and cores and runners may crash between any two of them. A dispatch in
 // flight may arrive arbitrarily late, or twice. Acks are atomic; a lost ack is a core
 // that never takes the step. start_by passes first at the runner and later, by the skew,
 // at the cores.
+//
+// Any core without a delivery may checkpoint the session, and two retention workers delete what
+// checkpoints make superfluous. A worker may be stalled for any time, and may leave anything undone:
+// in some worlds it deletes message by message, in any order. So a core that reads the log while
+// messages are deleted needs no steps: it reads what another order of deletions leaves. A server that
+// crashes may bring messages back: then fewer were deleted. A core may decide on a state that it has
+// kept since any earlier commit, or since before the first, and may still hold the delivery of a cause
+// that is gone.
 //
 // # The rules
 //
@@ -49,6 +57,15 @@
 //	               a core that is stopped before. A cause with the marks of two processes that
 //	               have ended is poison. Waiting and deliveries do not count (ADR 48)
 //
+//	17 Retention   a core may commit the whole state of a session without an open turn or a queued
+//	               input. Such a checkpoint is fenced, moves no cursor, keeps the marks of rule 13,
+//	               and folding may begin at it. What a checkpoint in the log makes superfluous may be
+//	               archived, and then deleted, in any order or not at all: causes up to the cursor
+//	               that it carries, and commits below it, except tombstones. So the last commit is
+//	               never deleted. A delivered cause that is gone is acked without a commit. A delete
+//	               of the session closes its turn (rule 10) and ends its queue; later inputs and
+//	               commands are refused by a commit, but for an undelete. A tombstone is a
+//	               checkpoint of a deleted session: after it, an undelete is refused as well
 //	18 Probes      a tool with a probe records durably that its effect begins, before it does;
 //	               a probe that finds no such record closes the call in the same step, so that
 //	               "did not run" stays true. A probe has no effect, so it is repeated like an
@@ -65,7 +82,12 @@
 // every other answer to an existing session is audited, once; a cancel never hits a turn
 // that began after it; a turn ends with results for all of its calls; an acked cause has
 // no further effect; causes are committed in order; an open turn has an unacked cause
-// whose holder must drive it, and a parked one has that or a stored timer.
+// whose holder must drive it, and a parked one has that or a stored timer. Deletions make no
+// difference to any of this, because these checks are made on archive and log. In addition: the log
+// alone folds to the same state; the archive has all that was deleted; a cause is not deleted before
+// it is processed, nor the driver's while it drives; no cursor skips an input or a command; the last
+// commit stays, so that no earlier fence is valid again; a deleted session starts nothing; a
+// tombstone follows a delete, stays, and is final.
 //
 // At the end: from every state, the goal (all inputs have ended) can be reached. This
 // does not prove fairness: reachable is not inevitable.
@@ -77,7 +99,8 @@
 //
 // Reason about these and test them with care: more than two calls at once, and two calls
 // at once with two attempts each, confirmations or a second input; fallible folds and
-// snapshots (15); retention (17); stale reads on three replicas (but see the mutations
+// snapshots (15); the conversation that a tombstone drops, when a session or an archive is old enough,
+// and the other readers of the log, such as the audit log and the outbox (17); stale reads on three replicas (but see the mutations
 // staleNoop and lagDeleted); several sessions; MaxAckPending; the order and content of
 // what UIs see (16); hooks (14); deadlines other than start_by; the repetition of an
 // input's id (5); a driven session's limit of deliveries (13).

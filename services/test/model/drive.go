@@ -120,7 +120,7 @@ func (c *core) retry(call, attempt uint8, otherwise Result) Commit {
 // idempotent is open (rule 10).
 func (c *core) closesCalls(e Entry) bool {
 	ends := e.Kind == CancelEntry && (e.Input == c.f.Turn || c.broken(NoPosition)) ||
-		e.Kind == InputEntry && e.Interrupt
+		e.Kind == InputEntry && e.Interrupt || e.Kind == DeleteEntry
 	if !ends || c.cfg.Idempotent {
 		return false
 	}

@@ -18,6 +18,14 @@ func New(cfg Config) *Model { return &Model{cfg: cfg} }
 func (m *Model) broken(rule Mutation) bool { return m.cfg.Mutation == rule }
 func (m *Model) calls() uint8              { return m.cfg.Calls }
 
+// caller returns the input whose turn has the calls.
+func (m *Model) caller() uint8 {
+	if m.cfg.Second {
+		return 2
+	}
+	return 1
+}
+
 // Outcome is what an exploration found.
 type Outcome string
 

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Phase is what the open turn waits for.
 type Phase uint8
 
@@ -45,6 +47,18 @@ func (c Confirmation) String() string {
 	return [...]string{"-", "pending", "approved", "over"}[c]
 }
 
+// Deletion is how far the deletion of the session is.
+type Deletion uint8
+
+// The steps of a deletion.
+const (
+	Kept    Deletion = iota
+	Deleted          // nothing starts any more, until it is undeleted
+	Buried           // for good
+)
+
+func (d Deletion) String() string { return [...]string{"-", "deleted", "buried"}[d] }
+
 // Call is the fold's state of one tool call.
 type Call struct {
 	Attempt uint8 // the current attempt, 0 before the first assignment
@@ -72,10 +86,14 @@ type Fold struct {
 
 	Begun uint8 // how many cores have begun to decide the first cause, and are not done (rule 13)
 
+	Deletion Deletion
+
 	// Must always be false; see check.go.
 	LateApproval bool
 	WrongTarget  bool
 	FalsePoison  bool
+	EarlyTomb    bool
+	Revived      bool
 }
 
 // driven reports whether the turn needs a driver; a parked one needs only its timer.
@@ -84,7 +102,10 @@ func (f *Fold) driven() bool { return f.Phase == Planning || f.Phase == Acting }
 // open reports whether the call waits for a result.
 func (f *Fold) open(call uint8) bool { return f.Phase == Acting && f.Calls[call].Result == NoResult }
 
-// fold applies the commits among the first n log entries.
+// idle reports whether the session has neither an open turn nor a queued input.
+func (f *Fold) idle() bool { return f.Phase == NoTurn && !slices.Contains(f.Inputs[:], Queued) }
+
+// fold applies the commits among the first n log entries, as archive and log have them.
 func (m *Model) fold(s *State, n uint8) (f Fold) {
 	for i := range n {
 		if e := &s.Log[i]; e.Kind == CommitEntry {
@@ -153,6 +174,11 @@ func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 			t.Calls[c.Call].Probed = c.Result == OutcomeUnknown
 			did = changes
 		}
+	case Checkpoint:
+		did = changes
+	case Tombstone:
+		t.bury()
+		did = changes
 	case TurnPoison:
 		t.FalsePoison = true
 		if t.Phase != NoTurn {
@@ -188,6 +214,10 @@ func (t *folder) cause(e Entry, position uint8) effect {
 			return nothing
 		}
 		t.deny()
+	case DeleteEntry:
+		return t.delete()
+	case UndeleteEntry:
+		return t.undelete()
 	}
 	return changes
 }
@@ -200,6 +230,10 @@ func (t *folder) input(e Entry) effect {
 		return nothing
 	case t.commit.Kind == CausePoison: // rule 13
 		t.FalsePoison = t.FalsePoison || !t.cfg.Poison
+		t.Inputs[e.Input] = Ended
+		t.Terminals[e.Input]++
+		return queues
+	case t.Deletion != Kept && !t.broken(DeletedStarts): // rule 17: refused
 		t.Inputs[e.Input] = Ended
 		t.Terminals[e.Input]++
 		return queues
@@ -302,7 +336,7 @@ func (t *folder) modelReply() effect {
 	if t.Phase != Planning {
 		return nothing
 	}
-	if t.Turn == 1 && t.cfg.Calls > 0 {
+	if t.Turn == t.caller() && t.cfg.Calls > 0 {
 		t.act()
 	} else {
 		t.end()

@@ -39,6 +39,21 @@ const (
 	ProbeWithoutFence
 	NoiseBlocks
 	NoiseBlind
+	CheckpointUnfenced
+	CheckpointStale
+	CheckpointOpen
+	CheckpointMovesCursor
+	CheckpointDropsMarks
+	PurgeBeyondCursor
+	PurgeToLiveCursor
+	PurgeLast
+	PurgeUncheckpointed
+	PurgeBeforeArchive
+	PurgeTombstone
+	TombstoneEarly
+	UndeleteAfterTombstone
+	DeletedStarts
+	DeleteKeepsQueue
 )
 
 // Mutations lists all mutations by number, with their names and the rules they break.
@@ -78,8 +93,27 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	LagIsDeletion: {
 		"lagDeleted", "5", "a delivered cause that is not yet in a copy of the log counts as deleted",
 	},
-	NoiseBlocks:       {"noiseBlocks", "2", "a commit is refused for noise after the last one, as for a commit"},
-	NoiseBlind:        {"noiseBlind", "2", "a refused commit is sent again, whatever was stored meanwhile"},
+	NoiseBlocks:        {"noiseBlocks", "2", "a commit is refused for noise after the last one, as for a commit"},
+	NoiseBlind:         {"noiseBlind", "2", "a refused commit is sent again, whatever was stored meanwhile"},
+	CheckpointUnfenced: {"checkpointUnfenced", "17", "checkpoints are not fenced"},
+	CheckpointStale: {
+		"checkpointStale", "17", "a checkpoint follows the last commit, and carries the state before it",
+	},
+	CheckpointOpen:        {"checkpointOpen", "17", "an open turn may be checkpointed, too, and keeps its driver"},
+	CheckpointMovesCursor: {"checkpointMovesCursor", "17", "a checkpoint carries the last cause before it as its cursor"},
+	CheckpointDropsMarks:  {"checkpointDropsMarks", "17", "a checkpoint drops the marks of rule 13, as /repair does"},
+	PurgeBeyondCursor:     {"purgeBeyondCursor", "17", "causes up to the checkpoint itself are deleted"},
+	PurgeToLiveCursor:     {"purgeToLiveCursor", "17", "causes up to the cursor of the last commit are deleted"},
+	PurgeLast:             {"purgeLast", "17", "the checkpoint is deleted, too"},
+	PurgeUncheckpointed:   {"purgeUncheckpointed", "17", "of an idle session, what is below any commit is deleted"},
+	PurgeBeforeArchive:    {"purgeBeforeArchive", "17", "messages are deleted before they are in the archive"},
+	PurgeTombstone:        {"purgeTombstone", "17", "a tombstone below a checkpoint is deleted"},
+	TombstoneEarly:        {"tombstoneEarly", "17", "a tombstone is stored once the delete is, and not yet committed"},
+	UndeleteAfterTombstone: {
+		"undeleteAfterTombstone", "17", "a session is undeleted that has a tombstone",
+	},
+	DeletedStarts:     {"deletedStarts", "17", "an input starts a turn of a deleted session"},
+	DeleteKeepsQueue:  {"deleteKeepsQueue", "17", "a delete closes the turn, and does not end queued inputs"},
 	ProbeWithoutFence: {"probeNoFence", "18", "a probe finds that a call has not begun, and does not close it"},
 }
 

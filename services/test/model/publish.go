@@ -34,6 +34,9 @@ func (c *core) publishing(n State, k Core, why string, args ...uint8) {
 // asStranger returns the core's memory after it lost a race, or does not know that it
 // won: it keeps the delivery, and drops its plan.
 func (c *core) asStranger() Core {
+	if c.Plan.checkpoint() {
+		return Core{} // another core, or this one, will write one later
+	}
 	if c.broken(BeginAgain) {
 		return Core{Phase: Looking, Delivery: c.Delivery, Sent: c.Sent, Handed: c.Handed}
 	}
@@ -42,7 +45,8 @@ func (c *core) asStranger() Core {
 
 // publish stores the commit if the fence holds, else reads the log again (rules 2 and 6).
 func (c *core) publish() {
-	if last := c.s.lastStored(); last != c.Fence && !c.broken(NoFence) {
+	unfenced := c.broken(NoFence) || c.broken(CheckpointUnfenced) && c.Plan.checkpoint()
+	if last := c.s.lastStored(); last != c.Fence && !unfenced {
 		if c.s.lastCommit() > c.Fence && !c.broken(NoiseBlind) || c.broken(NoiseBlocks) {
 			c.refused()
 			return
@@ -88,6 +92,11 @@ func (c *core) refused() {
 // Only a clean PubAck allows the core to dispatch what the commit assigns (rule 7). After
 // a cause, the core forgets what it may repeat, and asks like any other core.
 func (c *core) stored(n State, g Fold) {
+	if c.Plan.checkpoint() {
+		n.Cores[c.id] = Core{}
+		c.emitPlan(n, c.Plan, "commit stored at #%d", n.Len)
+		return
+	}
 	stranger := Core{Phase: Looking, Delivery: c.Delivery}
 	if c.broken(NoDriver) {
 		if c.Plan.processesCause() {

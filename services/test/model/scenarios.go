@@ -97,6 +97,34 @@ func Scenarios() []Scenario {
 			Scenario: "redelivered", Inputs: 2, Redelivered: true,
 			Budget: Budget{Crashes: 1},
 		}},
+		{"two inputs without calls, checkpointed and purged", Config{
+			Scenario: "retain", Inputs: 2, Piecewise: true,
+			Budget: Budget{Crashes: 1, ForgottenAcks: 1, Stale: 1, Checkpoints: 2, Purges: 2},
+		}},
+		{"an input without calls, checkpointed and purged, and then one call", Config{
+			Scenario: "retaintool", Inputs: 2, Calls: 1, Second: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Checkpoints: 1, Purges: 1},
+		}},
+		{"an input without calls, checkpointed and purged, and then a confirmation", Config{
+			Scenario: "retainconf", Inputs: 2, Calls: 1, Second: true, Confirm: true, Answers: 1,
+			Budget: Budget{Crashes: 1, Checkpoints: 1, Purges: 1},
+		}},
+		{"one input without calls; the session is deleted, undeleted and purged", Config{
+			Scenario: "delete", Inputs: 1, Delete: true, Undelete: true,
+			Budget: Budget{Crashes: 1, Checkpoints: 2, Purges: 2},
+		}},
+		{"two inputs without calls; the session is deleted and purged", Config{
+			Scenario: "deletetwo", Inputs: 2, Delete: true,
+			Budget: Budget{Crashes: 1, Checkpoints: 1, Purges: 1},
+		}},
+		{"one call; the session is deleted, and purged", Config{
+			Scenario: "deletetool", Inputs: 1, Calls: 1, Delete: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Checkpoints: 1, Purges: 1},
+		}},
+		{"one call with a confirmation; the session is deleted, and purged", Config{
+			Scenario: "deleteconf", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Delete: true,
+			Budget: Budget{Crashes: 1, Checkpoints: 1, Purges: 1},
+		}},
 		{"two calls at once", Config{
 			Scenario: "parallel", Inputs: 1, Calls: 2,
 			Budget: Budget{Crashes: 1, RunnerCrashes: 1},

@@ -15,6 +15,7 @@ const (
 	maxAttempts = 3
 	cores       = 2
 	runners     = 2
+	workers     = 2 // of retention: one is meant to run, another may be stalled
 )
 
 // EntryKind distinguishes causes from commits in the log of rule 1.
@@ -29,6 +30,8 @@ const (
 	TimerEntry
 	CommitEntry
 	NoiseEntry // on the subject of the commits, by nobody: the server answered there
+	DeleteEntry
+	UndeleteEntry
 )
 
 // Entry is one stored message of the session's log.
@@ -56,6 +59,8 @@ const (
 	Begun                  // a core is about to decide a suspected cause (rule 13)
 	Survived               // the core is done without a decision, and hands the cause back (rule 13)
 	TurnPoison             // mutation poisonDeliv: the running turn is ended as poison
+	Checkpoint             // carries the whole state, so that folding may begin here (rule 17)
+	Tombstone              // a checkpoint that keeps nothing of a deleted session's conversation (rule 17)
 )
 
 // Result is the outcome of a call, according to the log or an executor.
@@ -74,6 +79,7 @@ const (
 type Commit struct {
 	Kind   CommitKind
 	Cause  uint8            // CauseDone, CausePoison, Begun, Survived: log position of the cause
+	Of     uint8            // Checkpoint, Tombstone: log position of the commit whose state it carries
 	Call   uint8            // CallResult, Reassigned: index of the call
 	Result Result           // CallResult; Reassigned
 	Closed [maxCalls]Result // CauseDone: the results of the calls it closes (rule 10)
@@ -83,6 +89,9 @@ type Commit struct {
 
 // processesCause reports whether the commit moves the cursor.
 func (c Commit) processesCause() bool { return c.Kind == CauseDone || c.Kind == CausePoison }
+
+// checkpoint reports whether folding may begin at the commit.
+func (c Commit) checkpoint() bool { return c.Kind == Checkpoint || c.Kind == Tombstone }
 
 // CorePhase is the progress of a core with the delivery it holds.
 type CorePhase uint8
@@ -173,6 +182,9 @@ type Budget struct {
 	ForgottenAcks uint8 // times the bus forgets all acks of the session
 	NetFaults     uint8 // busy runners, lost dispatches, PubAcks lost and buried
 	Noise         uint8 // messages on the subject of the commits that are none
+	Stale         uint8 // decisions of cores on a state that is not the latest
+	Checkpoints   uint8 // attempts at a checkpoint or a tombstone; not faults
+	Purges        uint8 // runs of a retention worker; not faults
 }
 
 // State is one state of the world: the bus, the cores, the runners, time and
@@ -181,6 +193,9 @@ type State struct {
 	Log     [maxLog]Entry
 	Len     uint8
 	Acks    uint16 // by log position
+	Purged  uint16 // by log position: not in the log any more
+	Archive uint16 // by log position: a copy is in the archive
+	Workers [workers]uint8
 	Cores   [cores]Core
 	Runners [runners]Runner
 
@@ -195,6 +210,7 @@ type State struct {
 	InputsSent  uint8
 	AnswersSent uint8
 	CancelSent  bool
+	Commands    uint8 // sent so far: a delete, then an undelete
 
 	LateEffect      bool // an effect began after its call was closed
 	NeedlessUnknown bool // outcome_unknown although the reachable runner knew
@@ -204,6 +220,8 @@ type State struct {
 
 func (s *State) acked(at uint8) bool { return s.Acks&(1<<(at-1)) != 0 }
 func (s *State) ack(at uint8)        { s.Acks |= 1 << (at - 1) }
+
+func (s *State) purged(at uint8) bool { return s.Purged&(1<<(at-1)) != 0 }
 
 func (s *State) isCause(at uint8) bool {
 	kind := s.Log[at-1].Kind
@@ -219,7 +237,8 @@ func (s *State) atRunner(runner, call, attempt uint8) *AttemptState {
 	return &s.Runners[runner].Table[call][attempt]
 }
 
-// lastCommit returns the position of the session's last commit: the fence of rule 2.
+// lastCommit returns the position of the session's last commit: the fence of rule 2. That one is
+// never purged (rule 17).
 func (s *State) lastCommit() uint8 {
 	for at := s.Len; at > 0; at-- {
 		if s.Log[at-1].Kind == CommitEntry {
@@ -233,7 +252,7 @@ func (s *State) lastCommit() uint8 {
 // with the fence.
 func (s *State) lastStored() uint8 {
 	for at := s.Len; at > 0; at-- {
-		if !s.isCause(at) {
+		if !s.isCause(at) && !s.purged(at) {
 			return at
 		}
 	}
@@ -258,7 +277,7 @@ func (k *Core) compare(o *Core) int {
 	return 0
 }
 
-func (k *Core) key() [17]uint8 {
+func (k *Core) key() [18]uint8 {
 	p, handed := &k.Plan, uint8(0)
 	if k.Handed {
 		handed = 1
@@ -268,7 +287,7 @@ func (k *Core) key() [17]uint8 {
 	}
 	return [...]uint8{
 		k.Delivery, k.Fence, k.ToSend[0], k.ToSend[1], k.Sent[0], k.Sent[1], handed,
-		uint8(p.Kind), p.Cause, p.Call, uint8(p.Result), uint8(p.Closed[0]), uint8(p.Closed[1]),
+		uint8(p.Kind), p.Cause, p.Of, p.Call, uint8(p.Result), uint8(p.Closed[0]), uint8(p.Closed[1]),
 		p.Runner[0], p.Runner[1], p.Driver, uint8(k.Phase),
 	}
 }
@@ -307,6 +326,10 @@ func (c Commit) String() string {
 		return fmt.Sprintf("call %d assigned again (%s)", c.Call, to)
 	case TurnPoison:
 		return "turn is poison"
+	case Checkpoint:
+		return fmt.Sprintf("checkpoint of #%d", c.Of)
+	case Tombstone:
+		return fmt.Sprintf("tombstone of #%d", c.Of)
 	}
 	return "no commit"
 }
@@ -325,6 +348,10 @@ func (e Entry) String() string {
 		return "COMMIT " + e.Commit.String()
 	case NoiseEntry:
 		return "noise"
+	case DeleteEntry:
+		return "delete"
+	case UndeleteEntry:
+		return "undelete"
 	}
 	return "no entry"
 }
@@ -337,6 +364,9 @@ func (s *State) describe(f Fold) string {
 		if s.isCause(at) && s.acked(at) {
 			b.WriteString(", acked")
 		}
+		if s.purged(at) {
+			b.WriteString(", purged")
+		}
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "fold    %+v\n", f)
@@ -346,6 +376,7 @@ func (s *State) describe(f Fold) string {
 	for _, r := range s.Runners {
 		fmt.Fprintf(&b, "runner  %+v\n", r)
 	}
+	fmt.Fprintf(&b, "workers %v, archive %b\n", s.Workers, s.Archive)
 	fmt.Fprintf(&b, "effects %v, timer set %t", s.Effects, s.TimerSet)
 	return b.String()
 }

@@ -11,7 +11,7 @@ type Run struct {
 // allow some again.
 const none = " -crash 0 -rc 0 -pt 0 -dup 0 -unack 0 -net 0 -att 1"
 
-// Smoke returns a minimal run of every scenario, for slow builds: 1.1 million states.
+// Smoke returns a minimal run of every scenario, for slow builds: 1.5 million states.
 func Smoke() []Run {
 	return sound(
 		"tool"+none+" -crash 1 -rc 1 -net 1",
@@ -39,10 +39,17 @@ func Smoke() []Run {
 		"parallel"+none,
 		"parcancel"+none,
 		"two"+none+" -crash 1 -noise 2",
+		"retain"+none+" -ckpt 1 -purge 1",
+		"retaintool"+none,
+		"retainconf"+none+" -ans 0",
+		"delete"+none+" -ckpt 1 -purge 1",
+		"deletetwo"+none+" -ckpt 0 -purge 0",
+		"deletetool"+none,
+		"deleteconf"+none+" -ans 0",
 	)
 }
 
-// Small returns the runs that test every change: 22 million states.
+// Small returns the runs that test every change: 24 million states.
 func Small() []Run {
 	return sound(
 		"conftwo"+none+" -max 12000000", // half of it; the largest run is first
@@ -81,10 +88,23 @@ func Small() []Run {
 		"tool"+none+" -crash 1 -rc 1 -net 1 -noise 1",
 		"cancel"+none+" -crash 1 -noise 1",
 		"conf1"+none+" -noise 1",
+		"retain"+none+" -stale 0",
+		"retain"+none+" -crash 1 -unack 1 -ckpt 1 -purge 1",
+		"retaintool"+none+" -crash 1",
+		"retainconf"+none+" -ans 0",
+		"conf1"+none+" -ckpt 1 -purge 1",
+		"twocancel"+none+" -ckpt 1 -purge 1",
+		"redelivered"+none+" -crash 1 -ckpt 1 -purge 1",
+		"poison"+none+" -ckpt 1 -purge 1",
+		"two"+none+" -noise 1 -ckpt 1 -purge 1",
+		"delete"+none+" -ckpt 1 -purge 1",
+		"deletetwo"+none,
+		"deletetool"+none+" -crash 1",
+		"deleteconf"+none+" -ans 0",
 	)
 }
 
-// Full returns the runs that test a change of the protocol, one after the other: 95
+// Full returns the runs that test a change of the protocol, one after the other: 135
 // million states, some minutes, up to 3 GB.
 func Full() []Run {
 	return sound(
@@ -133,6 +153,24 @@ func Full() []Run {
 		"tool -pt 0 -dup 0 -noise 1",
 		"cancel"+none+" -crash 1 -rc 1 -noise 2",
 		"conf1 -crash 0 -noise 1",
+		"retain",
+		"two -crash 1 -ckpt 3 -purge 3",
+		"retaintool -att 1 -stale 1",
+		"retainconf"+none+" -max 20000000",
+		"conf1 -crash 1 -att 1 -net 0 -ckpt 1 -purge 1",
+		"confearly"+none+" -ckpt 1 -purge 1",
+		"foureyesplan"+none+" -ans 1 -ckpt 1 -purge 1",
+		"twocancel"+none+" -crash 1 -ckpt 1 -purge 1",
+		"twotool"+none+" -crash 1 -rc 1 -ckpt 1 -purge 1",
+		"redelivered -ckpt 1 -purge 1",
+		"poison -ckpt 1 -purge 1",
+		"two -crash 1 -unack 1 -noise 2 -ckpt 1 -purge 1",
+		"delete",
+		"deletetwo -ckpt 2",
+		"deletetwo"+none+" -stale 1",
+		"deletetool"+none+" -crash 1 -rc 1 -pt 1",
+		"deleteconf"+none+" -ans 0 -crash 1",
+		"deleteconf"+none+" -ckpt 0 -purge 0",
 	)
 }
 
@@ -153,6 +191,9 @@ func Broken() []Run {
 		wrongTarget = "a cancel or an answer hit something that began after it"
 		unaudited   = "an answer was acked and is not audited"
 		unheld      = "a turn is open and no core must drive it"
+		unfoldable  = "the log alone does not fold to the state of archive and log"
+		starts      = "a deleted session has a turn or a queued input"
+		retained    = none + " -ckpt 1 -purge 1 -bug "
 	)
 	return []Run{
 		{"two" + none + " -bug ackEarly", Wedge, ""},
@@ -193,5 +234,21 @@ func Broken() []Run {
 		{"parallel" + none + " -bug firstEnds", Violation, "a turn ended with a call open"},
 		{"toolprobe" + none + " -pt 1 -att 2 -bug probeNoFence", Violation, ranAfterAll},
 		{"parcancel" + none + " -bug closeFirst", Violation, ranAfterAll},
+		{"two" + retained + "checkpointUnfenced", Violation, unheld},
+		{"two" + retained + "checkpointStale", Violation, unfoldable},
+		{"two" + retained + "checkpointOpen", Violation, unheld},
+		{"two" + retained + "checkpointMovesCursor", Violation, unfoldable},
+		{"poison" + retained + "checkpointDropsMarks", Violation, unfoldable},
+		{"two" + retained + "purgeBeyondCursor", Violation, dropped},
+		{"two" + retained + "purgeToLiveCursor", Violation, unheld},
+		{"two" + retained + "purgeLast", Violation, "the session's last commit was purged: earlier fences are valid again"},
+		{"two" + retained + "purgeUncheckpointed", Violation, unfoldable},
+		{"two" + retained + "purgeBeforeArchive", Violation, "what was purged is not in the archive"},
+		{"delete" + none + " -bug purgeTombstone", Violation, "a tombstone was purged"},
+		{"delete" + none + " -bug tombstoneEarly", Violation, "a tombstone of a session that is not deleted"},
+		{"delete" + none + " -bug undeleteAfterTombstone", Violation, "a session with a tombstone was undeleted"},
+		{"deletetwo" + none + " -bug deletedStarts", Violation, starts},
+		{"deletetwo" + none + " -bug deleteKeepsQueue", Violation, starts},
+		{"deletetool" + none + " -bug cancelNoAsk", Violation, ranAfterAll},
 	}
 }

@@ -3,7 +3,7 @@ package model
 // start opens the turn of an input.
 func (t *folder) start(input uint8) {
 	t.Turn, t.Inputs[input] = input, Current
-	if input == 1 && t.cfg.Calls > 0 && !t.cfg.Plan {
+	if input == t.caller() && t.cfg.Calls > 0 && !t.cfg.Plan {
 		t.act()
 	} else {
 		t.Phase = Planning
@@ -55,7 +55,7 @@ func (t *folder) deny() {
 // cut ends the turn early and closes its calls with the runners' answers (rule 10).
 func (t *folder) cut() {
 	for call := range t.calls() {
-		if t.Turn != 1 || t.Calls[call].Result != NoResult {
+		if t.Turn != t.caller() || t.Calls[call].Result != NoResult {
 			continue
 		}
 		if t.Phase == Parked || t.Phase == Acting && t.cfg.Idempotent {

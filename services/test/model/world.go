@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // step is one transition: the next state and a description.
 type step struct {
@@ -47,6 +50,7 @@ func (m *Model) next(s *State, f Fold, steps []step) []step {
 	w.people()
 	w.time()
 	w.bus()
+	w.retention()
 	for r := range uint8(runners) {
 		if !s.Runners[r].Dead {
 			w.runner(r)
@@ -86,6 +90,7 @@ func (w *world) canonical(s *State) {
 	if s.Cores[0].compare(&s.Cores[1]) > 0 {
 		s.Cores[0], s.Cores[1] = s.Cores[1], s.Cores[0]
 	}
+	slices.Sort(s.Workers[:])
 }
 
 // countsDeliveries reports whether the number of deliveries matters (rule 13).
@@ -127,6 +132,7 @@ func (w *world) people() {
 			}
 		}
 	}
+	w.deletes()
 	if s.AnswersSent < cfg.Answers {
 		switch {
 		case !cfg.TwoPeople:

@@ -136,6 +136,9 @@ func logLevel() slog.Level {
 	return slog.LevelInfo
 }
 
+// settle is how old a commit is when it leaves the log: the tail must have read it.
+const settle = 5 * time.Second
+
 // core does what the main of the core does.
 func (r Role) core(ctx context.Context, b *journal.Journal, log *slog.Logger) error {
 	cfg, err := core.ReadConfig(r.Config)
@@ -147,7 +150,9 @@ func (r Role) core(ctx context.Context, b *journal.Journal, log *slog.Logger) er
 		return err
 	}
 	defer func() { _ = st.Close() }()
-	c, err := core.New(cfg, core.Options{Drain: r.Drain, Version: "e2e", Keys: core.Keys{File: r.Keys, URL: r.URL}}, core.Deps{Bus: b, Store: st, Log: log})
+	c, err := core.New(cfg, core.Options{
+		Drain: r.Drain, Version: "e2e", Keys: core.Keys{File: r.Keys, URL: r.URL}, Settle: settle,
+	}, core.Deps{Bus: b, Store: st, Log: log})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type Options struct {
 	Drain                     time.Duration
 	Slots                     int  // of an executor; default 64
 	Relaxed                   bool // the bus syncs what it stores now and then
+	Retain                    bool // only the latest turn of a session stays in the log; see [settle]
 	// Whole adds the other processes of a deployment: the real tool runners, with the
 	// tools in a plugin, one view in Redis, a UI bridge and a listener.
 	Whole         bool
@@ -57,6 +58,7 @@ type System struct {
 	Disk                      *natstest.Disk   // if there is [Options.DiskMiB]
 	Tail                      *Tail
 	Effects                   string // file
+	Archive                   string // directory; empty: nothing leaves the log
 
 	keys   string // the file of the bus's keys
 	trust  *trust.Authority
@@ -83,6 +85,10 @@ func New(t testing.TB, o Options) *System {
 	config := filepath.Join(s.Dir, "core.yaml")
 	if o.Config == "" {
 		o.Config = "agents: {main: {}}\n"
+	}
+	if o.Retain {
+		s.Archive = filepath.Join(s.Dir, "archive")
+		o.Config += fmt.Sprintf("retention: {archive: %q, turns: 1, every: 1s}\n", s.Archive)
 	}
 	if err := os.WriteFile(config, []byte(o.Config), 0o600); err != nil {
 		t.Fatal(err)

@@ -2,10 +2,13 @@ package e2etest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/core/loader"
 	"skandha.dev/services/core/shell"
+	"skandha.dev/services/internal/archive"
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/open"
 )
@@ -80,15 +84,64 @@ func (s *System) Verify() *Log {
 	return log
 }
 
-// readAgain reads the whole log again. In a cluster, a new leader may not have the end
+// readAgain reads the whole log again, and what has left it. In a cluster, a new leader may not have the end
 // of the log yet: every entry seen before must come again.
 func (s *System) readAgain(was []Entry) []Entry {
 	s.T.Helper()
-	var out []Entry
-	var last, upTo uint64
+	upTo := uint64(0)
 	if len(was) > 0 {
 		upTo = was[len(was)-1].Seq
 	}
+	all := map[uint64]Entry{}
+	for _, e := range s.readAfter(0, upTo) {
+		all[e.Seq] = e
+	}
+	for _, e := range s.archived() {
+		all[e.Seq] = e
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// archived is what has left the log, some of it perhaps while it was read.
+func (s *System) archived() (out []Entry) {
+	s.T.Helper()
+	if s.Archive == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	store, err := archive.Open(ctx, s.Archive)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	names, err := store.List(ctx, "")
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	log, err := s.Bus.LogState(ctx)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	refs := map[subject.Ref]bool{}
+	for _, name := range names {
+		parts := strings.Split(name, "/")
+		refs[subject.Ref{Agent: subject.Agent(parts[0]), Session: subject.Session(parts[1])}] = true
+	}
+	for ref := range refs {
+		for m, err := range archive.Read(ctx, store, ref, archive.Origin{Created: log.Created}, 0) {
+			if err != nil {
+				s.T.Fatal(err)
+			}
+			out = append(out, Entry{Seq: m.Seq, Time: m.Time, Subject: m.Subject, Header: m.Header, Data: m.Data})
+		}
+	}
+	s.T.Logf("%d messages of %d sessions have left the log", len(out), len(refs))
+	return out
+}
+
+// readAfter reads the log after a sequence, at least up to another one.
+func (s *System) readAfter(last, upTo uint64) (out []Entry) {
+	s.T.Helper()
 	for deadline := time.Now().Add(Patience); ; {
 		list, err := following(context.Background(), s.Tail.js, last, readAhead)
 		if len(list) > 0 {
@@ -128,22 +181,32 @@ func (s *System) rebuild(log *Log) (faults []string) {
 	l := &loader.Loader{Bus: s.Bus, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	for name, last := range log.Last {
-		ref := refOf(last.Entry)
-		st, err := l.Rebuild(ctx, ref)
-		switch {
-		case err != nil:
-			faults = append(faults, fmt.Sprintf("%s cannot be rebuilt: %v", name, err))
-			continue
-		case st.Rev != last.Seq || st.Digest != last.Digest:
-			faults = append(faults,
-				fmt.Sprintf("%s rebuilt is at %d with digest %s; its last commit is %d with %s", name, st.Rev, st.Digest, last.Seq,
-					last.Digest))
-			continue
+	for name := range log.Last {
+		found := s.rebuildOne(ctx, l, name, log)
+		for s.Archive != "" && len(found) > 0 && ctx.Err() == nil { // a checkpoint may have been stored since
+			time.Sleep(100 * time.Millisecond)
+			for _, e := range s.readAfter(log.Entries[len(log.Entries)-1].Seq, 0) {
+				log.Add(e)
+			}
+			found = s.rebuildOne(ctx, l, name, log)
 		}
-		faults = append(faults, s.asCoresSee(ref, st)...)
+		faults = append(faults, found...)
 	}
 	return faults
+}
+
+func (s *System) rebuildOne(ctx context.Context, l *loader.Loader, name string, log *Log) []string {
+	last := log.Last[name]
+	ref := refOf(last.Entry)
+	st, err := l.Rebuild(ctx, ref)
+	switch {
+	case err != nil:
+		return []string{fmt.Sprintf("%s cannot be rebuilt: %v", name, err)}
+	case st.Rev != last.Seq || st.Digest != last.Digest:
+		return []string{fmt.Sprintf("%s rebuilt is at %d with digest %s; its last commit is %d with %s", name, st.Rev, st.Digest,
+			last.Seq, last.Digest)}
+	}
+	return s.asCoresSee(ref, st)
 }
 
 // asCoresSee compares a rebuilt state with what cores say; any replica may answer.

@@ -18,7 +18,7 @@ import (
 func deployment(t *testing.T, o Options) *System {
 	t.Helper()
 	redistest.Need(t)
-	o.Whole, o.Relaxed, o.Cores, o.Drain = true, true, 2, 200*time.Millisecond
+	o.Whole, o.Relaxed, o.Retain, o.Cores, o.Drain = true, true, true, 2, 200*time.Millisecond
 	s := Start(t, o)
 	s.AwaitCores(2)
 	s.AwaitExecutors(len(s.Providers) + len(s.Runners))

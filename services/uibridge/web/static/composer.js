@@ -14,6 +14,8 @@ const COMMANDS = [
   ['plugins', 'list the plugins and what they do'],
   ['metrics', 'show statistics of this session and its tools'],
   ['replay', 'show what happened in the last turn, the last n turns, or one turn by id'],
+  ['delete', 'delete the session; its content is removed after a while'],
+  ['undelete', 'bring back a session that was deleted, while its content is still there'],
   ['quit', 'leave; the session stays open'],
 ];
 const MOST_REMEMBERED = 100;

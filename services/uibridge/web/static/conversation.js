@@ -291,7 +291,7 @@ export class Conversation {
     handle('onToolOutput', (p) => this.#turn(p)?.printed(p));
     handle('onToolResult', (p) => this.#turn(p)?.ended(p));
     handle('onTurnEnd', (p) => { this.#ended(p); if (p.recorded?.provider && this.#live) this.#models.load(); });
-    handle('onSessionLocked', (p) => this.#lock(p.reason, p.until));
+    handle('onSessionLocked', (p) => this.#lock(p.reason, p.until, p.deleted));
     handle('onSessionReset', (p) => { this.#locked.hidden = true; this.#transcript.divide(`The conversation was reset by ${p.by}. The model no longer knows what is above.`); });
     on('onBus', ({ connected, fault }) => this.#bus(connected, fault));
     on('onDropped', (d) => {
@@ -399,7 +399,13 @@ export class Conversation {
     this.#mark();
   }
 
-  #lock(reason, until) {
+  #lock(reason, until, deleted) {
+    if (deleted) {
+      fill(this.#locked, icon('lock'), el('span', { class: 'grow' }, reason, '.'),
+        this.#app.can('talk') && el('button', { class: 'btn btn-small', type: 'button', on: { click: () => this.#send('/undelete') } }, 'Undelete'));
+      this.#locked.hidden = false;
+      return;
+    }
     const opens = until
       ? [`It accepts messages again from ${timeSeconds(until)} on. `, el('code', null, '/reset'), ' forgets the conversation and unlocks it at once.']
       : [el('code', null, '/reset'), ' forgets the conversation and unlocks it.'];

@@ -248,7 +248,7 @@ const DESCRIBE = {
     return { lane: 'reflect', tone: 'ok', text: `The turn ended with an answer after ${duration(d.duration_ms)}: ${d.rounds} ${d.rounds === 1 ? 'question' : 'questions'} to the model${calls}${tokens(d.usage)}.` };
   },
   'turn.failed': (d) => ({ lane: 'reflect', tone: ['cancelled', 'interrupted', 'reset', 'duplicate_of'].includes(d.code) ? 'warn' : 'bad', text: ends(`The turn ended without an answer (${d.code}): ${oneLine(d.reason, 300)}`) }),
-  'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(`The session is locked until ${d.until ?? '/reset'}: ${oneLine(d.reason, 300)}`) }),
+  'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(d.deleted ? oneLine(d.reason, 300) : `The session is locked until ${d.until ?? '/reset'}: ${oneLine(d.reason, 300)}`) }),
   'session.reset': (d) => ({ lane: 'reflect', tone: 'warn', text: `${d.by} reset the conversation.` }),
   'session.checkpoint': () => ({ lane: 'reflect', text: 'A checkpoint of the session was written; it continues from there.' }),
   'session.summarized': (d) => ({ lane: 'reflect', text: `A summary replaces ${d.turns === 1 ? 'one turn' : `${d.turns} turns`} of the conversation. The model no longer sees the words themselves.` }),

@@ -1,0 +1,66 @@
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"skandha.dev/pkg/subject"
+	"skandha.dev/services/core/decide"
+)
+
+// checkpointMail asks for a checkpoint; the answer is its sequence, 0 if the session is at work.
+type checkpointMail struct {
+	most   int64       // bytes of the state
+	answer chan uint64 // holds one
+}
+
+// Checkpoint stores a commit with the whole state of the session, and returns its sequence: 0 if the session does
+// or awaits something, its state has more bytes than most, or its log cannot be read now.
+func (s *Set) Checkpoint(ctx context.Context, ref subject.Ref, most int64) (uint64, error) {
+	m := checkpointMail{most, make(chan uint64, 1)}
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		return 0, nil
+	}
+	s.session(ref).mailbox.put(m)
+	s.mu.Unlock()
+	select {
+	case seq := <-m.answer:
+		return seq, nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("waiting for a checkpoint of %s: %w", ref, ctx.Err())
+	case <-s.ctx.Done():
+		return 0, nil
+	}
+}
+
+// besideState is what a commit with a checkpoint holds at most besides the state, in bytes.
+const besideState = 16 << 10
+
+func (s *session) checkpoint(m checkpointMail) {
+	stored := uint64(0)
+	defer func() { m.answer <- stored }()
+	if s.state == nil && !s.load() {
+		return
+	}
+	d := decide.OnRetention(s.state, s.env(0))
+	if d == nil {
+		return
+	}
+	size := int64(0)
+	for i := range d.Commit.Events {
+		size += int64(len(d.Commit.Events[i].Data))
+	}
+	if size > m.most {
+		return
+	}
+	if limit := s.Bus.MaxPayload(); size+besideState > limit {
+		s.Log.Warn("the state of a session is too large for a checkpoint; its log keeps growing", "session", s.ref,
+			"bytes", size, "max_payload", limit)
+		return
+	}
+	if s.commit(d) == committed {
+		stored = s.state.Rev
+	}
+}
