@@ -64,7 +64,7 @@ func TestASnapshotIsReadAsItWasStored(t *testing.T) {
 	x, err := s.Index(natstest.Context(t), got)
 	must(t, err)
 	if got.Revision != h.Revision || len(x.Files) != 1 || string(x.Files[0].Path) != `"<f>"` {
-		t.Errorf("got %+v, %s", got, x.Files)
+		t.Errorf("got %+v, %v", got, x.Files)
 	}
 	if _, err := s.Commit(natstest.Context(t), workspace.Head{Agent: "a", Session: "s"}); !errors.Is(err, bus.ErrFenceLost) {
 		t.Errorf("a head that follows none replaces another: %v", err)
