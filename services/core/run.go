@@ -70,11 +70,12 @@ func (c Config) shell() (shell.Config, error) {
 	head := auditor.Head(c.Audit.Head)
 	digest, badDigest := c.rightsDigest()
 	keep, badRetention := c.Retention.build()
-	return shell.Config{
-			Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions, Backlog: backlog, PerListener: perListener,
-			Notify: c.Notify, Head: head, RightsDigest: digest, Retention: keep,
-		}, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badBacklog, badLimits, badDigest, badRetention,
-			c.Notify.Validate(), head.Validate())
+	out := shell.Config{
+		Agents: agents, Policy: policy, Approvals: approvals, Plugins: plugins, Streams: streams, OpenSessions: c.OpenSessions,
+		Backlog: backlog, PerListener: perListener, Notify: c.Notify, Head: head, RightsDigest: digest, Retention: keep,
+	}
+	return out, errors.Join(badAgents, badApprovals, badPlugins, badStreams, badBacklog, badLimits, badDigest, badRetention,
+		c.Notify.Validate(), head.Validate())
 }
 
 // rightsDigest is of what the configuration says about who may do what, without secrets.

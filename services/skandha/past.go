@@ -8,7 +8,6 @@ import (
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
 )
 
@@ -54,9 +53,4 @@ func (c *connection) trimmed(ctx context.Context, ref subject.Ref) (bool, error)
 		return err == nil && first.Header.Prev > 0, nil
 	}
 	return false, nil
-}
-
-// archived tells where the beginning of a session is that has left the log.
-func archived(ref subject.Ref) string {
-	return fmt.Sprintf("Earlier turns are in the archive: %s sessions tail %s --agent %s", buildinfo.Command(), ref.Session, ref.Agent)
 }

@@ -10,13 +10,12 @@ import (
 	"skandha.dev/services/core/decide"
 )
 
-// order gives a command, and returns how it ended.
-func (w *world) order(name, end string) decide.Cause {
+// order gives a command, which must end like that.
+func (w *world) order(name, end string) {
 	w.t.Helper()
 	c := w.cause(subject.Command, "web", `{"name":"`+name+`"}`)
 	w.process(c, nil)
 	w.ends(c.Sequence, end)
-	return c
 }
 
 func TestADeletedSessionTakesNothing(t *testing.T) {

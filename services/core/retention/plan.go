@@ -79,6 +79,7 @@ type plan struct {
 	border            // after the commits that were added
 	borders []border  // where the log can be cut
 	due     time.Time // when the first commit that stays may be too old
+	young   time.Time // of the first border that is too young, or not read yet; zero: there is none
 }
 
 // border is a place between two turns.
@@ -100,7 +101,13 @@ func (p *plan) add(c commit) (more bool) {
 	if !old && p.due.IsZero() && p.Age > 0 {
 		p.due = c.at.Add(p.Age)
 	}
-	if c.idle && c.at.Before(p.settled) && c.seq <= p.read && (old || p.whole()) {
+	switch settled := c.at.Before(p.settled) && c.seq <= p.read; {
+	case !c.idle:
+	case !settled:
+		if p.young.IsZero() {
+			p.young = c.at
+		}
+	case old || p.whole():
 		p.borders = append(p.borders, p.border)
 	}
 	if old || p.whole() {
@@ -108,6 +115,17 @@ func (p *plan) add(c commit) (more bool) {
 	}
 	// One more turn must follow what leaves.
 	return len(p.borders) > 0 && p.ended == p.borders[len(p.borders)-1].ended
+}
+
+// again returns when the choice may be another one without a new commit; zero: never.
+func (p *plan) again(settle time.Duration) time.Time {
+	if p.young.IsZero() {
+		return p.due
+	}
+	if at := p.young.Add(settle); p.due.IsZero() || at.Before(p.due) {
+		return at
+	}
+	return p.due
 }
 
 // choose returns the last border up to which everything leaves, and false if nothing does. The latest turn stays.

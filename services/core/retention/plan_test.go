@@ -66,6 +66,30 @@ func TestWhatLeavesTheLog(t *testing.T) {
 	}
 }
 
+func TestASessionIsLookedAtAgainWhenItsTurnsAreOldEnough(t *testing.T) {
+	for name, c := range map[string]struct {
+		Keep
+		settled time.Time
+		want    time.Time
+	}{
+		"all have settled":                {Keep{Turns: 9}, noon.Add(time.Second), time.Time{}},
+		"the last two have not":           {Keep{Turns: 9}, noon.Add(-90 * time.Minute), noon.Add(-time.Hour + time.Minute)},
+		"the first will be too old later": {Keep{Age: 11 * time.Hour}, noon.Add(time.Second), noon.Add(2*time.Hour - time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan{limits: limits{Keep: c.Keep, before: noon.Add(-c.Age), settled: c.settled, read: 1 << 60}}
+			for _, x := range turns(10) {
+				if !p.add(x) {
+					break
+				}
+			}
+			if got := p.again(time.Minute); !got.Equal(c.want) {
+				t.Errorf("again at %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 func TestNoMoreIsReadThanTheChoiceNeeds(t *testing.T) {
 	l := limits{Keep: Keep{Age: 8 * time.Hour}, before: noon.Add(-8 * time.Hour), settled: noon, read: 1 << 60}
 	if last, read := chosen(l, turns(1000)); last != 9903 || read > 1984 {

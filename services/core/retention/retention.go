@@ -355,7 +355,7 @@ func (r *Retention) trim(ctx context.Context, ref subject.Ref, log time.Time, li
 	}
 	b, found := p.choose()
 	if !found {
-		return p.due, nil
+		return p.again(r.cfg.Settle), nil
 	}
 	soon := time.Now().Add(r.cfg.Every / 2)
 	if ok, err := r.covered(ctx, ref, b); err != nil || !ok {

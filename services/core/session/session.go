@@ -51,6 +51,7 @@ type session struct {
 	verified  time.Time // the state includes what the log held then
 	failed    time.Time // when loading failed last; zero: it succeeded
 	settledAt time.Time
+	asked     *checkpointMail     // that is to be stored; nil: none
 	doubt     doubt               // whether the log is damaged
 	tried     time.Time           // last try to assign waiting work
 	poked     bool                // an executor arrived, left or has a free slot
@@ -105,11 +106,13 @@ func (s *session) run() {
 				continue
 			}
 			s.guard(func() { s.handle(m) })
+			s.guard(s.checkpoint)
 			if time.Since(s.settledAt) > settleEvery { // more mail may come than ever is handled
 				s.settle()
 			}
 		}
 		s.guard(s.drive)
+		s.guard(s.checkpoint)
 		s.Directory.Unclaim(s.claimant)
 		s.settle()
 		s.keepGate()
@@ -154,7 +157,10 @@ func (s *session) handle(m any) {
 	case renewMail:
 		s.renew(m)
 	case checkpointMail:
-		s.checkpoint(m)
+		if s.asked != nil {
+			s.asked.answer <- 0
+		}
+		s.asked = &m
 	}
 }
 
@@ -408,7 +414,7 @@ func (s *session) driving() bool {
 	return s.state != nil && s.state.Driver != 0 && s.held[s.state.Driver] != nil
 }
 
-func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 }
+func (s *session) idle() bool { return len(s.held) == 0 && len(s.work) == 0 && s.asked == nil }
 
 // handBack returns all deliveries to the server, which redelivers them to any core after
 // the delay.

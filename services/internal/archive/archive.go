@@ -111,7 +111,7 @@ func (o Origin) parts(all []Segment) (out []part) {
 	before, first := uint64(math.MaxUint64), uint64(math.MaxUint64)
 	var log time.Time
 	for _, s := range slices.Backward(all) {
-		if own := s.Log.Unix() == o.Created.Unix(); !own && !(o.Restored && s.Log.Before(o.Created)) {
+		if own := s.Log.Unix() == o.Created.Unix(); !own && (!o.Restored || !s.Log.Before(o.Created)) {
 			continue
 		}
 		if !s.Log.Equal(log) {

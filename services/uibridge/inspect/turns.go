@@ -55,7 +55,7 @@ func (i *inspector) backwards(ctx context.Context, ref subject.Ref, at uint64, w
 	for c, err := range turn.Back(ctx, i.client.Journal, ref, at) {
 		switch {
 		case bus.CodeOf(err) == bus.CodeNotFound:
-			return w.Page(0, ""), nil // the rest was purged
+			return w.Page(0, "earlier turns have left the log; skandha sessions tail shows them if they are in the archive"), nil
 		case errors.Is(err, turn.ErrOther):
 			return timeline.TurnsPage{}, contract.Invalid("before", "invalid cursor; it does not belong to this session")
 		case err != nil:
