@@ -17,6 +17,6 @@
 // # Trust
 //
 // The content of a snapshot comes from code of models. Nothing here opens a path: the files are written by the agent
-// in a sandbox. Only services may write the bucket, and only sandbox services do (schemas/rights.yaml); a digest of
+// in a sandbox. Only services may write the bucket: sandbox services, and core, which deletes (schemas/rights.yaml); a digest of
 // each chunk shows damage, and not forgery. Snapshots share nothing across sessions.
 package workspace

@@ -226,5 +226,5 @@ func (a *ArchiveWriter) write(b []byte) error {
 }
 
 // Sure reports whether a later change of the file is certain to be noticed, if it was as found when the survey
-// began: a kernel's clock may stand still for some milliseconds.
+// began: a kernel's clock advances in steps of some milliseconds.
 func (i Identity) Sure(s Survey) bool { return i.Changed < s.Began-int64(50*time.Millisecond) }

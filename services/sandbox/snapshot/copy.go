@@ -18,8 +18,8 @@ import (
 	"skandha.dev/services/sandbox/agent"
 )
 
-// Box is the workspace of a sandbox; *agent.Conn implements it.
-type Box interface {
+// Sandbox is the workspace of a sandbox; *agent.Conn implements it.
+type Sandbox interface {
 	Survey(ctx context.Context, maxFiles int) (agent.Survey, error)
 	Gather(ctx context.Context, paths []json.RawMessage, each func(f agent.Found, content io.Reader) error) error
 	Import(ctx context.Context, archive io.Reader) error
@@ -125,8 +125,8 @@ func (ch *Change) Closed() int { return ch.survey.Closed }
 
 // Look compares the workspace with what is stored. It fails with a [TooLargeError] if the workspace exceeds the
 // limits.
-func (c *Copy) Look(ctx context.Context, box Box) (*Change, error) {
-	s, err := box.Survey(ctx, c.limits.Files)
+func (c *Copy) Look(ctx context.Context, sandbox Sandbox) (*Change, error) {
+	s, err := sandbox.Survey(ctx, c.limits.Files)
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == "too_large" {
 		return nil, &TooLargeError{Limits: c.limits}
 	}
@@ -183,8 +183,8 @@ func (c *Copy) adopt(s agent.Survey) {
 }
 
 // Moved tells the copy that the workspace was copied into another sandbox.
-func (c *Copy) Moved(ctx context.Context, box Box) error {
-	s, err := box.Survey(ctx, c.limits.Files)
+func (c *Copy) Moved(ctx context.Context, sandbox Sandbox) error {
+	s, err := sandbox.Survey(ctx, c.limits.Files)
 	if err != nil {
 		return fmt.Errorf("looking at the workspace: %w", err)
 	}

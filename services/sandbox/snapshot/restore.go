@@ -29,7 +29,7 @@ func Find(ctx context.Context, store *workspace.Store, ref subject.Ref, lease st
 // had the session before can no longer save it. The error wraps [workspace.ErrDamaged] if the files are lost; it is
 // an [*agent.Error] if the sandbox does not take them.
 func Restore(
-	ctx context.Context, store *workspace.Store, limits Limits, h workspace.Head, self subject.Instance, box Box,
+	ctx context.Context, store *workspace.Store, limits Limits, h workspace.Head, self subject.Instance, sandbox Sandbox,
 ) (*Copy, error) {
 	c := New(store, limits, h.Ref(), h.Lease, self)
 	x, err := c.claim(ctx, h)
@@ -44,7 +44,7 @@ func Restore(
 		_ = w.CloseWithError(err)
 		written <- err
 	}()
-	err = box.Import(ctx, r)
+	err = sandbox.Import(ctx, r)
 	_ = r.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // ends the writer if it still writes
 	if why := <-written; why != nil && !errors.Is(why, io.ErrClosedPipe) {
 		return nil, why
@@ -52,7 +52,7 @@ func Restore(
 	if err != nil {
 		return nil, err
 	}
-	return c, c.Moved(ctx, box)
+	return c, c.Moved(ctx, sandbox)
 }
 
 // claim stores that this instance has the session now, and reads the index.

@@ -36,13 +36,13 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// box is a sandbox.
-type box struct {
+// sandbox is a sandbox.
+type sandbox struct {
 	*agent.Conn
 	r *rig
 }
 
-func (r *rig) box() *box {
+func (r *rig) sandbox() *sandbox {
 	r.Helper()
 	r.n++
 	ctx := natstest.Context(r)
@@ -54,11 +54,11 @@ func (r *rig) box() *box {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &box{conn, r}
+	return &sandbox{conn, r}
 }
 
 // does runs Python code and returns the value of its last line.
-func (b *box) does(code string) string {
+func (b *sandbox) does(code string) string {
 	b.r.Helper()
 	exit, err := b.Run(natstest.Context(b.r), agent.Run{Kind: agent.Python, Code: code})
 	if err != nil || exit.Code != 0 {
@@ -91,8 +91,8 @@ var (
 
 func (r *rig) copy(self subject.Instance) *Copy { return New(r.store, limits, ref, "t1-p1-c0", self) }
 
-// save saves what is in the box.
-func (r *rig) save(c *Copy, b Box, turn uint64) error {
+// save saves what is in the sandbox.
+func (r *rig) save(c *Copy, b Sandbox, turn uint64) error {
 	ch, err := c.Look(natstest.Context(r), b)
 	if err != nil || !ch.Any() {
 		return err
@@ -100,21 +100,21 @@ func (r *rig) save(c *Copy, b Box, turn uint64) error {
 	return c.Save(natstest.Context(r), b, ch, Point{Call: fmt.Sprintf("t%d-p1-c1", turn), Turn: turn})
 }
 
-func (r *rig) mustSave(c *Copy, b Box, turn uint64) {
+func (r *rig) mustSave(c *Copy, b Sandbox, turn uint64) {
 	r.Helper()
 	if err := r.save(c, b, turn); err != nil {
 		r.Fatal(err)
 	}
 }
 
-// restored returns a new box with what is stored, and its copy.
-func (r *rig) restored(self subject.Instance) (*box, *Copy) {
+// restored returns a new sandbox with what is stored, and its copy.
+func (r *rig) restored(self subject.Instance) (*sandbox, *Copy) {
 	r.Helper()
 	h, found, err := Find(natstest.Context(r), r.store, ref, "t1-p1-c0")
 	if err != nil || !found {
 		r.Fatalf("found %v, %v", found, err)
 	}
-	b := r.box()
+	b := r.sandbox()
 	c, err := Restore(natstest.Context(r), r.store, limits, h, self, b)
 	if err != nil {
 		r.Fatal(err)
@@ -132,23 +132,23 @@ func (r *rig) stored() int {
 	return len(names)
 }
 
-func (r *rig) equal(a, b *box) {
+func (r *rig) equal(a, b *sandbox) {
 	r.Helper()
 	if x, y := a.does(tree), b.does(tree); x != y {
 		r.Errorf("restored is\n%s\nwant\n%s", y, x)
 	}
 }
 
-// fails is a box whose gathering fails after some files.
+// fails is a sandbox whose gathering fails after some files.
 type fails struct {
-	Box
+	Sandbox
 	after int
 }
 
 var errDied = errors.New("died")
 
 func (f *fails) Gather(ctx context.Context, paths []json.RawMessage, each func(agent.Found, io.Reader) error) error {
-	return f.Box.Gather(ctx, paths, func(x agent.Found, content io.Reader) error {
+	return f.Sandbox.Gather(ctx, paths, func(x agent.Found, content io.Reader) error {
 		if f.after--; f.after < 0 {
 			return errDied
 		}
@@ -156,13 +156,13 @@ func (f *fails) Gather(ctx context.Context, paths []json.RawMessage, each func(a
 	})
 }
 
-// counts is a box that counts the files that are read.
+// counts is a sandbox that counts the files that are read.
 type counts struct {
-	Box
+	Sandbox
 	read int
 }
 
 func (c *counts) Gather(ctx context.Context, paths []json.RawMessage, each func(agent.Found, io.Reader) error) error {
 	c.read += len(paths)
-	return c.Box.Gather(ctx, paths, each)
+	return c.Sandbox.Gather(ctx, paths, each)
 }

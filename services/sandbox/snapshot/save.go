@@ -86,8 +86,8 @@ func leaseTurn(lease string) uint64 {
 
 // Save stores a change. When it returns nil, the files can be restored as they were seen. It returns
 // [ErrOvertaken] if another instance has the session, and stores nothing then.
-func (c *Copy) Save(ctx context.Context, box Box, ch *Change, at Point) error {
-	err := c.save(ctx, box, ch, at)
+func (c *Copy) Save(ctx context.Context, sandbox Sandbox, ch *Change, at Point) error {
+	err := c.save(ctx, sandbox, ch, at)
 	if !errors.Is(err, bus.ErrFenceLost) {
 		return err
 	}
@@ -109,13 +109,13 @@ func (c *Copy) Save(ctx context.Context, box Box, ch *Change, at Point) error {
 		_ = c.store.Forget(ctx, c.ref, 0, fresh) // the next holder of the session tries again
 		return ErrOvertaken
 	}
-	if ch, err = c.Look(ctx, box); err != nil {
+	if ch, err = c.Look(ctx, sandbox); err != nil {
 		return err
 	}
-	return c.save(ctx, box, ch, at)
+	return c.save(ctx, sandbox, ch, at)
 }
 
-func (c *Copy) save(ctx context.Context, box Box, ch *Change, at Point) (err error) {
+func (c *Copy) save(ctx context.Context, sandbox Sandbox, ch *Change, at Point) (err error) {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (c *Copy) save(ctx context.Context, box Box, ch *Change, at Point) (err err
 	if err := w.keep(ctx, ch.differs); err != nil {
 		return err
 	}
-	if err := box.Gather(ctx, ch.read, w.read); err != nil {
+	if err := sandbox.Gather(ctx, ch.read, w.read); err != nil {
 		return fmt.Errorf("reading the workspace: %w", err)
 	}
 	if !ch.differs && !w.differs {

@@ -17,7 +17,7 @@ import (
 
 func TestARestoredWorkspaceIsTheSame(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`
 import os
 os.makedirs("d/e/empty")
@@ -45,7 +45,7 @@ os.chmod("d/e", 0o750)`)
 
 func TestOnlyWhatHasChangedIsReadAndStored(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`
 import os
 for d in range(50):
@@ -61,7 +61,7 @@ open("big", "wb").write(os.urandom(2 << 20))`)
 	r.mustSave(c, a, 3)
 	before := c.Head()
 	a.does(`open("d7/7", "a").write("x"); open("big", "ab").write(b"y")`)
-	n, at := &counts{Box: a}, r.stored()
+	n, at := &counts{Sandbox: a}, r.stored()
 	r.mustSave(c, n, 4)
 	if n.read != 2 || r.stored() > at+2 || c.Head().Revision == before.Revision {
 		t.Errorf("%d files were read, %d packs became %d", n.read, at, r.stored())
@@ -74,7 +74,7 @@ open("big", "wb").write(os.urandom(2 << 20))`)
 	}
 	b, again := r.restored("two")
 	r.equal(a, b)
-	n = &counts{Box: b}
+	n = &counts{Sandbox: b}
 	b.does(`open("d1/1", "a").write("x")`)
 	r.mustSave(again, n, 6)
 	if n.read > 1000 {
@@ -87,7 +87,7 @@ open("big", "wb").write(os.urandom(2 << 20))`)
 // However often files change, the snapshot takes space in proportion to what is there.
 func TestWhatIsNoLongerUsedIsRemoved(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	c := r.copy("one")
 	for i := range 60 {
 		a.does(`import os; open("f", "wb").write(os.urandom(100000)); open("log", "ab").write(os.urandom(1000)); ` +
@@ -108,7 +108,7 @@ func TestWhatIsNoLongerUsedIsRemoved(t *testing.T) {
 
 func TestACrashLeavesTheSnapshotBefore(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`open("f", "w").write("first")`)
 	c := r.copy("one")
 	r.mustSave(c, a, 2)
@@ -149,7 +149,7 @@ open("f", "w").write("second")`)
 // An instance that was taken for dead must not overwrite what its successor saves.
 func TestAnOvertakenInstanceSavesNothing(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`open("f", "w").write("one")`)
 	one := r.copy("one")
 	r.mustSave(one, a, 2)
@@ -170,7 +170,7 @@ func TestAnOvertakenInstanceSavesNothing(t *testing.T) {
 // A successor that could not claim the session, and an instance before that saves late.
 func TestALateSaveBeforeASuccessorsFirstDoesNoHarm(t *testing.T) {
 	r := newRig(t)
-	a, b := r.box(), r.box()
+	a, b := r.sandbox(), r.sandbox()
 	one := r.copy("one")
 	a.does(`open("f", "w").write("one")`)
 	r.mustSave(one, a, 2)
@@ -199,7 +199,7 @@ func TestALateSaveBeforeASuccessorsFirstDoesNoHarm(t *testing.T) {
 
 func TestADeletionDuringASaveStays(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`open("f", "w").write("one")`)
 	c := r.copy("one")
 	for _, first := range []bool{true, false} {
@@ -227,9 +227,9 @@ func TestADeletionDuringASaveStays(t *testing.T) {
 	}
 }
 
-// changing is a box in which a file changes while it is read.
+// changing is a sandbox in which a file changes while it is read.
 type changing struct {
-	*box
+	*sandbox
 	t *testing.T
 }
 
@@ -248,7 +248,7 @@ func (c *changing) Gather(ctx context.Context, paths []json.RawMessage, each fun
 
 func TestAFileThatChangesMeanwhileFailsTheSave(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`import os; open("big", "wb").write(os.urandom(4 << 20))`)
 	c := r.copy("one")
 	err := r.save(c, &changing{a, t}, 2)
@@ -262,7 +262,7 @@ func TestAFileThatChangesMeanwhileFailsTheSave(t *testing.T) {
 
 func TestAWorkspaceThatIsTooLargeNamesTheLargestFiles(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`
 for n in "abcd":
     with open(n, "wb") as f: f.truncate(30 << 20 if n == "b" else 20 << 20)`)
@@ -284,7 +284,7 @@ for n in "abcd":
 
 func TestDamageAndForgeryAreRefused(t *testing.T) {
 	r := newRig(t)
-	a := r.box()
+	a := r.sandbox()
 	a.does(`open("f", "w").write("content")`)
 	c := r.copy("one")
 	r.mustSave(c, a, 2)
@@ -308,7 +308,7 @@ func TestDamageAndForgeryAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused *agent.Error
-		_, err = Restore(natstest.Context(t), r.store, limits, find(), "two", r.box())
+		_, err = Restore(natstest.Context(t), r.store, limits, find(), "two", r.sandbox())
 		if !errors.As(err, &refused) || refused.Code != "outside" {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -319,7 +319,7 @@ func TestDamageAndForgeryAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Restore(natstest.Context(t), r.store, limits, find(), "two", r.box()); !errors.Is(err, workspace.ErrDamaged) {
+	if _, err := Restore(natstest.Context(t), r.store, limits, find(), "two", r.sandbox()); !errors.Is(err, workspace.ErrDamaged) {
 		t.Errorf("a missing index: %v", err)
 	}
 	h := find()

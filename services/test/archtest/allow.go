@@ -71,7 +71,7 @@ var (
 		"github.com/go-jose/go-jose":                   {support + "/oidctest"},
 		"github.com/go-webauthn/webauthn":              {services + "/uibridge/passkey"},
 		"github.com/JohannesKaufmann/html-to-markdown": {pages},
-		"github.com/klauspost/compress":                {internal + "/workspace"},
+		"github.com/klauspost/compress":                {internal + "/workspace", internal + "/archive"},
 		"github.com/klippa-app/go-pdfium":              {pdf},
 		"github.com/microcosm-cc/bluemonday":           {services + "/uibridge/markdown"},
 		"github.com/nats-io/nats-server/v2":            {internal + "/natsserver"},
