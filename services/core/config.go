@@ -108,6 +108,7 @@ type StreamsConfig struct {
 	MaxDeadBytes     int64         `yaml:"max_dead_bytes"`     // of the dead letters
 	MaxClaimBytes    int64         `yaml:"max_claim_bytes"`    // of bodies in transit
 	MaxArtifactBytes int64         `yaml:"max_artifact_bytes"` // of all artifacts
+	MaxFilesBytes    int64         `yaml:"max_files_bytes"`    // of the copies of all workspaces of sandboxes
 	MaxMemoryBytes   int64         `yaml:"max_memory_bytes"`   // of all memories
 	DeadAge          time.Duration `yaml:"dead_age"`           // how long a dead letter is kept
 	ClaimAge         time.Duration `yaml:"claim_age"`          // how long a body in transit is kept

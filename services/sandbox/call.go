@@ -14,6 +14,7 @@ import (
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/result"
+	"skandha.dev/services/internal/workspace"
 	"skandha.dev/services/sandbox/agent"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"
@@ -41,6 +42,7 @@ type call struct {
 // place is the sandbox that a call works in.
 type place struct {
 	sandbox  *pool.Sandbox
+	kept     *kept    // what is saved of its files; nil: they are not
 	notice   string   // what the model must know about it
 	packages []string // installed
 }
@@ -70,24 +72,45 @@ func (s *Service) work(ctx context.Context, req contract.Request, progress func(
 	if own == nil {
 		return engine.DidNotRun("the session was reset after the call was made")
 	}
-	defer s.leave(own)
 	if job.Fresh {
+		defer s.leave(own)
 		return s.once(ctx, c, wanted)
 	}
 	if err := own.await(ctx); err != nil {
+		s.leave(own)
 		return engine.DidNotRun("it was stopped while it waited for an earlier call of the session")
 	}
-	defer own.done()
+	answer, pending := s.inTurn(ctx, own, c, wanted)
+	end := func() {
+		own.done()
+		s.leave(own)
+	}
+	if pending == nil {
+		end()
+		return answer
+	}
+	s.saver.tasks.Go(func() {
+		defer end()
+		pending()
+	})
+	return answer
+}
+
+// inTurn carries out a call that has its session's turn. If pending is not nil, the session keeps the turn until
+// pending has returned.
+func (s *Service) inTurn(ctx context.Context, own *session, c call, wanted deps.Requirements) (_ contract.Answer, pending func()) {
 	at, err := s.place(ctx, own, c, wanted)
 	if err != nil {
-		return s.withoutSandbox(ctx, c, err)
+		return s.withoutSandbox(ctx, c, err), nil
 	}
 	res, why := s.carryOut(ctx, c, at)
 	if why != nil {
 		s.counts.broken.Add(1)
 		s.leases.broken(own, at.sandbox, why)
+	} else {
+		res, pending = s.save(c, at, res)
 	}
-	return s.answer(ctx, c, res)
+	return s.answer(ctx, c, res), pending
 }
 
 // leave ends a call in its session. If another call waits for a place, the session's sandbox
@@ -115,12 +138,26 @@ func (s *Service) once(ctx context.Context, c call, wanted deps.Requirements) co
 	return s.answer(ctx, c, res)
 }
 
-// place returns the session's sandbox, with the packages that the call requires.
+// place returns the session's sandbox, with the packages that the call requires, and with the session's files.
 func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.Requirements) (place, error) {
 	sandbox := s.leases.current(own)
-	as, have := s.leases.state(own)
+	as, have, lost := s.leases.state(own)
+	at := place{sandbox: sandbox}
+	if sandbox != nil {
+		_, at.kept = s.leases.held(own)
+	}
+	var files *workspace.Head
+	if sandbox == nil {
+		var err error
+		if files, err = s.find(ctx, c.Ref, as.lease, lost); err != nil {
+			return place{}, err
+		}
+		if files != nil {
+			have = deps.Merge(packagesOf(files), have)
+		}
+	}
 	all := deps.Merge(have, wanted)
-	at := place{sandbox: sandbox, packages: all.Strings()}
+	at.packages = all.Strings()
 	if sandbox != nil && len(wanted) == 0 {
 		return at, nil
 	}
@@ -134,19 +171,44 @@ func (s *Service) place(ctx context.Context, own *session, c call, wanted deps.R
 	if at.sandbox, err = s.get(ctx, c, set, all); err != nil {
 		return place{}, err
 	}
-	if sandbox != nil {
-		c.progress("moving the session's files to a sandbox with the packages")
-		if err := move(ctx, sandbox, at.sandbox); err != nil {
-			s.pool.Discard(at.sandbox)
-			return place{}, err
-		}
+	if err := s.fill(ctx, c, as.lease, &at, sandbox, &files); err != nil {
+		s.pool.Discard(at.sandbox)
+		return place{}, err
 	}
-	var ok bool
-	if at.notice, ok = s.leases.grant(own, as, at.sandbox, all); !ok {
+	at.notice = lost.notice(files)
+	if !s.leases.grant(own, as, at, all) {
 		s.pool.Discard(at.sandbox)
 		return place{}, errReset
 	}
 	return at, nil
+}
+
+// fill puts the session's files into its new sandbox: those of its present one, or the saved ones, which become nil
+// if they turn out to be lost.
+func (s *Service) fill(ctx context.Context, c call, lease string, at *place, from *pool.Sandbox, files **workspace.Head) error {
+	if from != nil {
+		c.progress("moving the session's files to a sandbox with the packages")
+		if err := move(ctx, from, at.sandbox); err != nil || at.kept == nil {
+			return err
+		}
+		return at.kept.copy.Moved(ctx, at.sandbox)
+	}
+	at.kept = s.fresh(c.Ref, lease)
+	if *files == nil || len((*files).Index) == 0 {
+		*files = nil
+		return nil
+	}
+	c.progress("restoring the session's files")
+	k, lost, err := s.restore(ctx, *files, at.sandbox)
+	if lost == nil {
+		at.kept = k
+		return err
+	}
+	// It may hold some of them.
+	s.pool.Discard(at.sandbox)
+	*files = nil
+	at.sandbox, err = s.await(ctx, c.owner, at.sandbox.Set)
+	return err
 }
 
 // errReset: the caller no longer waits for the call.
@@ -298,12 +360,18 @@ func withNotice(r tool.Result, notice string) tool.Result {
 	if err := json.Unmarshal(r.Data, &fields); err != nil || fields == nil {
 		return r // the tools return objects
 	}
+	var before string
+	if json.Unmarshal(fields["notice"], &before) == nil && before != "" {
+		notice = before + ". " + notice
+	}
 	text, err := json.Marshal(notice)
 	if err != nil {
 		return r
 	}
 	fields["notice"] = text
-	return tool.OK(fields)
+	out := tool.OK(fields)
+	out.Files, out.Metadata = r.Files, r.Metadata
+	return out
 }
 
 // broken returns why the sandbox can no longer be used, or nil.
@@ -324,7 +392,11 @@ func (s *Service) brokenResult(why error) tool.Result {
 		msg = fmt.Sprintf("the sandbox ran out of memory during this call; it has %d MiB in total, "+
 			"including files in /tmp and /workspace", s.cfg.Limits.Memory>>20)
 	}
-	return tool.Failure(tool.CodeFailed, msg+". Its files are lost; the next call gets a new sandbox")
+	lost := "Its files are lost; the next call gets a new sandbox"
+	if s.saving() {
+		lost = "What this call did to files is lost; the next call gets a new sandbox with the files that were saved before"
+	}
+	return tool.Failure(tool.CodeFailed, msg+". "+lost)
 }
 
 // printer publishes the call's output on the session's stream.

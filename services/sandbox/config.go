@@ -24,6 +24,13 @@ type Config struct {
 	Idle time.Duration `default:"15m" min:"1s"`
 	// Limits of each sandbox; zero: driver.DefaultLimits.
 	Limits driver.Limits
+	// Keep bounds the files that are saved for a session, in bytes, so that they survive its sandbox; default
+	// 256 MiB. Negative: none are.
+	Keep int64 `default:"256 MiB"`
+	// KeepFiles bounds their number, directories and links included.
+	KeepFiles int `default:"20000" min:"1" max:"100000"`
+	// KeepFor is how long they are kept after the session's last change of them; default 30 days.
+	KeepFor time.Duration `default:"720h" min:"1h"`
 	// FillAfter is the delay before the first warm sandbox is started; default none.
 	FillAfter time.Duration `min:"0"`
 	// DrainTimeout bounds the wait for running calls on shutdown; default 30 s.

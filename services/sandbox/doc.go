@@ -24,6 +24,11 @@
 // ("notice"), unless the session itself was reset. With lifecycle "call" a sandbox is used
 // for one call only.
 //
+// After each call that may have changed files, the workspace is saved in the bucket "files"
+// (package snapshot), small changes before the result. The next sandbox of the session gets
+// these files before a call runs in it, also at another instance; the notice says after which
+// call they were saved. If they cannot be read now, the call does not run (ADR 51).
+//
 // Core remembers which instance has a session's sandbox (tool.Spec.Sticky): a call names
 // its lease, and the instance that ran the previous call (executor.ToolCall.Lease and
 // Before; ADR 11).
@@ -41,7 +46,8 @@
 //
 // A sandbox that breaks during a call fails that call with tool_failed, never with
 // outcome_unknown: the call did run. When the service dies, its sandboxes are removed
-// within the reaper's period, and the session's next call gets a new one elsewhere. When
-// the context ends, the service drains: running calls finish, then all sandboxes are
-// destroyed.
+// within the reaper's period, and the session's next call gets a new one elsewhere, with the
+// saved files. When the bucket is full or away, calls run on and their files are saved later.
+// When the context ends, the service drains: running calls finish, what is not saved is saved,
+// for at most ten seconds, then all sandboxes are destroyed.
 package sandbox

@@ -26,10 +26,11 @@ type session struct {
 	begun    beginning         // the turn that made it begin here
 	seq      uint64            // of the latest turn seen
 	sandbox  *pool.Sandbox     // nil: none; changed by the call that has the turn, and by whatever ends the lease
+	kept     *kept             // what is saved of its files; nil: they are not
 	packages deps.Requirements // requested by the session
 	calls    int               // working or waiting
 	used     time.Time         // when the last call ended
-	lost     string            // why its files are lost, for the model; empty: none are
+	lost     loss              // its last sandbox, as long as it has no other
 }
 
 // beginning is the turn in which a session arrived at this instance, and the instance that
@@ -79,7 +80,7 @@ func (l *leases) begin(s *session, lease string, begun beginning) {
 	l.drop(s, "")
 	s.lease, s.begun, s.packages = lease, begun, nil
 	if begun.before != "" && begun.before != l.self {
-		s.lost = "it was on another instance of the service, which has stopped or accepts no more calls"
+		s.lost = loss{why: "it was on another instance of the service, which has stopped or accepts no more calls"}
 	}
 }
 
@@ -99,9 +100,20 @@ func (s *session) done() { <-s.turn }
 func (l *leases) leave(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.calls--
 	s.used = time.Now()
-	if s.calls == 0 && s.sandbox == nil && s.lost == "" && len(s.packages) == 0 {
+	l.out(s)
+}
+
+// leaveQuietly is leave after a visit that was no call: the session stays as idle as it was.
+func (l *leases) leaveQuietly(s *session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out(s)
+}
+
+func (l *leases) out(s *session) {
+	s.calls--
+	if s.calls == 0 && s.sandbox == nil && s.lost.why == "" && len(s.packages) == 0 {
 		delete(l.all, s.ref)
 	}
 }
@@ -131,30 +143,46 @@ func (l *leases) broken(s *session, sandbox *pool.Sandbox, why error) {
 }
 
 // grant gives the session a sandbox. It reports false, and the session does not own the
-// sandbox, when the session was restarted in the meantime. notice is for the model.
-func (l *leases) grant(
-	s *session, as tenure, sandbox *pool.Sandbox, packages deps.Requirements,
-) (notice string, ok bool) {
+// sandbox, when the session was restarted in the meantime.
+func (l *leases) grant(s *session, as tenure, at place, packages deps.Requirements) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if as != (tenure{s.lease, s.begun}) {
-		return "", false
-	}
-	if s.lost != "" {
-		notice = fmt.Sprintf("this is a new sandbox; files of earlier calls are lost (reason: %s)", s.lost)
+		return false
 	}
 	if s.sandbox != nil {
 		l.pool.Discard(s.sandbox)
 	}
-	s.sandbox, s.packages, s.lost = sandbox, packages, ""
-	return notice, true
+	s.sandbox, s.kept, s.packages, s.lost = at.sandbox, at.kept, packages, loss{}
+	return true
+}
+
+// held returns the session's sandbox and what is saved of its files. The caller has the turn.
+func (l *leases) held(s *session) (*pool.Sandbox, *kept) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.sandbox, s.kept
+}
+
+// unsaved enters the sessions in which no call works and whose files are to be saved; each requires a
+// leaveQuietly. finally asks for all with files that are not saved.
+func (l *leases) unsaved(finally bool) (out []*session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.all {
+		if s.kept != nil && s.calls == 0 && s.kept.due(finally) {
+			s.calls++
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // state returns what a call must know before it requests a sandbox.
-func (l *leases) state(s *session) (as tenure, packages deps.Requirements) {
+func (l *leases) state(s *session) (as tenure, packages deps.Requirements, lost loss) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return tenure{s.lease, s.begun}, s.packages
+	return tenure{s.lease, s.begun}, s.packages, s.lost
 }
 
 // tenure identifies the period between two restarts of a session, in which it owns its sandbox.
@@ -167,9 +195,13 @@ type tenure struct {
 func (l *leases) drop(s *session, why string) {
 	if s.sandbox != nil {
 		l.pool.Discard(s.sandbox)
-		s.sandbox, s.lost = nil, why
+		lost := loss{why: why}
+		if s.kept != nil {
+			lost.unsaved, lost.cause = s.kept.unsaved()
+		}
+		s.sandbox, s.kept, s.lost = nil, nil, lost
 	} else if why == "" {
-		s.lost = ""
+		s.lost = loss{}
 	}
 }
 
@@ -189,17 +221,23 @@ func (l *leases) end(ref subject.Ref, seq uint64) {
 	}
 }
 
-// expire ends the leases that have been idle for at least that long.
-func (l *leases) expire(idle time.Duration) (ended int) {
+// expire ends the leases that have been idle for at least that long. It enters those whose files are to be saved
+// first, as unsaved does.
+func (l *leases) expire(idle time.Duration) (ended int, first []*session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.all {
 		if s.sandbox != nil && s.calls == 0 && time.Since(s.used) >= idle {
+			if s.kept != nil && s.kept.due(true) {
+				s.calls++
+				first = append(first, s)
+				continue
+			}
 			l.drop(s, fmt.Sprintf("it was idle for %v", idle))
 			ended++
 		}
 	}
-	return ended
+	return ended, first
 }
 
 // evict ends an idle lease for an owner that waits for a place, and reports whether there

@@ -106,6 +106,15 @@ func TestAnIdleSandboxEndsAndTheNextCallSaysSo(t *testing.T) {
 	c.sandboxes(0)
 	r := s.call("sandbox_fs:list", args{})
 	got := s.decode(r)
+	contains(t, "the notice", got.Notice, "new sandbox", "it was idle for 1s", "are restored", "files in /tmp, is gone")
+}
+
+func TestWithoutSavedFilesTheNextCallSaysThatTheyAreLost(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1, Idle: time.Second, Keep: -1})
+	s := c.session("s")
+	s.python("open('a','w')")
+	c.sandboxes(0)
+	got := s.decode(s.call("sandbox_fs:list", args{}))
 	contains(t, "the notice", got.Notice, "new sandbox", "files of earlier calls are lost", "it was idle for 1s")
 }
 
@@ -140,7 +149,7 @@ func TestASandboxThatBreaksBetweenCallsIsReplaced(t *testing.T) {
 	sb := c.driver.Sandboxes()[0]
 	sb.End(driver.ErrMemory)
 	<-sb.Done()
-	contains(t, "the notice", s.python("1").Notice, "memory")
+	contains(t, "the notice", s.python("1").Notice, "memory", "are restored")
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("it is said twice: %s", got.Notice)
 	}
@@ -154,25 +163,25 @@ func TestAnotherInstanceThatIsGoneLeavesANote(t *testing.T) {
 	c.instance.stop()
 	s.at = second
 	got := s.python("import os\nsorted(os.listdir())")
-	if string(got.Result) != `["out"]` {
+	if string(got.Result) != `["a","out"]` {
 		t.Errorf("got %s", got.Result)
 	}
-	contains(t, "the notice", got.Notice, "files of earlier calls are lost", "another instance")
+	contains(t, "the notice", got.Notice, "are restored", "another instance")
 	if got := s.python("1"); got.Notice != "" {
 		t.Errorf("it is said twice: %s", got.Notice)
 	}
 }
 
-func TestASessionThatComesBackDoesNotFindOldFiles(t *testing.T) {
+func TestASessionThatComesBackFindsItsLatestFiles(t *testing.T) {
 	c := start(t, sandbox.Config{Warm: -1})
 	second := c.serve(sandbox.Config{Warm: -1}, drivertest.New(t), nil)
 	s := c.session("s")
 	s.python("open('old','w')")
 	s.at = second
-	s.python("open('newer','w')")
+	s.python("import os\nos.remove('old')\nopen('newer','w')")
 	s.at = c.instance
 	got := s.python("import os\nsorted(os.listdir())")
-	if string(got.Result) != `["out"]` || !strings.Contains(got.Notice, "another instance") {
+	if string(got.Result) != `["newer","out"]` || !strings.Contains(got.Notice, "another instance") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -20,10 +20,13 @@ import (
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
 	"skandha.dev/services/internal/journal"
+	"skandha.dev/services/internal/periodic"
 	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/internal/workspace"
 	"skandha.dev/services/sandbox/deps"
 	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/sandbox/pool"
+	"skandha.dev/services/sandbox/snapshot"
 	"skandha.dev/services/sandbox/tools"
 )
 
@@ -55,6 +58,7 @@ type Service struct {
 	packages Packages
 	pool     *pool.Pool
 	leases   *leases
+	saver    saver
 	tools    map[string]offered
 	specs    []tool.Spec
 	counts   counts
@@ -68,6 +72,7 @@ type offered struct {
 // counts are figures for /metrics.
 type counts struct {
 	calls, failures, broken, expired, evicted, resets, reaped, artifacts atomic.Int64
+	saves, saveFailures, restores, forgotten                             atomic.Int64
 }
 
 // New returns a service with a valid configuration. It starts nothing before Run.
@@ -93,6 +98,16 @@ func New(cfg Config, d Deps) (*Service, error) {
 		Driver: d.Driver, Limits: cfg.Limits, Warm: cfg.Warm, Max: cfg.Max, Full: s.makeRoom, Logger: d.Logger,
 	})
 	s.leases = &leases{self: d.Bus.Instance(), pool: s.pool, all: map[subject.Ref]*session{}}
+	s.saver = saver{
+		limits: snapshot.Limits{Bytes: cfg.Keep, Files: cfg.KeepFiles}, slots: make(chan struct{}, maxSaves),
+	}
+	s.saver.ctx, s.saver.stop = context.WithCancel(context.Background())
+	if cfg.Keep > 0 {
+		var err error
+		if s.saver.store, err = workspace.New(d.Bus); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+	}
 	return s, nil
 }
 
@@ -103,6 +118,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer func() {
 		stop()
 		loops.Wait()
+		s.finish()
 		s.pool.Close()
 	}()
 	follow, err := s.bus.Subscribe(subject.Ref{Agent: "*", Session: "*"}.Live(event.TypeSessionReset.Phase(), "*"), "",
@@ -112,11 +128,14 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	defer func() { _ = follow.Unsubscribe() }() // the connection may be gone
 	loops.Go(func() {
-		if s.fill(background) {
+		if s.warm(background) {
 			s.reap(background)
 		}
 	})
 	loops.Go(func() { s.expire(background) })
+	if s.saving() {
+		loops.Go(func() { periodic.Every(background, forgetEvery, func() { s.forget(background) }) })
+	}
 	return engine.Serve(ctx, s.bus, engine.Config{
 		Kind: subject.Runner, Service: name, Offer: engine.Offer{Tools: s.specs}, Work: s.work,
 		Pools:        []contract.Pool{{Name: tools.Pool, Slots: s.cfg.Slots}, {Name: contract.DefaultPool, Slots: 1}},
@@ -124,8 +143,8 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 }
 
-// fill starts to keep warm sandboxes. It reports false if ctx ended before.
-func (s *Service) fill(ctx context.Context) bool {
+// warm starts to keep warm sandboxes. It reports false if ctx ended before.
+func (s *Service) warm(ctx context.Context) bool {
 	wait := time.NewTimer(s.cfg.FillAfter)
 	defer wait.Stop()
 	select {
@@ -173,7 +192,11 @@ func (s *Service) expire(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.counts.expired.Add(int64(s.leases.expire(s.cfg.Idle)))
+			ended, first := s.leases.expire(s.cfg.Idle)
+			s.counts.expired.Add(int64(ended))
+			for _, own := range append(first, s.leases.unsaved(false)...) {
+				s.resave(own)
+			}
 		}
 	}
 }
@@ -209,6 +232,32 @@ func (s *Service) onSessionEvent(m *nats.Msg) {
 	}
 	s.counts.resets.Add(1)
 	s.leases.end(e.Ref(), seq)
+	if s.saving() {
+		s.saver.tasks.Go(func() {
+			ctx, cancel := context.WithTimeout(s.saver.ctx, saveWithin)
+			defer cancel()
+			if err := s.saver.store.DeleteBefore(ctx, e.Ref(), seq); err != nil {
+				s.log.Debug("the saved files of a session that was reset remain for now", "session", e.Session, "error", err)
+			}
+		})
+	}
+}
+
+// forgetEvery is how often saved files that nobody has used for too long are removed.
+const forgetEvery = time.Hour
+
+// forget removes them.
+func (s *Service) forget(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, forgetEvery)
+	defer cancel()
+	n, err := s.saver.store.Expire(ctx, s.cfg.KeepFor)
+	s.counts.forgotten.Add(int64(n))
+	if n > 0 {
+		s.log.Info("removed saved files that were not used", "sessions", n, "for", s.cfg.KeepFor)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot remove old saved files; will retry", "error", err)
+	}
 }
 
 // turnSequence returns the sequence of the turn's input, from its id t<sequence>.
@@ -237,6 +286,8 @@ func (s *Service) Counters() map[string]int64 {
 		"sandbox_broken":  s.counts.broken.Load(),
 		"sandbox_expired": s.counts.expired.Load(), "sandbox_evicted": s.counts.evicted.Load(),
 		"sandbox_resets": s.counts.resets.Load(),
+		"sandbox_saves":  s.counts.saves.Load(), "sandbox_save_failures": s.counts.saveFailures.Load(),
+		"sandbox_restores": s.counts.restores.Load(), "sandbox_forgotten": s.counts.forgotten.Load(),
 		"sandbox_reaped": s.counts.reaped.Load(), "sandbox_artifacts": s.counts.artifacts.Load(),
 		"sandbox_sessions": int64(s.leases.count()),
 		"sandbox_warm":     int64(p.Warm), "sandbox_used": int64(p.Used), "sandbox_starting": int64(p.Starting),

@@ -11,6 +11,7 @@ import (
 	"skandha.dev/services/core/retention"
 	"skandha.dev/services/internal/archive"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/workspace"
 )
 
 // Retention says what leaves the log.
@@ -44,7 +45,7 @@ func (c *Core) forget(ctx context.Context, ref subject.Ref) error {
 	for _, a := range artifacts {
 		err = errors.Join(err, c.bus.DeleteArtifact(ctx, a.Name))
 	}
-	return err
+	return errors.Join(err, workspace.Delete(ctx, c.bus, ref))
 }
 
 // retentionFault returns what keeps turns from leaving the log.

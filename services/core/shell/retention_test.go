@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
@@ -22,6 +23,7 @@ import (
 	"skandha.dev/services/internal/archive"
 	"skandha.dev/services/internal/coreapi"
 	contract "skandha.dev/services/internal/executor"
+	"skandha.dev/services/internal/workspace"
 	"skandha.dev/services/test/natstest"
 )
 
@@ -275,6 +277,15 @@ func TestTheContentOfADeletedSessionIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	saved, err := workspace.New(s.bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []subject.Ref{ref, other} {
+		if _, err := saved.Commit(t.Context(), workspace.Head{Agent: of.Agent, Session: of.Session}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.order(ref, "delete")
 	s.await(live, event.TypeRecorded)
 	natstest.Eventually(t, "only the tombstone is left", func() bool {
@@ -292,8 +303,12 @@ func TestTheContentOfADeletedSessionIsRemoved(t *testing.T) {
 	natstest.Eventually(t, "nothing else is left", func() bool {
 		segments, err := archive.Segments(t.Context(), a, ref)
 		kept, wrong := s.bus.Artifacts(t.Context(), ref.String()+"/")
-		return err == nil && wrong == nil && len(segments)+len(kept) == 0
+		_, head := saved.Head(t.Context(), ref)
+		return err == nil && wrong == nil && len(segments)+len(kept) == 0 && errors.Is(head, bus.ErrNotFound)
 	})
+	if _, err := saved.Head(t.Context(), other); err != nil {
+		t.Errorf("the files of another session: %v", err)
+	}
 	if kept, err := s.bus.Artifacts(t.Context(), other.String()+"/"); err != nil || len(kept) != 1 {
 		t.Errorf("another session has %v, %v", kept, err)
 	}

@@ -21,10 +21,15 @@ import (
 type Bucket struct {
 	j    *Journal
 	name string
+	link *bus.Link
 }
 
 // Bucket returns the bucket with the name, which need not exist yet.
-func (j *Journal) Bucket(name string) *Bucket { return &Bucket{j, name} }
+func (j *Journal) Bucket(name string) *Bucket { return &Bucket{j, name, j.ctl} }
+
+// BulkBucket returns a bucket whose values are large: they travel over the connection for bodies, so that
+// small messages do not wait for them.
+func (j *Journal) BulkBucket(name string) *Bucket { return &Bucket{j, name, j.data} }
 
 func bucketStream(name string) string { return "KV_" + name }
 
@@ -65,7 +70,7 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	if err := one(key); err != nil {
 		return Entry{}, err
 	}
-	m, err := k.j.ctl.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, key)})
+	m, err := k.link.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, key)})
 	if err == nil {
 		e := k.entry(m)
 		if !e.Deleted {
@@ -76,15 +81,25 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	return Entry{}, fmt.Errorf("reading %s of bucket %s: %w", key, k.name, k.missing(err))
 }
 
+// Last returns the last change of the keys that match a filter, which may be a deletion. The error is
+// [bus.ErrNotFound] if there is none.
+func (k *Bucket) Last(ctx context.Context, filter string) (Entry, error) {
+	m, err := k.link.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, filter)})
+	if err != nil {
+		return Entry{}, fmt.Errorf("reading the last change of %s of bucket %s: %w", filter, k.name, k.missing(err))
+	}
+	return k.entry(m), nil
+}
+
 // Revision returns the revision of the last change of any key, 0 if there is none. A watch
 // that has received this revision has received everything that was acknowledged before the
 // call.
 func (k *Bucket) Revision(ctx context.Context) (uint64, error) {
-	m, err := k.j.ctl.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, ">")})
+	e, err := k.Last(ctx, ">")
 	if err != nil && !errors.Is(err, bus.ErrNotFound) {
-		return 0, fmt.Errorf("reading the last revision of bucket %s: %w", k.name, k.missing(err))
+		return 0, err
 	}
-	return m.Seq, nil
+	return e.Revision, nil
 }
 
 // Now returns the time by the clock of the server that stamps the entries, so that their age does not
@@ -156,7 +171,7 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 	if f.Filter != "" {
 		m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{subject.BucketKey(k.name, f.Filter)}
 	}
-	return k.j.ctl.Store(ctx, m).Wait(ctx)
+	return k.link.Store(ctx, m).Wait(ctx)
 }
 
 // Forget removes the remaining changes of a deleted key, up to a revision. Watches are not
@@ -182,6 +197,40 @@ func (k *Bucket) Forget(ctx context.Context, key string, upTo uint64) error {
 	return nil
 }
 
+// Purge removes every key that matches a filter, if its last change has at most that revision; 0: whatever
+// it has. Nothing remains of it, so a [Fence] with revision 0 holds for it afterwards. Watches are not notified.
+func (k *Bucket) Purge(ctx context.Context, filter string, upTo uint64) error {
+	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
+	if err == nil {
+		opts := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject.BucketKey(k.name, filter))}
+		if upTo > 0 {
+			opts = append(opts, jetstream.WithPurgeSequence(upTo+1))
+		}
+		err = s.Purge(ctx, opts...)
+	}
+	if err != nil {
+		return bus.TransportError("removing "+filter+" of bucket "+k.name, k.missing(err))
+	}
+	return nil
+}
+
+// Keys returns the keys that match a filter, in no order. Values are not read.
+func (k *Bucket) Keys(ctx context.Context, filter string) ([]string, error) {
+	s, err := k.j.JetStream().Stream(ctx, bucketStream(k.name))
+	if err != nil {
+		return nil, bus.TransportError("listing bucket "+k.name, k.missing(err))
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subject.BucketKey(k.name, filter)))
+	if err != nil {
+		return nil, bus.TransportError("listing bucket "+k.name, k.missing(err))
+	}
+	keys := make([]string, 0, len(info.State.Subjects))
+	for s := range info.State.Subjects {
+		keys = append(keys, strings.TrimPrefix(s, subject.BucketKey(k.name, "")))
+	}
+	return keys, nil
+}
+
 // After yields the last change of each key that was changed after a revision, in the order of
 // revisions, deletions included: all that were stored when it was called, and possibly later
 // ones. An error ends the iteration.
@@ -198,7 +247,7 @@ func (k *Bucket) Matching(ctx context.Context, filter string) iter.Seq2[Entry, e
 // last one.
 func (k *Bucket) matching(ctx context.Context, filter string, revision, upTo uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for m, err := range k.j.ctl.Messages(ctx, bus.Range{
+		for m, err := range k.link.Messages(ctx, bus.Range{
 			Stream: bucketStream(k.name), Filter: subject.BucketKey(k.name, filter), After: revision, Copies: true, UpTo: upTo,
 		}) {
 			if err != nil {

@@ -27,6 +27,7 @@ const (
 	BucketGateways  = "gateways"  // what chat gateways remember: requests for approval, and positions
 	BucketOutbox    = "outbox"    // messages to people that are not delivered yet, by destination
 	BucketSchedules = "schedules" // what agents have scheduled, by agent, session and name
+	BucketFiles     = "files"     // copies of the workspaces of sandboxes, by agent and session
 	BucketCron      = "cron"      // the last occurrence of each entry of cron listeners
 	// who from outside may connect to the bus, by name
 	BucketIdentities = "identities"
@@ -43,7 +44,8 @@ type StreamsConfig struct {
 	MaxBytes         int64         `default:"8 GiB"`   // of SESSIONS; -1 unlimited
 	MaxDeadBytes     int64         `default:"256 MiB"` // of DEAD
 	MaxClaimBytes    int64         `default:"4 GiB"`   // of the bucket claims
-	MaxArtifactBytes int64         `default:"16 GiB"`  // of the bucket artifacts
+	MaxArtifactBytes int64         `default:"12 GiB"`  // of the bucket artifacts
+	MaxFilesBytes    int64         `default:"4 GiB"`   // of the bucket files
 	MaxMemoryBytes   int64         `default:"1 GiB"`   // of the bucket memories
 	DeadAge          time.Duration `default:"720h"`    // how long DEAD keeps a message
 	ClaimAge         time.Duration `default:"24h"`     // how long a body on its way is kept
@@ -73,6 +75,7 @@ func (c StreamsConfig) Validate() error {
 		{"max_dead_bytes", c.MaxDeadBytes},
 		{"max_claim_bytes", c.MaxClaimBytes},
 		{"max_artifact_bytes", c.MaxArtifactBytes},
+		{"max_files_bytes", c.MaxFilesBytes},
 		{"max_memory_bytes", c.MaxMemoryBytes},
 		{"max_audit_bytes", c.MaxAuditBytes},
 		{"max_session_artifact_bytes", c.MaxSessionArtifactBytes},
@@ -147,7 +150,11 @@ func (c StreamsConfig) streams() []wanted {
 func (c StreamsConfig) buckets() []wanted {
 	memories := c.bucket(BucketMemories, "what agents remember, by agent and id", c.withDefaults().MaxMemoryBytes, 0)
 	memories.given.maxBytes = c.MaxMemoryBytes
+	// When it is full, workspaces are no longer copied, and results say so.
+	files := c.bucket(BucketFiles, "copies of the workspaces of sandboxes, by agent and session", c.withDefaults().MaxFilesBytes, 0)
+	files.given.maxBytes, files.RePublish = c.MaxFilesBytes, nil // nothing watches it
 	return []wanted{
+		files,
 		c.plugins(),
 		// Some thousand periods.
 		c.bucket(BucketBudgets, "what the providers have spent, by period", 1<<20, 0),

@@ -470,6 +470,7 @@ def op_scan(q, tail):
 OPS = {
     "stat": op_stat, "list": op_list, "read": op_read, "write": op_write, "mkdir": op_mkdir, "remove": op_remove, "move": op_move,
     "glob": op_glob, "grep": op_grep, "edit": op_edit, "export": op_export, "import": op_import, "scan": op_scan,
+    "survey": op_survey, "gather": op_gather,
 }
 
 

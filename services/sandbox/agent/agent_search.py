@@ -73,10 +73,12 @@ MAX_SEARCH = 100000  # entries that a search examines
 
 class TreeWalk:
     """Yields (directory fd, name, components, stat) below a directory, in
-    order, without following links. more: it has stopped at MAX_SEARCH."""
+    order, without following links. more: it has stopped at MAX_SEARCH. closed: how many
+    directories cannot be read."""
 
     def __init__(self, fd, prefix, hidden=False):
         self.fd, self.prefix, self.hidden, self.left, self.more = fd, prefix, hidden, MAX_SEARCH, False
+        self.closed = 0
 
     def __iter__(self):
         return self.dir(self.fd, self.prefix)
@@ -110,6 +112,7 @@ class TreeWalk:
                 try:
                     sub = posix.open(name, O_LIST, dir_fd=fd)
                 except OSError:
+                    self.closed += 1
                     continue
                 try:
                     yield from self.dir(sub, parts)

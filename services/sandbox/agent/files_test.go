@@ -326,20 +326,10 @@ func TestEditReplacesExactlyWhatIsMeant(t *testing.T) {
 func TestAWorkspaceMovesToAnotherSandbox(t *testing.T) {
 	a := start(t)
 	a.shell(t,
-		"mkdir -p d/e empty; echo text > d/e/f; chmod 700 d/e/f; touch -d 2020-01-01 d/e/f; ln -s e/f d/l; ln -s "+
+		"mkdir -p d/e empty; echo text > d/e/f; chmod 700 d/e/f; touch -d 2020-01-01 d/e/f d/e; ln -s e/f d/l; ln -s "+
 			a.workspace+
 			"/d abs; echo h > .hidden; head -c 3000000 /dev/urandom > big; mkfifo p")
 	var archive bytes.Buffer
-	if err := a.Export(t.Context(), &archive); err != nil {
-		t.Fatal(err)
-	}
-	b := start(t)
-	// its absolute link: the workspaces of this test differ
-	if err := b.Import(t.Context(), bytes.NewReader(archive.Bytes())); codeOf(err) != "outside" {
-		t.Errorf("a link to elsewhere: %v", err)
-	}
-	a.shell(t, "rm abs")
-	archive.Reset()
 	if err := a.Export(t.Context(), &archive); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +337,7 @@ func TestAWorkspaceMovesToAnotherSandbox(t *testing.T) {
 	if err := c.Import(t.Context(), bytes.NewReader(archive.Bytes())); err != nil {
 		t.Fatal(err)
 	}
-	look := "rm -f p; find . -type f -o -type l | sort; md5sum big; cat d/l; stat -c '%a %Y' d/e/f; ls -d empty"
+	look := "rm -f p; find . -type f -o -type l | sort; md5sum big; cat d/l; stat -c '%a %Y' d/e d/e/f; ls -d empty; readlink abs"
 	if one, other := a.shell(t, look), c.shell(t, look); one.Stdout.Text != other.Stdout.Text ||
 		!strings.Contains(one.Stdout.Text, "700 1577836800") {
 		t.Errorf("from\n%s\nto\n%s%s", one.Stdout.Text, other.Stdout.Text, other.Stderr.Text)
@@ -383,10 +373,11 @@ func TestAnArchiveIsNotTrusted(t *testing.T) {
 		".. inside":                  {[]string{file("a/../../x")}, "outside"},
 		"NUL":                        {[]string{file("a\x00b")}, "outside"},
 		"nothing":                    {[]string{file("")}, "outside"},
-		"a link out":                 {[]string{link("l1", "/etc")}, "outside"},
-		"a link up":                  {[]string{link("d/l2", "../../x")}, "outside"},
+		"a link out":                 {[]string{link("l1", "/etc")}, ""},
+		"a link up":                  {[]string{link("d/l2", "../../x")}, ""},
 		"a link inside":              {[]string{link("d/l3", "../x")}, ""},
 		"through a link":             {[]string{link("l4", "x"), file("l4/f")}, "outside"},
+		"through a link out":         {[]string{link("l6", "/tmp"), file("l6/f")}, "outside"},
 		"over a link":                {[]string{link("l5", "x/y"), file("l5")}, ""},
 		"a device":                   {[]string{`{"p":"dev","k":"b","m":0,"t":0}`}, "invalid"},
 		"no JSON":                    {[]string{`{"p":`}, "invalid"},
@@ -394,7 +385,7 @@ func TestAnArchiveIsNotTrusted(t *testing.T) {
 		"a size beyond all":          {[]string{`{"p":"n","k":"f","m":420,"t":0,"s":99999999999999}`}, "too_large"},
 		"a mode with setuid":         {[]string{`{"p":"su","k":"f","m":2541,"t":0,"s":1}`}, ""},
 		"a directory of a file":      {[]string{`{"p":"x/y","k":"d","m":493,"t":0}`}, "exists"},
-		"a record that is too long":  {[]string{file(strings.Repeat("x", 20000))}, "invalid"},
+		"a record that is too long":  {[]string{file(strings.Repeat("x", 70000))}, "invalid"},
 		"a component that is no dir": {[]string{file("x/y/z")}, "outside"},
 	} {
 		t.Run(name, func(t *testing.T) {

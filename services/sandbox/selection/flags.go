@@ -28,6 +28,9 @@ type Flags struct {
 	CPUs      float64       `name:"cpus" env:"SKANDHA_SANDBOX_CPUS" default:"2" help:"CPUs that each sandbox may use."`
 	PIDs      int64         `name:"pids" env:"SKANDHA_SANDBOX_PIDS" default:"128" help:"Processes and threads of each sandbox."`
 	Workspace int64         `name:"files" env:"SKANDHA_SANDBOX_FILES" default:"256" placeholder:"MIB" help:"Space for files in each sandbox in MiB."`
+	Keep      int64         `env:"SKANDHA_SANDBOX_KEEP" default:"256" placeholder:"MIB" help:"Files saved for each session, in MiB, so that they survive its sandbox; -1: none."`
+	KeepFiles int           `env:"SKANDHA_SANDBOX_KEEP_FILES" default:"20000" help:"Maximum number of these files."`
+	KeepFor   time.Duration `env:"SKANDHA_SANDBOX_KEEP_FOR" default:"720h" help:"How long they are kept after their last change."`
 	Packages  bool          `env:"SKANDHA_SANDBOX_PACKAGES" default:"true" negatable:"" help:"Install the packages that code requests."`
 	Index     string        `env:"SKANDHA_SANDBOX_INDEX" placeholder:"URL" help:"Package index. Default: pip's."`
 	Proxy     string        `env:"SKANDHA_SANDBOX_PROXY" placeholder:"URL" help:"HTTP proxy for the package index."`
@@ -42,6 +45,9 @@ func (f Flags) Limits() driver.Limits {
 	l.Workspace = cmp.Or(f.Workspace<<20, l.Workspace)
 	return l
 }
+
+// KeepBytes returns how many bytes of files are saved for each session; negative: none.
+func (f Flags) KeepBytes() int64 { return f.Keep << 20 }
 
 func (f Flags) selection() Config {
 	return Config{

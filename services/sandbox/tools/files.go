@@ -55,7 +55,7 @@ func fileTool[A any](
 		spec.Idempotent, spec.Permissions, spec.Risk = true, []string{"fs.read"}, tool.RiskLow
 	}
 	return define(spec, func(a A) (Job, error) {
-		return Job{Do: func(ctx context.Context, conn *agent.Conn, c Call, store Store) (tool.Result, error) {
+		return Job{Reads: reads, Do: func(ctx context.Context, conn *agent.Conn, c Call, store Store) (tool.Result, error) {
 			v, err := do(ctx, conn, c, store, a)
 			r := tool.OK(v)
 			if s, ok := v.(shown); ok {

@@ -54,6 +54,8 @@ type Job struct {
 	// Run is the run to execute; nil: call Do.
 	Run *agent.Run
 	Do  func(ctx context.Context, conn *agent.Conn, c Call, store Store) (tool.Result, error)
+	// Reads reports that the job changes no file.
+	Reads bool
 	// Packages are the packages that the run requires, unparsed.
 	Packages []string
 	// Fresh requests a sandbox for this call only.

@@ -23,6 +23,7 @@ func (s *System) startSandbox(ctx context.Context) error {
 	flags := s.cfg.Sandbox.Flags
 	cfg := sandbox.Config{
 		Slots: s.cfg.Slots, Warm: flags.Warm, Max: flags.Max, Idle: flags.Idle, Limits: flags.Limits(),
+		Keep: flags.KeepBytes(), KeepFiles: flags.KeepFiles, KeepFor: flags.KeepFor,
 		FillAfter: sandboxAfter, DrainTimeout: time.Second,
 	}
 	if cfg.Warm == 0 {

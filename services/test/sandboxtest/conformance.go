@@ -34,6 +34,7 @@ func (s *suite) conformance(t *testing.T) {
 		{"a sandbox that runs out of memory says so", (*suite).runsOutOfMemory},
 		{"Close destroys all", (*suite).closes},
 		{"Reap removes what a killed service has left, and nothing else", (*suite).reaps},
+		{"files survive the sandbox", (*suite).filesSurvive},
 		{"many sandboxes at once", (*suite).startsAtOnce},
 		{"30 sandboxes, one after the other, leak nothing", (*suite).leaksNothing},
 	} {

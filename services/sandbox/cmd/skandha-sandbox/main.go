@@ -22,6 +22,7 @@ type service struct {
 func (s *service) config() sandbox.Config {
 	return sandbox.Config{
 		Slots: s.Slots, Warm: s.Sandbox.Warm, Max: s.Sandbox.Max, Idle: s.Sandbox.Idle, Limits: s.Sandbox.Limits(),
+		Keep: s.Sandbox.KeepBytes(), KeepFiles: s.Sandbox.KeepFiles, KeepFor: s.Sandbox.KeepFor,
 		DrainTimeout: s.Drain,
 	}
 }
