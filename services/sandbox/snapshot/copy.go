@@ -141,7 +141,7 @@ func (c *Copy) Look(ctx context.Context, sandbox Sandbox) (*Change, error) {
 		known := c.files[string(f.Path)]
 		same := known != nil && known.same(f)
 		ch.differs = ch.differs || !same
-		if f.Kind == "f" && f.Size > 0 && !(same && known.sure) {
+		if f.Kind == "f" && f.Size > 0 && (!same || !known.sure) {
 			ch.read = append(ch.read, f.Path)
 			ch.Bytes += f.Size
 		}

@@ -89,7 +89,7 @@ var (
 	limits = Limits{Bytes: 64 << 20, Files: 20000}
 )
 
-func (r *rig) copy(self subject.Instance) *Copy { return New(r.store, limits, ref, "t1-p1-c0", self) }
+func (r *rig) copy() *Copy { return New(r.store, limits, ref, "t1-p1-c0", "one") }
 
 // save saves what is in the sandbox.
 func (r *rig) save(c *Copy, b Sandbox, turn uint64) error {

@@ -33,7 +33,7 @@ os.symlink("/usr/bin/python3", "python"); os.symlink("../../..", "d/up"); os.sym
 os.mkfifo("fifo"); os.link("d/e/f", "hard")
 os.utime("d/e/f", ns=(1, 1577836800123456789)); os.utime("d", (5, 5)); os.utime("python", (7, 7), follow_symlinks=False)
 os.chmod("d/e", 0o750)`)
-	c := r.copy("one")
+	c := r.copy()
 	r.mustSave(c, a, 2)
 	b, _ := r.restored("two")
 	a.does(`import os; os.remove("fifo"); os.chmod("run", 0o755)`) // neither a fifo nor setuid is restored
@@ -52,7 +52,7 @@ for d in range(50):
     os.mkdir(f"d{d}")
     for i in range(100): open(f"d{d}/{i}", "w").write(f"file {d} {i} " * 20)
 open("big", "wb").write(os.urandom(2 << 20))`)
-	c := r.copy("one")
+	c := r.copy()
 	r.mustSave(c, a, 2)
 	if n := r.stored(); n > 12 {
 		t.Errorf("5,001 files are %d packs", n)
@@ -88,7 +88,7 @@ open("big", "wb").write(os.urandom(2 << 20))`)
 func TestWhatIsNoLongerUsedIsRemoved(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
-	c := r.copy("one")
+	c := r.copy()
 	for i := range 60 {
 		a.does(`import os; open("f", "wb").write(os.urandom(100000)); open("log", "ab").write(os.urandom(1000)); ` +
 			`open(f"n{len(os.listdir())}", "w").write("n")`)
@@ -110,7 +110,7 @@ func TestACrashLeavesTheSnapshotBefore(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
 	a.does(`open("f", "w").write("first")`)
-	c := r.copy("one")
+	c := r.copy()
 	r.mustSave(c, a, 2)
 	want := a.does(tree)
 	a.does(`
@@ -151,7 +151,7 @@ func TestAnOvertakenInstanceSavesNothing(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
 	a.does(`open("f", "w").write("one")`)
-	one := r.copy("one")
+	one := r.copy()
 	r.mustSave(one, a, 2)
 	b, two := r.restored("two")
 	a.does(`open("f", "w").write("late")`)
@@ -171,7 +171,7 @@ func TestAnOvertakenInstanceSavesNothing(t *testing.T) {
 func TestALateSaveBeforeASuccessorsFirstDoesNoHarm(t *testing.T) {
 	r := newRig(t)
 	a, b := r.sandbox(), r.sandbox()
-	one := r.copy("one")
+	one := r.copy()
 	a.does(`open("f", "w").write("one")`)
 	r.mustSave(one, a, 2)
 	two := New(r.store, limits, ref, "t5-p1-c0", "two") // the session was reset meanwhile
@@ -201,7 +201,7 @@ func TestADeletionDuringASaveStays(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
 	a.does(`open("f", "w").write("one")`)
-	c := r.copy("one")
+	c := r.copy()
 	for _, first := range []bool{true, false} {
 		ch, err := c.Look(natstest.Context(t), a)
 		if err == nil {
@@ -250,7 +250,7 @@ func TestAFileThatChangesMeanwhileFailsTheSave(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
 	a.does(`import os; open("big", "wb").write(os.urandom(4 << 20))`)
-	c := r.copy("one")
+	c := r.copy()
 	err := r.save(c, &changing{a, t}, 2)
 	if err == nil || !strings.Contains(err.Error(), "changes while it is") {
 		t.Errorf("got %v", err)
@@ -266,7 +266,7 @@ func TestAWorkspaceThatIsTooLargeNamesTheLargestFiles(t *testing.T) {
 	a.does(`
 for n in "abcd":
     with open(n, "wb") as f: f.truncate(30 << 20 if n == "b" else 20 << 20)`)
-	c := r.copy("one")
+	c := r.copy()
 	err := r.save(c, a, 2)
 	if err == nil || err.Error() != "the files in /workspace have 90MiB, and at most 64MiB are saved for a session "+
 		"(SKANDHA_SANDBOX_KEEP); the largest: b (30MiB), a (20MiB), c (20MiB)" {
@@ -286,7 +286,7 @@ func TestDamageAndForgeryAreRefused(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
 	a.does(`open("f", "w").write("content")`)
-	c := r.copy("one")
+	c := r.copy()
 	r.mustSave(c, a, 2)
 	find := func() workspace.Head {
 		h, found, err := Find(natstest.Context(t), r.store, ref, "t1-p1-c0")

@@ -17,23 +17,29 @@ const shortRun = 1500 * time.Millisecond
 func resourceProbes() []probe {
 	return []probe{
 		{name: "fork bomb", alone: true, limit: "pids", try: forkBomb(agent.Python, `
+said = False
 while True:
     try:
         os.fork()
     except OSError:
-        pass`)},
+        if not said:
+            said = True
+            print('fork refused', file=sys.stderr, flush=True)`)},
 		{
 			name: "fork bomb in the shell", alone: true, limit: "pids",
 			try: forkBomb(agent.Shell, `f() { f | f & }; f; while :; do f; done`),
 		},
 		{name: "fork bomb of sessions", alone: true, limit: "pids", try: forkBomb(agent.Python, `
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+said = False
 while True:
     try:
         if os.fork() == 0:
             os.setsid()
     except OSError:
-        pass`)},
+        if not said:
+            said = True
+            print('fork refused', file=sys.stderr, flush=True)`)},
 		{name: "thread bomb", alone: true, limit: "pids", try: threadBomb},
 		{name: "zombies", alone: true, limit: "pids", try: zombies},
 		{name: "memory by bytearray", limit: "memory", try: memoryBomb(`keep.append(bytearray(b"x") * (8 << 20))`)},

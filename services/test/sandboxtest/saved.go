@@ -41,7 +41,7 @@ os.stat("d/e/f").st_mtime, os.readlink("link"), os.stat("none").st_mode, os.stat
 	if err != nil || !found {
 		t.Fatalf("found %v, %v", found, err)
 	}
-	if c, err = snapshot.Restore(within(t), store, limits, h, "two", b); err != nil {
+	if _, err = snapshot.Restore(within(t), store, limits, h, "two", b); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.eval(t.Context(), &got, `[open("d/e/f").read(), os.stat("d/e/f").st_mode, os.stat("d/e/f").st_mtime,
