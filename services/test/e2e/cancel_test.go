@@ -223,6 +223,7 @@ func TestProviderMisbehaves(t *testing.T) {
 			misbehave(t, s, Ref(strings.ReplaceAll(c.name, " ", "-")), c.script, c.codes...)
 		})
 	}
+	oneAtATime := make(chan struct{}, 1) // together, they keep a small machine busy for longer than a provider may be silent
 	for _, c := range []struct {
 		name    string
 		misdeed Misdeed
@@ -235,6 +236,8 @@ func TestProviderMisbehaves(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			oneAtATime <- struct{}{}
+			defer func() { <-oneAtATime }()
 			ref := subject.Ref{Agent: "patient", Session: subject.Session(c.misdeed)}
 			misbehave(t, s, ref, Script{Then: c.misdeed}, c.code)
 		})
@@ -243,11 +246,11 @@ func TestProviderMisbehaves(t *testing.T) {
 		t.Parallel()
 		ref := subject.Ref{Agent: "hasty", Session: "s"}
 		seq := s.Do(ref, Script{ThinkMS: 25_000})
-		if end := s.Ended(seq); end.Failed != "deadline" {
+		if end := s.EndedIn(t, seq); end.Failed != "deadline" {
 			t.Errorf("it ended as %+v", end)
 		}
 		call := s.Do(ref, once(Args{MS: 25_000}))
-		if end := s.Ended(call); end.Failed != "deadline" && end.Failed != "" {
+		if end := s.EndedIn(t, call); end.Failed != "deadline" && end.Failed != "" {
 			t.Errorf("it ended as %+v", end)
 		}
 	})
@@ -266,7 +269,7 @@ func TestProviderMisbehaves(t *testing.T) {
 		s.Cause(ref, subject.Cancel, "test", "", event.Cancel{Sequence: first})
 		full := 0
 		for _, seq := range seqs {
-			switch end := s.Ended(seq); end.Failed {
+			switch end := s.EndedIn(t, seq); end.Failed {
 			case "queue_full":
 				full++
 			case "":
@@ -291,7 +294,7 @@ func TestProviderMisbehaves(t *testing.T) {
 func misbehave(t *testing.T, s *System, ref subject.Ref, script Script, codes ...string) {
 	t.Helper()
 	seq := s.Do(ref, script)
-	end := s.Ended(seq)
+	end := s.EndedIn(t, seq)
 	if !slices.Contains(codes, end.Failed) {
 		t.Errorf("it ended as %q (%s), want one of %q", end.Failed, end.Reason, codes)
 	}
@@ -305,10 +308,10 @@ func misbehave(t *testing.T, s *System, ref subject.Ref, script Script, codes ..
 	if end.Failed != "" && end.Reason == "" {
 		t.Error("no reason is given")
 	}
-	if end := s.Ended(s.Cause(ref, subject.Command, "person", "", event.Command{Name: "reset"})); end.Failed != "" {
+	if end := s.EndedIn(t, s.Cause(ref, subject.Command, "person", "", event.Command{Name: "reset"})); end.Failed != "" {
 		t.Errorf("/reset ended as %+v", end)
 	}
-	if end := s.Ended(s.Say(ref, "after")); end.Failed != "" {
+	if end := s.EndedIn(t, s.Say(ref, "after")); end.Failed != "" {
 		t.Errorf("a turn after it ended as %+v", end)
 	}
 }

@@ -276,8 +276,14 @@ func (s *System) Cause(ref subject.Ref, kind subject.CauseKind, w subject.Writer
 // Ended waits until the log holds the terminal event of an input, and returns it.
 func (s *System) Ended(seq uint64) Terminal {
 	s.T.Helper()
+	return s.EndedIn(s.T, seq)
+}
+
+// EndedIn is [System.Ended] in a subtest, which must not end the test that the system is of: that would be a panic.
+func (s *System) EndedIn(t testing.TB, seq uint64) Terminal {
+	t.Helper()
 	var out Terminal
-	s.Tail.Await(s.T, fmt.Sprintf("terminal event of the input at %d", seq), func(l *Log) bool {
+	s.Tail.Await(t, fmt.Sprintf("terminal event of the input at %d", seq), func(l *Log) bool {
 		ends := l.Terminals[seq]
 		if len(ends) == 0 {
 			return false
