@@ -207,7 +207,10 @@ func (s *Service) fill(ctx context.Context, c call, lease string, at *place, fro
 	// It may hold some of them.
 	s.pool.Discard(at.sandbox)
 	*files = nil
-	at.sandbox, err = s.await(ctx, c.owner, at.sandbox.Set)
+	again, err := s.await(ctx, c.owner, at.sandbox.Set)
+	if err == nil {
+		at.sandbox = again
+	}
 	return err
 }
 

@@ -56,7 +56,7 @@ func packagesOf(h *workspace.Head) deps.Requirements {
 
 // restore puts the saved files of a session into its new sandbox. It returns nil, and why they are lost, if they
 // are damaged: then the sandbox may hold some of them.
-func (s *Service) restore(ctx context.Context, h *workspace.Head, into snapshot.Sandbox) (k *kept, lost error, err error) { //nolint:staticcheck // lost is no failure
+func (s *Service) restore(ctx context.Context, h *workspace.Head, into snapshot.Sandbox) (k *kept, lost error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWithin)
 	defer cancel()
 	c, err := snapshot.Restore(ctx, s.saver.store, s.saver.limits, *h, s.bus.Instance(), into)

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"skandha.dev/services/internal/journal"
 	"skandha.dev/services/internal/workspace"
 	"skandha.dev/services/sandbox"
+	"skandha.dev/services/sandbox/driver"
 	"skandha.dev/services/test/drivertest"
 	"skandha.dev/services/test/natstest"
 )
@@ -231,4 +233,69 @@ func TestPackagesComeAlongWithTheFiles(t *testing.T) {
 	if got := s.python("import os\nos.path.exists('f')"); string(got.Result) != "true" || strings.Join(got.Packages, " ") != "six" {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// Files of which a part is missing are lost as a whole, and the session goes on without them.
+func TestDamagedFilesAreLostAndTheSessionGoesOn(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("import os\nopen('a','w').write('small')\nopen('f','wb').write(os.urandom(2 << 20))")
+	store, err := workspace.New(c.bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := store.Head(natstest.Context(t), s.ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := store.Index(natstest.Context(t), head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := content.Packs[len(content.Packs)-1].Name // some files are restored before it is missed
+	if err := store.Forget(natstest.Context(t), s.ref, 0, []string{last}); err != nil {
+		t.Fatal(err)
+	}
+	s.at = c.serve(sandbox.Config{Warm: -1}, drivertest.New(t), nil)
+	got := s.python("import os\nsorted(os.listdir())")
+	if string(got.Result) != `["out"]` {
+		t.Errorf("it finds %s", got.Result)
+	}
+	contains(t, "the notice", got.Notice, "files of earlier calls are lost")
+	s.python("open('b','w').write('new')")
+	s.at = c.instance
+	if got := s.python("open('b').read()"); string(got.Result) != `"new"` || strings.Contains(got.Notice, "lost") {
+		t.Errorf("it is not saved again: %+v", got)
+	}
+}
+
+// The second sandbox that damaged files require may not be there.
+func TestDamagedFilesAndNoOtherSandbox(t *testing.T) {
+	c := start(t, sandbox.Config{Warm: -1})
+	s := c.session("s")
+	s.python("open('a','w').write('small')")
+	store, err := workspace.New(c.bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := store.Stored(natstest.Context(t), s.ref)
+	if err == nil {
+		err = store.Forget(natstest.Context(t), s.ref, 0, names)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, starts := drivertest.New(t), 0
+	d.BeforeStart = func(context.Context, driver.Spec) error {
+		if starts++; starts > 1 {
+			return fmt.Errorf("%w: start an engine", driver.ErrUnavailable)
+		}
+		return nil
+	}
+	s.at = c.serve(sandbox.Config{Warm: -1}, d, nil)
+	r := s.call("python:execute", args{"code": "1"})
+	if r.Success {
+		t.Fatalf("got %+v", r)
+	}
+	contains(t, "the error", r.Error.Message, "was not run", "start an engine")
 }

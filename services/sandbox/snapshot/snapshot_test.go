@@ -89,12 +89,12 @@ func TestWhatIsNoLongerUsedIsRemoved(t *testing.T) {
 	r := newRig(t)
 	a := r.sandbox()
 	c := r.copy()
-	for i := range 60 {
+	for i := range 40 {
 		a.does(`import os; open("f", "wb").write(os.urandom(100000)); open("log", "ab").write(os.urandom(1000)); ` +
 			`open(f"n{len(os.listdir())}", "w").write("n")`)
 		r.mustSave(c, a, uint64(i+2))
 	}
-	if n := r.stored(); n > 3*manySmall {
+	if n := r.stored(); n > 2*manySmall {
 		t.Errorf("%d packs are stored", n)
 	}
 	b, again := r.restored("two")
