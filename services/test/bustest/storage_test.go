@@ -18,7 +18,8 @@ import (
 func TestAServerWithTooLittleRoomIsToldOf(t *testing.T) {
 	for room, what := range map[int64]string{
 		1 << 30:  "stream SESSIONS: JetStream has fewer than the 8192 MiB left",
-		11 << 30: "bucket claims: JetStream has fewer than the 4096 MiB left",
+		11 << 30: "stream KV_files: JetStream has fewer than the 4096 MiB left",
+		15 << 30: "bucket claims: JetStream has fewer than the 4096 MiB left",
 	} {
 		s := natstest.Start(t, natstest.WithConfig(func(c *natsserver.Config) { c.MaxStore = room }))
 		b := natstest.Dial(t, bus.Config{InProcess: s, Token: s.Token()})
