@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestDeliveriesWithoutDecisionsAreNoPoison(t *testing.T) {
 
 // killable starts a core that kill ends like SIGKILL: from then on, nothing that it does
 // reaches the bus.
-func (s *system) killable(policy decide.Policy, open int) (c *shell.Core, kill func()) {
+func (s *system) killable(policy decide.Policy, open int) (c *shell.Core, name subject.Instance, kill func()) {
 	s.t.Helper()
 	b := s.connect()
 	c, err := shell.New(shell.Config{
@@ -89,7 +90,7 @@ func (s *system) killable(policy decide.Policy, open int) (c *shell.Core, kill f
 	if err := c.AwaitReady(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	return c, func() { b.Close(); cancel() }
+	return c, b.Instance(), func() { b.Close(); cancel() }
 }
 
 // allowing is a policy that first calls look.
@@ -139,7 +140,7 @@ func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
 			var deadly uint64
 			want := map[subject.Session][]uint64{}
 			for n := range 3 {
-				_, kill := s.killable(policy, 0)
+				_, _, kill := s.killable(policy, 0)
 				if n == 0 {
 					var err error
 					if deadly, err = s.bus.PublishCause(t.Context(), subject.Ref{Agent: "main", Session: "s07"}, subject.Input,
@@ -163,7 +164,7 @@ func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
 					}
 				}
 			}
-			last, _ := s.killable(policy, 0)
+			last, _, _ := s.killable(policy, 0)
 			got, poison := map[subject.Session][]uint64{}, uint64(0)
 			for n := 0; n <= waiting; {
 				switch e := s.next(ch); e.Type {
@@ -204,11 +205,12 @@ func TestWhatWaitsInCoresThatAreKilledIsNoPoison(t *testing.T) {
 	ended := s.crowd(sessions, inputs, func() {
 		s.stopCore()
 		for kills < 4 {
-			c, kill := s.killable(allowing(func(decide.Access) {}), sessions/2)
+			c, name, kill := s.killable(allowing(func(decide.Access) {}), sessions/2)
 			natstest.Eventually(t, "inputs and turns wait", func() bool {
 				n := c.Counters()
 				return n["waiting_sessions"] > 0 && n["queued_sessions"] > 0 || n["queued_sessions"] >= int64(sessions/2-2)
 			})
+			natstest.Eventually(t, "nothing is being decided", func() bool { return len(s.marked(sessions, name)) == 0 })
 			kill()
 			kills++
 		}
@@ -219,6 +221,25 @@ func TestWhatWaitsInCoresThatAreKilledIsNoPoison(t *testing.T) {
 	}
 }
 
+// marked returns those of the sessions of a crowd that have a mark of a core, or of any if
+// it has no name, as the log has them.
+func (s *system) marked(sessions int, by subject.Instance) (marked []subject.Ref) {
+	s.t.Helper()
+	for i := range sessions {
+		ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%02d", i))}
+		state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(s.t)}).Rebuild(s.t.Context(), ref)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, b := range []*decide.Begun{state.Begun, state.Driven} {
+			if b != nil && (by == "" || slices.Contains(b.Cores, by)) {
+				marked = append(marked, ref)
+			}
+		}
+	}
+	return marked
+}
+
 // A core that is stopped while inputs and turns wait, or are being decided, leaves no marks.
 func TestACoreThatIsStoppedLeavesNoMarks(t *testing.T) {
 	const sessions, inputs = 20, 2
@@ -226,15 +247,8 @@ func TestACoreThatIsStoppedLeavesNoMarks(t *testing.T) {
 	ended := s.crowd(sessions, inputs, func() {
 		for range 4 {
 			s.stopCore()
-			for i := range sessions {
-				ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%02d", i))}
-				state, err := (&loader.Loader{Bus: s.bus, Log: natstest.Logger(t)}).Rebuild(t.Context(), ref)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if state.Begun != nil || state.Driven != nil {
-					t.Errorf("%s: %+v, %+v", ref, state.Begun, state.Driven)
-				}
+			if marked := s.marked(sessions, ""); len(marked) > 0 {
+				t.Errorf("marked are %v", marked)
 			}
 			s.core = s.startCore(core.Config{})
 			natstest.Eventually(t, "turns are driven", func() bool { return s.core.Counters()["queued_sessions"] > 0 })

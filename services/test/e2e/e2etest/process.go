@@ -1,6 +1,7 @@
 package e2etest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -123,9 +124,38 @@ func (p *Proc) Kill() { p.end(syscall.SIGKILL) }
 // Stop ends the process cleanly, by SIGTERM.
 func (p *Proc) Stop() { p.end(syscall.SIGTERM) }
 
-// Stall stops the process in the middle of whatever it does; its connections
-// stay open. [Proc.Resume] lets it continue.
-func (p *Proc) Stall() { p.signal(syscall.SIGSTOP) }
+// Stall stops the process in the middle of whatever it does, and returns once none of its
+// threads runs; its connections stay open. [Proc.Resume] lets it continue.
+func (p *Proc) Stall() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(Patience); !p.stalls(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s still runs %v after SIGSTOP", p.Role.Name, Patience)
+		}
+	}
+}
+
+// stalls reports whether all threads of the process are stopped, or gone.
+func (p *Proc) stalls() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return true
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil || len(threads) == 0 {
+		return err == nil
+	}
+	for _, file := range threads {
+		stat, err := os.ReadFile(file)
+		// The state follows the name of the program, which is in parentheses: proc(5).
+		if after := bytes.LastIndexByte(stat, ')') + 2; err == nil && !strings.ContainsRune("TtZX", rune(stat[after])) {
+			return false
+		}
+	}
+	return true
+}
 
 // Resume lets a stalled process go on.
 func (p *Proc) Resume() { p.signal(syscall.SIGCONT) }
