@@ -50,7 +50,8 @@ func template(t *testing.T, values string) (files map[string]string, err error) 
 		t.Fatal(err)
 	}
 	c := load(t)
-	all, err := util.ToRenderValues(c, given, common.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
+	options := common.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}
+	all, err := util.ToRenderValues(c, given, options, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -174,12 +175,14 @@ func (c *cluster) add(kind, doc string) (err error) {
 	case "apps/v1 Deployment":
 		var d *appsv1.Deployment
 		if d, err = decode[appsv1.Deployment](doc); err == nil {
-			c.workloads = append(c.workloads, &workload{name: d.Name, selector: d.Spec.Selector, pod: &d.Spec.Template, deployment: d})
+			w := &workload{name: d.Name, selector: d.Spec.Selector, pod: &d.Spec.Template, deployment: d}
+			c.workloads = append(c.workloads, w)
 		}
 	case "apps/v1 StatefulSet":
 		var s *appsv1.StatefulSet
 		if s, err = decode[appsv1.StatefulSet](doc); err == nil {
-			c.workloads = append(c.workloads, &workload{name: s.Name, selector: s.Spec.Selector, pod: &s.Spec.Template, set: s})
+			w := &workload{name: s.Name, selector: s.Spec.Selector, pod: &s.Spec.Template, set: s}
+			c.workloads = append(c.workloads, w)
 		}
 	case "v1 Service":
 		err = keep(doc, c.services, func(o *corev1.Service) string { return o.Name })
@@ -263,7 +266,8 @@ listener:
     ingress: {enabled: true, host: hooks.example.org, tlsSecret: hooks-tls}`,
 	"everything": `
 image: {repository: registry.example.org/skandha, tag: v1.2.3, pullSecrets: [registry]}
-nats: {replicas: 5, tlsSecret: bus-tls, image: {digest: "` + digest + `"}, storageClass: local, nodeSelector: {disk: nvme}}
+nats:
+  {replicas: 5, tlsSecret: bus-tls, image: {digest: "` + digest + `"}, storageClass: local, nodeSelector: {disk: nvme}}
 redis: {tolerations: [{key: a, operator: Exists}], storageClass: fast}
 env: [{name: OTEL_EXPORTER_OTLP_ENDPOINT, value: "http://collector:4318"}]
 core:
@@ -274,7 +278,10 @@ core:
   volumeMounts: [{name: guides, mountPath: /etc/guides}]
   egress: [{ports: [{protocol: TCP, port: 443}]}]
   podAnnotations: {a: b}
-  affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}]}]}}}
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}]}]
 provider: {envFrom: [{secretRef: {name: model-keys}}]}
 toolrunner: {replicas: 3, storage: {accessMode: ReadWriteMany, existingClaim: shared}}
 uibridge: {replicas: 2, url: "https://a.example.org", storage: {accessMode: ReadWriteMany}}`,

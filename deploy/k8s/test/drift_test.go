@@ -68,7 +68,8 @@ func environment(c *cluster) []string {
 			case strings.Contains(values, "$("+e.Name+")"):
 			case known != nil && ours && !known[e.Name]:
 				say("%s reads no %s", w.component(), e.Name)
-			case known == nil && e.Name != "GOMEMLIMIT" && e.Name != "REDISCLI_AUTH" && !strings.Contains(c.scripts(w), "$"+e.Name):
+			case known == nil && e.Name != "GOMEMLIMIT" && e.Name != "REDISCLI_AUTH" &&
+				!strings.Contains(c.scripts(w), "$"+e.Name):
 				say("no script reads %s", e.Name)
 			}
 		}

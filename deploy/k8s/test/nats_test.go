@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -55,8 +56,9 @@ func operator(t *testing.T) (conf string, login nats.Option) {
 	o.SystemAccount = system
 	a := jwt.NewAccountClaims(accountID)
 	a.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	conf = fmt.Sprintf("operator: %s\nsystem_account: %s\nresolver {\n  type: full\n  dir: %q\n  allow_delete: true\n}\nresolver_preload {\n  %s: %s\n  %s: %s\n}\n",
-		encode(o.Encode(op)), system, "/data/accounts", system, encode(jwt.NewAccountClaims(system).Encode(op)), accountID, encode(a.Encode(op)))
+	conf = fmt.Sprintf("operator: %s\nsystem_account: %s\nresolver {\n  type: full\n  dir: \"/data/accounts\"\n"+
+		"  allow_delete: true\n}\nresolver_preload {\n  %s: %s\n  %s: %s\n}\n", encode(o.Encode(op)), system,
+		system, encode(jwt.NewAccountClaims(system).Encode(op)), accountID, encode(a.Encode(op)))
 	token := encode(jwt.NewUserClaims(userID).Encode(account))
 	return conf, nats.UserJWT(func() (string, error) { return token, nil }, user.Sign)
 }
@@ -69,16 +71,16 @@ func buses(t *testing.T, values string) (all []*bus, login nats.Option) {
 	w := c.workload("nats")
 	trust, login := operator(t)
 	var routes []string
-	for i := range int(*w.set.Spec.Replicas) {
+	for range int(*w.set.Spec.Replicas) {
 		routes = append(routes, fmt.Sprintf("127.0.0.1:%d", port(t)))
-		_ = i
 	}
 	for i, route := range routes {
 		b := &bus{dir: t.TempDir()}
 		name := fmt.Sprintf("%s-%d", w.name, i)
 		_, own, _ := strings.Cut(route, ":")
 		place := strings.NewReplacer("/etc/nats", b.dir+"/etc", "/run/nats", b.dir+"/run", "../../run/nats", "../run",
-			"/data/", b.dir+"/data/", "0.0.0.0:4222", "127.0.0.1:-1", "0.0.0.0:8222", "127.0.0.1:-1", "0.0.0.0:6222", "127.0.0.1:"+own)
+			"/data/", b.dir+"/data/", "0.0.0.0:4222", "127.0.0.1:-1", "0.0.0.0:8222", "127.0.0.1:-1",
+			"0.0.0.0:6222", "127.0.0.1:"+own)
 		for _, dir := range []string{"etc", "run", "bin"} {
 			if err := os.Mkdir(filepath.Join(b.dir, dir), 0o700); err != nil {
 				t.Fatal(err)
@@ -157,8 +159,12 @@ func (b *bus) start(t *testing.T) {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline, tick := time.After(patience), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
 			t.Fatalf("waited %v in vain: %s", patience, what)
 		}
 	}
@@ -210,19 +216,44 @@ func TestTheBusIsACluster(t *testing.T) {
 	}
 }
 
-// A server that does not know the password of the routes does not join.
+// A server joins with the password of the routes alone.
 func TestStrangersDoNotJoinTheBus(t *testing.T) {
 	all, _ := buses(t, "")
-	all[2].options.Cluster.Username, all[2].options.Cluster.Password = "", ""
-	for _, u := range all[2].options.Routes {
-		u.User = nil
-	}
-	for _, b := range all {
-		b.start(t)
-	}
-	eventually(t, "two servers have found each other", func() bool { return all[0].NumRoutes() > 0 && all[1].NumRoutes() > 0 })
-	if n := all[2].NumRoutes(); n > 0 {
-		t.Errorf("the stranger has %d routes", n)
+	all[0].start(t)
+	var routes string
+	eventually(t, "the server takes routes", func() bool {
+		at := all[0].ClusterAddr()
+		if at != nil {
+			routes = at.String()
+		}
+		return at != nil
+	})
+	for login, want := range map[string]string{
+		"":                            "-ERR 'Authorization Violation'",
+		`,"user":"routes","pass":"s"`: "-ERR 'Authorization Violation'",
+		`,"user":"routes","pass":"s0123456789abcdef"`: "PONG",
+	} {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", routes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(c, "CONNECT {\"name\":\"stranger\",\"cluster\":\"skandha\"%s}\r\nPING\r\n", login)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := ""
+		for lines := bufio.NewScanner(c); lines.Scan(); {
+			if answer = lines.Text(); answer == "PONG" || strings.HasPrefix(answer, "-ERR") {
+				break
+			}
+		}
+		if answer != want {
+			t.Errorf("a server that says %q is answered %q, want %q", login, answer, want)
+		}
+		_ = c.Close()
 	}
 }
 
@@ -243,19 +274,22 @@ func TestTheBusIsThatOfCompose(t *testing.T) {
 	for _, values := range []string{"", variations["minimal"]} {
 		all, _ := buses(t, values)
 		o := all[0].options
-		if o.MaxPayload != compose.MaxPayload || o.PingInterval != compose.PingInterval || o.MaxPingsOut != compose.MaxPingsOut ||
-			o.JetStreamMaxMemory != compose.JetStreamMaxMemory || !o.SyncAlways || o.SyncAlways != compose.SyncAlways {
+		if o.MaxPayload != compose.MaxPayload || o.PingInterval != compose.PingInterval ||
+			o.MaxPingsOut != compose.MaxPingsOut || o.JetStreamMaxMemory != compose.JetStreamMaxMemory ||
+			!o.SyncAlways || o.SyncAlways != compose.SyncAlways {
 			t.Errorf("the bus differs from that of compose: %+v, %+v", o, compose)
 		}
 		storage := render(t, values).workload("nats").set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage()
 		if o.JetStreamMaxStore >= storage.Value() || o.JetStreamMaxStore < 30<<30 {
-			t.Errorf("JetStream may store %d bytes on a volume of %d; its streams reserve 30 GiB", o.JetStreamMaxStore, storage.Value())
+			t.Errorf("JetStream may store %d bytes on a volume of %d; its streams reserve 30 GiB",
+				o.JetStreamMaxStore, storage.Value())
 		}
 		if cluster := o.Cluster.Name != ""; cluster != (len(all) > 1) {
 			t.Errorf("%d servers, and a cluster: %t", len(all), cluster)
 		}
 		if o.LameDuckDuration+o.LameDuckGracePeriod != 35*time.Second {
-			t.Errorf("a lame duck takes %v and %v; the grace period of the pods is for 35 s", o.LameDuckDuration, o.LameDuckGracePeriod)
+			t.Errorf("a lame duck takes %v and %v; the grace period of the pods is for 35 s",
+				o.LameDuckDuration, o.LameDuckGracePeriod)
 		}
 	}
 }

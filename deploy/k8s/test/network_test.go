@@ -44,7 +44,8 @@ func anyPeer(peers []networkingv1.NetworkPolicyPeer, p peer) bool {
 	return len(peers) == 0
 }
 
-// reaches evaluates the policies as a network plugin does: both ends must permit a connection, if a policy selects them.
+// reaches evaluates the policies as a network plugin does: both ends must permit a connection, if a policy
+// selects them.
 func (c *cluster) reaches(from, to peer, port int) bool {
 	leaves, arrives := from.workload == nil, to.workload == nil
 	for _, p := range c.policies {

@@ -41,8 +41,11 @@ func matches(s *metav1.LabelSelector, l map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(l))
 }
 
+// sayer notes what is wrong.
+type sayer = func(format string, args ...any)
+
 // eachContainer calls f for the containers of all pods, init containers included.
-func (c *cluster) eachContainer(f func(w *workload, k *corev1.Container, say func(format string, args ...any))) (out []string) {
+func (c *cluster) eachContainer(f func(w *workload, k *corev1.Container, say sayer)) (out []string) {
 	for _, w := range c.workloads {
 		for _, group := range [][]corev1.Container{w.pod.Spec.InitContainers, w.pod.Spec.Containers} {
 			for i := range group {
@@ -67,7 +70,8 @@ func restricted(c *cluster) (out []string) {
 			p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			out = append(out, w.name+": the pod is not restricted")
 		}
-		if s.HostNetwork || s.HostPID || s.HostIPC || !is(s.AutomountServiceAccountToken, false) || !is(s.EnableServiceLinks, false) {
+		if s.HostNetwork || s.HostPID || s.HostIPC || !is(s.AutomountServiceAccountToken, false) ||
+			!is(s.EnableServiceLinks, false) {
 			out = append(out, w.name+": the pod has the host's namespaces, a token, or the addresses of services")
 		}
 		if c.accounts[s.ServiceAccountName] == nil {
@@ -79,11 +83,11 @@ func restricted(c *cluster) (out []string) {
 			}
 		}
 	}
-	return append(out, c.eachContainer(func(_ *workload, k *corev1.Container, say func(string, ...any)) {
+	return append(out, c.eachContainer(func(_ *workload, k *corev1.Container, say sayer) {
 		s := k.SecurityContext
 		if s == nil || !is(s.AllowPrivilegeEscalation, false) || !is(s.ReadOnlyRootFilesystem, true) || s.Privileged != nil ||
-			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 ||
-			s.RunAsUser != nil || s.SeccompProfile != nil {
+			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+			len(s.Capabilities.Add) > 0 || s.RunAsUser != nil || s.SeccompProfile != nil {
 			say("the container is not restricted")
 		}
 		for _, p := range k.Ports {
@@ -91,14 +95,15 @@ func restricted(c *cluster) (out []string) {
 				say("a port of the host")
 			}
 		}
-		if tag := k.Image[strings.LastIndexByte(k.Image, '/')+1:]; !strings.ContainsAny(tag, ":@") || strings.HasSuffix(tag, ":latest") {
+		tag := k.Image[strings.LastIndexByte(k.Image, '/')+1:]
+		if !strings.ContainsAny(tag, ":@") || strings.HasSuffix(tag, ":latest") {
 			say("the image %s has no version", k.Image)
 		}
 	})...)
 }
 
 func resources(c *cluster) []string {
-	return c.eachContainer(func(_ *workload, k *corev1.Container, say func(string, ...any)) {
+	return c.eachContainer(func(_ *workload, k *corev1.Container, say sayer) {
 		memory, limit := k.Resources.Requests.Memory(), k.Resources.Limits.Memory()
 		if k.Resources.Requests.Cpu().IsZero() || memory.IsZero() || limit.IsZero() || memory.Cmp(*limit) > 0 {
 			say("it requests %v and has the limits %v", k.Resources.Requests, k.Resources.Limits)
@@ -116,7 +121,7 @@ func resources(c *cluster) []string {
 }
 
 func probes(c *cluster) []string {
-	return c.eachContainer(func(_ *workload, k *corev1.Container, say func(string, ...any)) {
+	return c.eachContainer(func(_ *workload, k *corev1.Container, say sayer) {
 		for name, p := range map[string]*corev1.Probe{
 			"startup": k.StartupProbe, "readiness": k.ReadinessProbe, "liveness": k.LivenessProbe,
 		} {
@@ -147,7 +152,7 @@ func budgets(c *cluster) (out []string) {
 				of = append(of, w.name)
 			}
 		}
-		if len(of) != 1 || b.Spec.MinAvailable != nil || b.Spec.MaxUnavailable == nil || b.Spec.MaxUnavailable.IntValue() != 1 {
+		if most := b.Spec.MaxUnavailable; len(of) != 1 || b.Spec.MinAvailable != nil || most == nil || most.IntValue() != 1 {
 			out = append(out, fmt.Sprintf("%s is of %q, with %v", b.Name, of, b.Spec.MaxUnavailable))
 		}
 	}
@@ -179,14 +184,18 @@ func services(c *cluster) (out []string) {
 			continue
 		}
 		for _, p := range s.Spec.Ports {
-			if !slices.ContainsFunc(of[0].pod.Spec.Containers, func(k corev1.Container) bool { return hasPort(k.Ports, p.TargetPort) }) {
+			if !slices.ContainsFunc(of[0].pod.Spec.Containers, func(k corev1.Container) bool {
+				return hasPort(k.Ports, p.TargetPort)
+			}) {
 				out = append(out, fmt.Sprintf("%s: %s has no port %v", s.Name, of[0].name, p.TargetPort))
 			}
 		}
 	}
 	for _, w := range c.workloads {
-		if w.set != nil && (c.services[w.set.Spec.ServiceName] == nil || c.services[w.set.Spec.ServiceName].Spec.ClusterIP != "None") {
-			out = append(out, w.name+": no headless service "+w.set.Spec.ServiceName)
+		if w.set != nil {
+			if s := c.services[w.set.Spec.ServiceName]; s == nil || s.Spec.ClusterIP != "None" {
+				out = append(out, w.name+": no headless service "+w.set.Spec.ServiceName)
+			}
 		}
 		if !matches(w.selector, w.pod.Labels) {
 			out = append(out, w.name+" does not select its pods")
@@ -201,7 +210,9 @@ func services(c *cluster) (out []string) {
 		for _, r := range i.Spec.Rules {
 			for _, p := range r.HTTP.Paths {
 				s := c.services[p.Backend.Service.Name]
-				if s == nil || !slices.ContainsFunc(s.Spec.Ports, func(q corev1.ServicePort) bool { return q.Name == p.Backend.Service.Port.Name }) {
+				if s == nil || !slices.ContainsFunc(s.Spec.Ports, func(q corev1.ServicePort) bool {
+					return q.Name == p.Backend.Service.Port.Name
+				}) {
 					out = append(out, i.Name+": no service "+p.Backend.Service.Name)
 				}
 			}
@@ -278,7 +289,7 @@ func references(c *cluster) (out []string) {
 			}
 		}
 	}
-	return append(out, c.eachContainer(func(w *workload, k *corev1.Container, _ func(string, ...any)) {
+	return append(out, c.eachContainer(func(w *workload, k *corev1.Container, _ sayer) {
 		for _, e := range k.Env {
 			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
 				secret(w.name, e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Key)
@@ -290,7 +301,7 @@ func references(c *cluster) (out []string) {
 // mounts: each has its volume and each volume a mount, at its own path; a secret or a configuration is read-only.
 func mounts(c *cluster) (out []string) {
 	used := map[string]bool{}
-	out = c.eachContainer(func(w *workload, k *corev1.Container, say func(string, ...any)) {
+	out = c.eachContainer(func(w *workload, k *corev1.Container, say sayer) {
 		paths := map[string]bool{}
 		for _, m := range k.VolumeMounts {
 			used[w.name+" "+m.Name] = true
@@ -303,7 +314,8 @@ func mounts(c *cluster) (out []string) {
 			case at < 0 && (w.set == nil || !slices.ContainsFunc(w.set.Spec.VolumeClaimTemplates,
 				func(v corev1.PersistentVolumeClaim) bool { return v.Name == m.Name })):
 				say("no volume %s", m.Name)
-			case at >= 0 && !m.ReadOnly && m.Name != "guides" && w.pod.Spec.Volumes[at].EmptyDir == nil && w.pod.Spec.Volumes[at].PersistentVolumeClaim == nil:
+			case at >= 0 && !m.ReadOnly && m.Name != "guides" && w.pod.Spec.Volumes[at].EmptyDir == nil &&
+				w.pod.Spec.Volumes[at].PersistentVolumeClaim == nil:
 				say("%s may be written", m.Name)
 			}
 		}
@@ -338,8 +350,8 @@ func rollouts(c *cluster) (out []string) {
 		if alone && (s.Type != "Recreate" || !is(w.deployment.Spec.Replicas, 1)) {
 			out = append(out, w.name+": two pods cannot mount its volume on two nodes")
 		}
-		if !alone && (s.RollingUpdate == nil || s.RollingUpdate.MaxUnavailable.IntValue() != 0 || s.RollingUpdate.MaxSurge.IntValue() != 1) &&
-			w.component() != "listener" {
+		if !alone && (s.RollingUpdate == nil || s.RollingUpdate.MaxUnavailable.IntValue() != 0 ||
+			s.RollingUpdate.MaxSurge.IntValue() != 1) && w.component() != "listener" {
 			out = append(out, w.name+": a rollout leaves fewer pods")
 		}
 		if w.pod.Annotations["checksum/config"] == "" {
@@ -351,7 +363,7 @@ func rollouts(c *cluster) (out []string) {
 
 // draining: a pod may take as long as the drain of its service, and the pause before it.
 func draining(c *cluster) []string {
-	return c.eachContainer(func(w *workload, k *corev1.Container, say func(string, ...any)) {
+	return c.eachContainer(func(w *workload, k *corev1.Container, say sayer) {
 		grace, needs := w.pod.Spec.TerminationGracePeriodSeconds, 0*time.Second
 		for _, e := range k.Env {
 			if e.Name == "SKANDHA_DRAIN" {
@@ -396,8 +408,8 @@ func scaling(c *cluster) (out []string) {
 		if w.deployment == nil {
 			continue
 		}
-		if scaled[w.name] == (w.deployment.Spec.Replicas != nil) {
-			out = append(out, fmt.Sprintf("%s: scaled %t, and a number of pods: %t", w.name, scaled[w.name], w.deployment.Spec.Replicas != nil))
+		if fixed := w.deployment.Spec.Replicas != nil; scaled[w.name] == fixed {
+			out = append(out, fmt.Sprintf("%s: scaled %t, and a number of pods: %t", w.name, scaled[w.name], fixed))
 		}
 		delete(scaled, w.name)
 	}
@@ -407,8 +419,9 @@ func scaling(c *cluster) (out []string) {
 	for _, m := range c.monitors {
 		for _, w := range c.workloads {
 			reads := matches(&m.Spec.Selector, w.pod.Labels)
-			if is := hasPort(w.pod.Spec.Containers[0].Ports, intstr.FromString(m.Spec.PodMetricsEndpoints[0].Port)); is != reads {
-				out = append(out, fmt.Sprintf("%s is collected: %t, and has the port: %t", w.name, reads, is))
+			port := intstr.FromString(m.Spec.PodMetricsEndpoints[0].Port)
+			if has := hasPort(w.pod.Spec.Containers[0].Ports, port); has != reads {
+				out = append(out, fmt.Sprintf("%s is collected: %t, and has the port: %t", w.name, reads, has))
 			}
 		}
 	}

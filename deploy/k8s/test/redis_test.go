@@ -34,7 +34,7 @@ func startViews(t *testing.T) *views {
 		}
 	}
 	v := &views{script: render(t, "").configs["skandha-redis"].Data["redis.sh"]}
-	net := fmt.Sprintf("127.%d.%d", 2+rand.IntN(250), rand.IntN(250)) //nolint:gosec // an address of this machine that is free
+	net := fmt.Sprintf("127.%d.%d", 2+rand.IntN(250), rand.IntN(250)) // of this machine, and hardly in use
 	for i := range 3 {
 		v.hosts = append(v.hosts, fmt.Sprintf("%s.%d", net, i+1))
 		v.dirs = append(v.dirs, t.TempDir())
@@ -45,9 +45,9 @@ func startViews(t *testing.T) *views {
 // run runs a server or sentinel until the test ends or it is killed.
 func (v *views) run(t *testing.T, i int, what string) (kill func()) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", v.script, "redis.sh", what) //nolint:noctx // it ends by its process id
-	cmd.Env = append(os.Environ(), "SELF="+v.hosts[i], "PEERS="+strings.Join(v.hosts, " "), "STATE="+v.dirs[i], "DATA="+v.dirs[i],
-		"BIND="+v.hosts[i], "MAXMEMORY=64mb", "REDISCLI_AUTH="+password, "DOWN_AFTER=500", "PATIENCE=1")
+	cmd := exec.Command("sh", "-c", v.script, "redis.sh", what)
+	cmd.Env = append(os.Environ(), "SELF="+v.hosts[i], "PEERS="+strings.Join(v.hosts, " "),
+		"STATE="+v.dirs[i], "DATA="+v.dirs[i], "BIND="+v.hosts[i], "MAXMEMORY=64mb", "REDISCLI_AUTH="+password, "DOWN_AFTER=500", "PATIENCE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -73,7 +73,8 @@ func (v *views) run(t *testing.T, i int, what string) (kill func()) {
 
 func (v *views) ask(t *testing.T, host string, port int, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "redis-cli", append([]string{"-h", host, "-p", fmt.Sprint(port), "--raw"}, args...)...)
+	args = append([]string{"-h", host, "-p", fmt.Sprint(port), "--raw"}, args...)
+	cmd := exec.CommandContext(t.Context(), "redis-cli", args...)
 	cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+password)
 	out, _ := cmd.Output() // a server that is not there answers nothing
 	return strings.TrimSpace(string(out))
@@ -98,15 +99,25 @@ func (v *views) master(t *testing.T) string {
 func TestTheViewSurvivesItsMaster(t *testing.T) {
 	v := startViews(t)
 	var kills []func()
-	for i, h := range v.hosts { // one after the other, as a StatefulSet starts them
-		kills = append(kills, v.run(t, i, "server"), v.run(t, i, "sentinel"))
-		eventually(t, "the pod is ready", func() bool {
-			return v.ask(t, h, 6379, "ping") == "PONG" && v.ask(t, h, 26379, "ping") == "PONG"
+	start := func(what string, port int, pods ...int) {
+		for _, i := range pods {
+			kills = append(kills, v.run(t, i, what))
+			eventually(t, what+" is ready", func() bool { return v.ask(t, v.hosts[i], port, "ping") == "PONG" })
+		}
+	}
+	// The first pod, then the others. Their sentinels start last: they ask for replicas every ten seconds only.
+	start("server", 6379, 0)
+	start("sentinel", 26379, 0)
+	start("server", 6379, 1, 2)
+	for _, h := range v.hosts[1:] {
+		eventually(t, "the replica follows", func() bool {
+			return strings.Contains(v.ask(t, h, 6379, "info", "replication"), "master_link_status:up")
 		})
 	}
-	eventually(t, "all sentinels know each other and the replicas", func() bool {
-		return !slices.ContainsFunc(v.hosts, func(h string) bool {
-			return v.ask(t, h, 26379, "sentinel", "ckquorum", "skandha") != "OK 3 usable Sentinels. Quorum and failover authorization can be reached" ||
+	start("sentinel", 26379, 1, 2)
+	eventually(t, "the others know all sentinels and replicas", func() bool {
+		return !slices.ContainsFunc(v.hosts[1:], func(h string) bool {
+			return !strings.HasPrefix(v.ask(t, h, 26379, "sentinel", "ckquorum", "skandha"), "OK 3 usable Sentinels.") ||
 				strings.Count(v.ask(t, h, 26379, "sentinel", "replicas", "skandha"), "master-link-status\nok") != 2
 		})
 	})
@@ -130,8 +141,8 @@ func TestTheViewSurvivesItsMaster(t *testing.T) {
 	if is := v.ask(t, second, 6379, "set", "c", "d"); is != "OK" {
 		t.Errorf("the new master answers %q", is)
 	}
-	v.run(t, 0, "server")
-	v.run(t, 0, "sentinel")
+	start("server", 6379, 0)
+	start("sentinel", 26379, 0)
 	eventually(t, "the first one is a replica, with what it missed", func() bool {
 		return strings.HasPrefix(v.ask(t, first, 6379, "role"), "slave") && v.ask(t, first, 6379, "get", "c") == "d"
 	})

@@ -24,7 +24,7 @@ func TestRefusedValues(t *testing.T) {
 		"external without a URL":  {`nats: {enabled: false}`, "nats.external.url"},
 		"no view":                 {`redis: {enabled: false}`, "redis.external.url"},
 		"runners on one volume":   {`toolrunner: {replicas: 2}`, "toolrunner.storage.accessMode must be ReadWriteMany"},
-		"scaled on one volume":    {`toolrunner: {autoscaling: {kind: cpu}}`, "toolrunner.storage.accessMode must be ReadWriteMany"},
+		"scaled on one volume":    {`toolrunner: {autoscaling: {kind: cpu}}`, "storage.accessMode must be ReadWriteMany"},
 		"bridges on one volume":   {`uibridge: {replicas: 2}`, "uibridge.storage.accessMode must be ReadWriteMany"},
 		"an Ingress without TLS":  {`uibridge: {ingress: {enabled: true, host: a.example.org}}`, "needs a tlsSecret"},
 		"an Ingress without host": {`uibridge: {ingress: {enabled: true, tlsSecret: a}}`, "uibridge.ingress.host"},
@@ -81,7 +81,7 @@ func TestTheSchemaIsThatOfTheValues(t *testing.T) {
 			}
 		}
 	}
-	compare("", schema, map[string]any(c.Values))
+	compare("", schema, c.Values)
 }
 
 // The configuration files are what the values say, and have what the chart adds.

@@ -3,12 +3,14 @@
 # the sentinels name. Where none answers, as at the first start, the first server is the master.
 #
 # SELF is this pod's name, PEERS those of all, the first one first; STATE is a directory that the process may
-# write; MAXMEMORY limits the view. BIND, DATA, DOWN_AFTER and PATIENCE (seconds to look for a sentinel) are for tests.
+# write; MAXMEMORY limits the view. BIND, DATA, DOWN_AFTER and PATIENCE, the seconds to look for a sentinel,
+# are for tests.
 set -eu
 
 master() { # the name of the master, by the first sentinel that answers
 	for peer in $PEERS; do
-		found=$(timeout 2 redis-cli -h "$peer" -p 26379 --raw sentinel get-master-addr-by-name skandha 2>/dev/null | head -n 1) || continue
+		found=$(timeout 2 redis-cli -h "$peer" -p 26379 --raw sentinel get-master-addr-by-name skandha 2>/dev/null |
+			head -n 1) || continue
 		for known in $PEERS; do # an error message is no name
 			if [ "$found" = "$known" ]; then echo "$found"; return; fi
 		done
@@ -37,6 +39,7 @@ server)
 		echo "replica-announce-ip $SELF"
 		echo "dir ${DATA:-/data}"
 		echo "appendonly yes"
+		echo "repl-diskless-sync-delay 0" # a replica does not wait for another one
 		echo "maxmemory $MAXMEMORY"
 		echo "maxmemory-policy noeviction" # a view that loses keys is folded again and again
 		[ "$leader" = "$SELF" ] || echo "replicaof $leader 6379"
