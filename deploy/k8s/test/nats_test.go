@@ -2,7 +2,12 @@ package test
 
 import (
 	"bufio"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -63,6 +68,28 @@ func operator(t *testing.T) (conf string, login nats.Option) {
 	return conf, nats.UserJWT(func() (string, error) { return token, nil }, user.Sign)
 }
 
+// certificate makes what a Secret with a certificate holds.
+func certificate(t *testing.T) map[string]string {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"bus"}}
+	cert, err := x509.CreateCertificate(nil, about, about, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
+	return map[string]string{
+		"tls.crt": text, "ca.crt": text, "tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
+	}
+}
+
 // buses runs the rendered script and configuration of the servers, on ports of this machine and in
 // directories of the test.
 func buses(t *testing.T, values string) (all []*bus, login nats.Option) {
@@ -81,7 +108,7 @@ func buses(t *testing.T, values string) (all []*bus, login nats.Option) {
 		place := strings.NewReplacer("/etc/nats", b.dir+"/etc", "/run/nats", b.dir+"/run", "../../run/nats", "../run",
 			"/data/", b.dir+"/data/", "0.0.0.0:4222", "127.0.0.1:-1", "0.0.0.0:8222", "127.0.0.1:-1",
 			"0.0.0.0:6222", "127.0.0.1:"+own)
-		for _, dir := range []string{"etc", "run", "bin"} {
+		for _, dir := range []string{"etc", "etc-tls", "run", "bin"} {
 			if err := os.Mkdir(filepath.Join(b.dir, dir), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -94,6 +121,9 @@ func buses(t *testing.T, values string) (all []*bus, login nats.Option) {
 		conf := place.Replace(c.configs[w.name].Data["nats.conf"])
 		write("etc/nats.conf", conf)
 		write("etc/server.conf", place.Replace(trust))
+		for file, text := range certificate(t) {
+			write("etc-tls/"+file, text)
+		}
 		write("bin/nats-server", "#!/bin/sh\necho \"$@\" >"+b.dir+"/args\n")
 		t.Setenv("SKANDHA_NATS_NAME", name)
 		t.Setenv("SKANDHA_NATS_ROUTES", "s0123456789abcdef")
@@ -254,6 +284,32 @@ func TestStrangersDoNotJoinTheBus(t *testing.T) {
 			t.Errorf("a server that says %q is answered %q, want %q", login, answer, want)
 		}
 		_ = c.Close()
+	}
+}
+
+// With a certificate, clients use TLS, and servers verify each other.
+func TestTheBusSpeaksTLS(t *testing.T) {
+	for values, want := range map[string]bool{"": false, variations["everything"]: true} {
+		all, _ := buses(t, values)
+		o := all[0].options
+		if is := o.TLSConfig != nil; is != want {
+			t.Errorf("clients use TLS: %t, want %t", is, want)
+		}
+		verified := o.Cluster.TLSConfig != nil && o.Cluster.TLSConfig.ClientAuth == tls.RequireAndVerifyClientCert
+		if verified != want {
+			t.Errorf("servers verify each other: %t, want %t", verified, want)
+		}
+		url := "nats://skandha-nats:4222"
+		if want {
+			url = "tls://skandha-nats:4222"
+		}
+		for _, w := range render(t, values).workloads {
+			for _, e := range w.pod.Spec.Containers[0].Env {
+				if e.Name == "SKANDHA_NATS" && e.Value != url {
+					t.Errorf("%s connects to %s, want %s", w.name, e.Value, url)
+				}
+			}
+		}
 	}
 }
 

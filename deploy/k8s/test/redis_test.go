@@ -47,7 +47,8 @@ func (v *views) run(t *testing.T, i int, what string) (kill func()) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", v.script, "redis.sh", what)
 	cmd.Env = append(os.Environ(), "SELF="+v.hosts[i], "PEERS="+strings.Join(v.hosts, " "),
-		"STATE="+v.dirs[i], "DATA="+v.dirs[i], "BIND="+v.hosts[i], "MAXMEMORY=64mb", "REDISCLI_AUTH="+password, "DOWN_AFTER=500", "PATIENCE=1")
+		"STATE="+v.dirs[i], "DATA="+v.dirs[i], "BIND="+v.hosts[i], "MAXMEMORY=64mb", "REDISCLI_AUTH="+password,
+		"DOWN_AFTER=500", "PATIENCE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
