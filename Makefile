@@ -21,6 +21,8 @@ export CGO_ENABLED := 0
 export GOFLAGS     += -trimpath
 
 MODULES  := pkg services services/provider-gemini-legacy
+# Outside of the workspace, so that the client of Kubernetes, which Helm brings, changes no version there.
+APART    := deploy/k8s/test
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/skandha
 COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-*))
 STATIC   := go build -buildvcs=false -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
@@ -45,14 +47,15 @@ GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GOTESTSUM_VERSION := v1.13.0
 GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
-# $(call tests,NAME,PACKAGES,FLAGS) runs tests. What fails is run again, alone, up to twice,
+# $(call tests,NAME,PACKAGES,FLAGS,DIR) runs tests, in a directory other than this one if the
+# packages are outside of the workspace. What fails is run again, alone, up to twice,
 # unless it is a data race or a panic. The events and the output of flaky tests stay in
 # dist/tests and dist/flaky. Vetting is left to make lint, which applies all of go vet.
 define tests
 @mkdir -p dist/tests dist/flaky; rm -rf dist/flaky/$(1); code=0; \
-$(GOTESTSUM) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
+$(if $(4),cd $(4) && GOWORK=off )$(GOTESTSUM) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
   --rerun-fails=2 --rerun-fails-max-failures=20 --rerun-fails-abort-on-data-race \
-  --jsonfile dist/tests/$(1).jsonl --packages "$(2)" -- -vet=off -p $(JOBS) -shuffle=$(SHUFFLE) $(3) || code=$$?; \
+  --jsonfile $(CURDIR)/dist/tests/$(1).jsonl --packages "$(2)" -- -vet=off -p $(JOBS) -shuffle=$(SHUFFLE) $(3) || code=$$?; cd $(CURDIR); \
 $(REPORT) --keep dist/flaky/$(1) dist/tests/$(1).jsonl || code=1; exit $$code
 endef
 
@@ -89,21 +92,26 @@ test-race: export CGO_ENABLED := 1
 test-race: setup $(GOTESTSUM) $(REPORT) ## The tests of everything that shares memory, under the race detector
 	$(call tests,race,$$(go list $(PKGS) | grep -vE '/($(NO_RACE))$$' | tr '\n' ' '),-race -timeout 30m)
 
+.PHONY: chart
+chart: setup $(GOTESTSUM) $(REPORT) ## Template the Helm chart, hold it to its policies, and run the bus and Redis that it configures
+	$(call tests,chart,./...,-count=1,$(APART))
+
 .PHONY: storm
 storm: setup ## Long storms over a whole deployment: kills and pauses for STORM turns or a time (default 3000), overload, a hung core
 	@SKANDHA_STORM=$(STORM) go test -count=1 -v -timeout 90m ./services/test/e2e/storm
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, on every module
-	@bad=0; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || bad=1; done; exit $$bad
+	@bad=0; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || bad=1; done; \
+	for m in $(APART); do (cd $$m && GOWORK=off $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || bad=1; done; exit $$bad
 
 .PHONY: fmt
 fmt: $(GOLANGCI) ## Format every Go file
-	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) fmt --config $(CURDIR)/.golangci.yml ./...); done
+	@set -e; export GOWORK=off; for m in $(MODULES) $(APART); do (cd $$m && $(GOLANGCI) fmt --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: fmt-check
 fmt-check: ## Say which Go files gofmt would change
-	@files=$$(gofmt -l pkg services); \
+	@files=$$(gofmt -l pkg services deploy); \
 	if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
 
 .PHONY: vet
@@ -112,7 +120,7 @@ vet: ## go vet
 
 .PHONY: modules
 modules: ## Compile each module alone, without the workspace, and hold its go.mod to what it imports
-	@set -e; export GOWORK=off; for m in $(MODULES); do \
+	@set -e; export GOWORK=off; for m in $(MODULES) $(APART); do \
 	  echo "$$m: compile"; (cd $$m && go list -export ./... >/dev/null); \
 	  echo "$$m: go.mod"; (cd $$m && go mod tidy -diff); \
 	done

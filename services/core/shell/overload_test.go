@@ -78,6 +78,30 @@ func TestEverySessionHasItsTurnBeforeAnyHasItsThird(t *testing.T) {
 	}
 }
 
+// The gauges by which a deployment adds executors: their slots, those in use, and the sessions
+// that wait for one.
+func TestSlotsAreGauges(t *testing.T) {
+	const sessions = 4
+	s := start(t, core.Config{}, func(s *system) { s.slots = 2 })
+	s.crowd(sessions, 1, func() {
+		natstest.Eventually(t, "two sessions have a slot, and two wait for one", func() bool {
+			c := s.core.Counters()
+			return c["toolrunner_slots"] == 2 && c["toolrunner_slots_busy"] == 2 && c["queued_sessions"] == sessions-2
+		})
+		if n, there := s.core.Counters()["sandbox_slots"]; n != 0 || !there {
+			t.Errorf("without a sandbox there are %d slots of sandboxes, reported: %t", n, there)
+		}
+	})
+	natstest.Eventually(t, "all slots are free", func() bool {
+		c := s.core.Counters()
+		return c["toolrunner_slots_busy"] == 0 && c["provider_slots"] == 128 && c["provider_slots_busy"] == 0
+	})
+	s.stopRunner()
+	natstest.Eventually(t, "a runner that has stopped has no slots", func() bool {
+		return s.core.Counters()["toolrunner_slots"] == 0
+	})
+}
+
 func TestOnlySoManySessionsAreOpen(t *testing.T) {
 	const sessions, inputs, most = 12, 3, 4
 	s := start(t, core.Config{OpenSessions: most})

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/services/core/decide"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/internal/executor"
 )
 
 // Status returns the state of the system as this core sees it.
@@ -46,6 +47,7 @@ func (c *Core) Counters() map[string]int64 {
 	if u := c.beacon.use.Load(); u != nil {
 		out["log_bytes"], out["log_max_bytes"] = int64(u.Bytes), int64(u.Most) //nolint:gosec // bytes of a stream
 	}
+	c.countSlots(out)
 	retained := c.retain.Status()
 	out["retention_sessions"], out["retention_bytes"] = retained.Sessions, retained.Bytes
 	out["retention_archived"], out["retention_removed"] = retained.Archived, retained.Removed
@@ -55,6 +57,28 @@ func (c *Core) Counters() map[string]int64 {
 	maps.Copy(out, c.outbox.Counters())
 	maps.Copy(out, c.schedule.Counters())
 	return out
+}
+
+// counted are the services whose slots are gauges, which is what a deployment scales by, each
+// with the pool that its calls use.
+var counted = map[string]string{
+	"provider": executor.DefaultPool, "sandbox": "sandbox", "toolrunner": executor.DefaultPool,
+}
+
+// countSlots adds the slots of the executors that take work, and how many of them are in use or
+// queued for, as last announced. Each core sees all executors.
+func (c *Core) countSlots(out map[string]int64) {
+	for service := range counted {
+		out[service+"_slots"], out[service+"_slots_busy"] = 0, 0
+	}
+	for _, e := range c.dir.Executors() {
+		for _, p := range e.Pools {
+			if p.Name == counted[e.Service] && !e.Draining && !e.Gone {
+				out[e.Service+"_slots"] += int64(p.Slots)
+				out[e.Service+"_slots_busy"] += int64(p.Busy)
+			}
+		}
+	}
 }
 
 // faults returns the problems outside of sessions, for operators.

@@ -112,6 +112,11 @@ func start(tb testing.TB, program string, port int, directives []string) (kill f
 	}, directives...)
 	cmd := exec.Command(program, "-") //nolint:noctx // ends by its process id, in cleanup
 	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
+	return run(tb, cmd)
+}
+
+// run runs a server until the test ends or it is killed.
+func run(tb testing.TB, cmd *exec.Cmd) (kill func(), err error) {
 	dieWithParent(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -145,7 +150,7 @@ func start(tb testing.TB, program string, port int, directives []string) (kill f
 func ready(log io.Reader) error {
 	var last string
 	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if strings.Contains(lines.Text(), "eady to accept connections") {
+		if strings.Contains(lines.Text(), "eady to accept connections") || strings.Contains(lines.Text(), "Sentinel ID is") {
 			return nil
 		}
 		last = lines.Text()

@@ -16,7 +16,7 @@ import (
 
 type service struct {
 	process.Flags
-	Store    string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… or a SQLite file."`
+	Store    string        `env:"SKANDHA_STORE" default:"skandha.db" placeholder:"URL" help:"Where the view is kept: redis://… (with ?master_name=NAME by Sentinel) or a SQLite file."`
 	Memory   string        `env:"SKANDHA_MEMORY_STORE" placeholder:"URL" help:"Where the index of memories is kept: redis://…, chroma+http://…, plugin://NAME, or a SQLite file. Default: beside the view."`
 	Config   string        `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"Agents and policy (YAML)."`
 	Replicas int           `name:"stream-replicas" env:"SKANDHA_STREAM_REPLICAS" placeholder:"N" help:"Copies of each stream on a cluster of NATS servers: 1, 3 or 5. Overrides streams.replicas of --config. Default: keep the existing number, else 1. Copies are never removed."`

@@ -18,6 +18,7 @@ import (
 //
 //	redis://user:password@host:port/db   see redis.Config for its parameters
 //	rediss://…                           the same over TLS
+//	redis://…?master_name=NAME           the master of that name, of the Sentinel at the host
 //	sqlite:///absolute/path              a SQLite file
 //	some/path.db                         a SQLite file
 //

@@ -1,5 +1,6 @@
 // Package redis keeps the view in Redis (4 or newer, or a compatible server), as a
-// single server or a cluster, for a deployment with several cores.
+// single server, a master that Sentinel names, or a cluster, for a deployment with several
+// cores. What a failover loses, core writes again: the view is never the truth.
 //
 // # Keys
 //

@@ -15,6 +15,7 @@ import (
 
 	"skandha.dev/services/internal/store"
 	"skandha.dev/services/internal/store/redis"
+	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/redistest"
 	"skandha.dev/services/test/storetest"
 )
@@ -39,6 +40,38 @@ func TestCluster(t *testing.T) {
 	url := redistest.StartCluster(t)
 	prefix := prefixes()
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, url, prefix()) })
+}
+
+// A store that finds its server by Sentinel has the same guarantees, and goes on with the
+// replica when the master is killed.
+func TestSentinel(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	prefix := prefixes()
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, sentinel.URL, prefix()) })
+
+	s := open(t, sentinel.URL, "failover:")
+	if err := s.SetMark(t.Context(), "floor", 7); err != nil {
+		t.Fatal(err)
+	}
+	replica := raw(t, sentinel.Replica)
+	natstest.Eventually(t, "the replica has the mark", func() bool {
+		v, err := replica.HGet(t.Context(), "failover:marks", "floor").Result()
+		return err == nil && v == "7"
+	})
+	sentinels := goredis.NewSentinelClient(raw(t, sentinel.URL[:strings.IndexByte(sentinel.URL, '?')]).Options())
+	t.Cleanup(func() { _ = sentinels.Close() })
+	natstest.Eventually(t, "the sentinel knows the replica", func() bool {
+		known, err := sentinels.Replicas(t.Context(), "main").Result()
+		return err == nil && len(known) == 1 && known[0]["flags"] == "slave" && known[0]["master-link-status"] == "ok"
+	})
+	sentinel.KillMaster()
+	natstest.Eventually(t, "the replica takes writes", func() bool { return s.SetMark(t.Context(), "after", 8) == nil })
+	marks := map[string]uint64{"floor": 7, "after": 8}
+	for name, want := range marks {
+		if is, err := s.Mark(t.Context(), name); err != nil || is != want {
+			t.Errorf("after the failover the mark %s is %d, %v; want %d", name, is, err, want)
+		}
+	}
 }
 
 func BenchmarkStore(b *testing.B) {
@@ -234,6 +267,9 @@ func TestInvalidConfig(t *testing.T) {
 		{URL: "redis://user:hunter2@localhost/x"},
 		{URL: "redis://user:hunter2@localhost?colour=red"},
 		{URL: "redis://user:hunter2@localhost?cluster=perhaps"},
+		{URL: "redis://user:hunter2@localhost?master_name="},
+		{URL: "redis://user:hunter2@localhost?master_name=main&cluster=true"},
+		{URL: "redis://user:hunter2@localhost?master_name=main&password=hunter2&unheard=of"},
 		{URL: "redis://localhost?prefix={a}"},
 		{URL: "redis://localhost", Prefix: "a{"},
 	} {

@@ -1,4 +1,4 @@
-// Package redisconn connects to a Redis server or cluster by URL. It has the conventions
+// Package redisconn connects to a Redis server or cluster, or by Sentinel, by URL. It has the conventions
 // that all stores in Redis have in common: parameters of the URL, time limits, errors without
 // passwords. The tests are those of the packages that use it.
 package redisconn
@@ -26,6 +26,10 @@ type Config struct {
 	// parameters are those of go-redis (read_timeout=1s, pool_size=5, ...) and
 	// prefix=… like Prefix below, and cluster=true for a Redis Cluster, where
 	// addr=host:port names further nodes.
+	//
+	// With master_name=NAME the hosts are those of Redis Sentinel, and the client follows
+	// the master of that name. User and password are those of the servers and of the sentinels;
+	// username=… and password=… name the servers' if they differ.
 	URL string
 
 	// Prefix begins every key. It must not contain braces. It overrides the URL's prefix.
@@ -61,12 +65,19 @@ func (c Config) Open() (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: redis URL: cluster=%q", store.ErrInvalid, query.Get("cluster"))
 	}
+	sentinel := query.Has("master_name")
+	if sentinel && (cluster || query.Get("master_name") == "") {
+		return nil, fmt.Errorf("%w: redis URL: master_name wants a name, and no cluster=true", store.ErrInvalid)
+	}
 	query.Del("prefix")
 	query.Del("cluster")
 	u.RawQuery = query.Encode()
-	if cluster {
+	switch {
+	case cluster:
 		conn.Client, conn.Where, err = c.clusterClient(u.String())
-	} else {
+	case sentinel:
+		conn.Client, conn.Where, err = c.sentinelClient(u.String())
+	default:
 		conn.Client, conn.Where, err = c.singleClient(u.String())
 	}
 	if err != nil {
@@ -93,6 +104,19 @@ func (c Config) clusterClient(url string) (redis.UniversalClient, string, error)
 	o.ContextTimeoutEnabled, o.DialerRetries, o.MaintNotificationsConfig = true, 1, noNotifications()
 	c.complete(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.MaxRetries, &o.PipelinePoolSize)
 	return redis.NewClusterClient(o), strings.Join(o.Addrs, ", "), nil
+}
+
+func (c Config) sentinelClient(url string) (redis.UniversalClient, string, error) {
+	o, err := redis.ParseFailoverURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+	if o.Username == "" && o.Password == "" {
+		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
+	}
+	o.ContextTimeoutEnabled, o.DialerRetries = true, 1
+	c.complete(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.MaxRetries, &o.PipelinePoolSize)
+	return redis.NewFailoverClient(o), o.MasterName + " of " + strings.Join(o.SentinelAddrs, ", "), nil
 }
 
 func noNotifications() *maintnotifications.Config {
