@@ -274,15 +274,16 @@ func (a *Auditor) append(ctx context.Context, f func(*state) []audit.Entry) erro
 		if len(entries) == 0 {
 			return nil
 		}
-		lines, err := a.seal(entries)
+		entries, lines, err := a.seal(entries)
 		if err != nil {
 			return err
 		}
 		seq, err := a.cfg.Bus.AppendAudit(ctx, audit.Block(lines), a.have.seq)
 		switch {
 		case err == nil:
-			for _, line := range lines {
-				_ = a.have.add(line) // seal has checked it
+			for _, e := range entries {
+				_ = a.have.chain.Extend(e) // seal has checked it
+				a.have.note(e)
 			}
 			a.have.seq = seq
 			a.remember()
@@ -302,7 +303,7 @@ func (a *Auditor) append(ctx context.Context, f func(*state) []audit.Entry) erro
 }
 
 // seal makes entries continue the chain.
-func (a *Auditor) seal(entries []audit.Entry) (lines [][]byte, err error) {
+func (a *Auditor) seal(entries []audit.Entry) (sealed []audit.Entry, lines [][]byte, err error) {
 	chain := a.have.chain
 	for _, e := range entries {
 		e.N, e.Prev, e.Core = chain.N+1, chain.Digest, a.me
@@ -310,15 +311,15 @@ func (a *Auditor) seal(entries []audit.Entry) (lines [][]byte, err error) {
 			e.Log = chain.Log
 		}
 		line, err := e.Seal()
+		if err == nil {
+			err = chain.Extend(e)
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if _, err := chain.Add(line); err != nil {
-			return nil, err
-		}
-		lines = append(lines, line)
+		sealed, lines = append(sealed, e), append(lines, line)
 	}
-	return lines, nil
+	return sealed, lines, nil
 }
 
 // wrong notes that the log was damaged, and writes it into the log.
