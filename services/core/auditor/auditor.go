@@ -55,6 +55,8 @@ type Auditor struct {
 	turn chan struct{} // holds one: who reads the chain and continues it
 	have state         // owned by the holder of turn
 
+	looked time.Time // owned by the holder of turn: when have was last compared with the log
+
 	marked  uint64         // owned by run: the number that the store has
 	scanned audit.Position // owned by run: further than the entries say, if what followed is not audited
 
@@ -267,8 +269,11 @@ func (a *Auditor) append(ctx context.Context, f func(*state) []audit.Entry) erro
 	}
 	defer a.unlock()
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
-		if err := a.look(ctx); err != nil {
-			return err
+		// The fence shows whether others have written since the last look.
+		if pause > time.Millisecond || time.Since(a.looked) > every {
+			if err := a.look(ctx); err != nil {
+				return err
+			}
 		}
 		entries := f(&a.have)
 		if len(entries) == 0 {

@@ -91,7 +91,12 @@ func (s *state) block(m bus.StoredMsg) bool {
 
 // look reads what is new, and all again if the log is not the continuation of what was read. The caller
 // holds turn.
-func (a *Auditor) look(ctx context.Context) error {
+func (a *Auditor) look(ctx context.Context) (err error) {
+	defer func() {
+		if a.looked = time.Now(); err != nil {
+			a.looked = time.Time{}
+		}
+	}()
 	if !a.have.loaded {
 		return a.load(ctx)
 	}
