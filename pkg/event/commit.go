@@ -90,9 +90,12 @@ func (c Commit) Encode() ([]byte, error) {
 // DecodeCommit decodes a batch that was stored on the commit subject of ref. A body that
 // names another session is an error.
 func DecodeCommit(ref subject.Ref, b []byte) (Commit, error) {
-	var batch []Event
-	if err := json.Unmarshal(b, &batch); err != nil {
-		return Commit{}, fmt.Errorf("%w: commit batch: %w", ErrMalformed, err)
+	batch, ok := parseBatch(b)
+	if !ok {
+		batch = nil
+		if err := json.Unmarshal(b, &batch); err != nil {
+			return Commit{}, fmt.Errorf("%w: commit batch: %w", ErrMalformed, err)
+		}
 	}
 	if len(batch) == 0 || batch[0].Type != TypeCommit {
 		return Commit{}, fmt.Errorf("%w: a commit begins with %s", ErrMalformed, TypeCommit)

@@ -10,25 +10,7 @@ import (
 // form, which does not mean that it is invalid.
 func parse(b []byte) (e Event, ok bool) {
 	p := parser{rest: b}
-	p.must(`{"specversion":"`)
-	e.SpecVersion = p.text()
-	p.must(`,"id":"`)
-	e.ID = p.text()
-	p.must(`,"source":"`)
-	e.Source = p.text()
-	p.must(`,"type":"`)
-	e.Type = Type(p.text())
-	if p.may(`,"time":"`) {
-		at := p.text()
-		if p.failed || e.Time.UnmarshalText([]byte(at)) != nil {
-			return Event{}, false
-		}
-	}
-	setText(&p, `,"agent":"`, &e.Agent)
-	setText(&p, `,"session":"`, &e.Session)
-	setText(&p, `,"turn":"`, &e.Turn)
-	setText(&p, `,"cause":"`, &e.Cause)
-	p.must(`,"data":`)
+	e = p.head()
 	last := len(p.rest) - 1
 	if p.failed || last < 1 || p.rest[last] != '}' {
 		return Event{}, false
@@ -41,11 +23,78 @@ func parse(b []byte) (e Event, ok bool) {
 	return e, true
 }
 
+// parseBatch decodes a batch in the exact form that [Commit.Encode] writes, as parse does.
+func parseBatch(b []byte) (batch []Event, ok bool) {
+	if !json.Valid(b) {
+		return nil, false
+	}
+	p := parser{rest: bytes.Clone(b)} // that the events point into
+	p.must("[")
+	for more := true; more && !p.failed; more = p.may(",") {
+		e := p.head()
+		e.Data = p.object()
+		p.must("}")
+		batch = append(batch, e)
+	}
+	p.must("]")
+	return batch, !p.failed && len(p.rest) == 0
+}
+
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 type parser struct {
 	rest   []byte
 	failed bool
+}
+
+// head reads the attributes of an event.
+func (p *parser) head() (e Event) {
+	p.must(`{"specversion":"`)
+	e.SpecVersion = p.text()
+	p.must(`,"id":"`)
+	e.ID = p.text()
+	p.must(`,"source":"`)
+	e.Source = p.text()
+	p.must(`,"type":"`)
+	e.Type = Type(p.text())
+	if p.may(`,"time":"`) {
+		at := p.text()
+		p.failed = p.failed || e.Time.UnmarshalText([]byte(at)) != nil
+	}
+	setText(p, `,"agent":"`, &e.Agent)
+	setText(p, `,"session":"`, &e.Session)
+	setText(p, `,"turn":"`, &e.Turn)
+	setText(p, `,"cause":"`, &e.Cause)
+	p.must(`,"data":`)
+	return e
+}
+
+// object reads an object of valid JSON, up to its closing brace.
+func (p *parser) object() []byte {
+	depth, quoted := 0, false
+	for i := 0; i < len(p.rest); i++ {
+		switch c := p.rest[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			depth++
+		case c == '}':
+			depth--
+		}
+		if depth == 0 {
+			if p.rest[i] != '}' {
+				break // not an object
+			}
+			data := p.rest[: i+1 : i+1]
+			p.rest = p.rest[i+1:]
+			return data
+		}
+	}
+	p.failed = true
+	return nil
 }
 
 func (p *parser) may(prefix string) bool {

@@ -33,23 +33,42 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	f.Add([]byte("[" + b + "," + b + "]"))
+	f.Add([]byte("[" + strings.Replace(b, "thinking", `th\"}{\\`, 1) + "]"))
+	f.Add([]byte("[" + strings.Replace(b, `"thinking"`, `{"a":[{}]}`, 1) + "]"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, ok := parse(b)
-		if !ok {
-			return
+		if got, ok := parse(b); ok {
+			isRead(t, b, []Event{got}, new(Event))
 		}
-		var want Event
-		if err := json.Unmarshal(b, &want); err != nil {
-			t.Fatalf("read %s, which is no event: %v", b, err)
-		}
-		if !got.Time.Equal(want.Time) {
-			t.Fatalf("%s: the time is %v, want %v", b, got.Time, want.Time)
-		}
-		got.Time = want.Time
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s:\ngot  %+v\nwant %+v", b, got, want)
+		for _, batch := range [][]byte{b, []byte("[" + string(b) + "]"), []byte("[" + string(b) + "," + string(b) + "]")} {
+			if got, ok := parseBatch(batch); ok {
+				isRead(t, batch, got, new([]Event))
+			}
 		}
 	})
+}
+
+// isRead checks that encoding/json reads got as well, into an event or a list of them.
+func isRead(t *testing.T, b []byte, got []Event, into any) {
+	t.Helper()
+	if err := json.Unmarshal(b, into); err != nil {
+		t.Fatalf("read %s, which is not valid: %v", b, err)
+	}
+	var want []Event
+	switch into := into.(type) {
+	case *Event:
+		want = []Event{*into}
+	case *[]Event:
+		want = *into
+	}
+	for i := range got {
+		if i < len(want) && got[i].Time.Equal(want[i].Time) {
+			got[i].Time = want[i].Time
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s:\ngot  %+v\nwant %+v", b, got, want)
+	}
 }
 
 // What core writes is read the short way.
@@ -64,6 +83,14 @@ func TestParseReadsWhatIsWritten(t *testing.T) {
 	} {
 		if _, ok := parse(e.AppendJSON(nil)); !ok {
 			t.Errorf("%s is not read", e.AppendJSON(nil))
+		}
+		c := Commit{Header: Header{CommitID: "a"}, Events: []Event{e, e}}
+		b, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch, ok := parseBatch(b); !ok || len(batch) != 3 {
+			t.Errorf("%s is not read as a batch: %+v", b, batch)
 		}
 	}
 }

@@ -116,12 +116,13 @@ func Begun(sc trace.SpanContext) bool {
 	return string(span[:]) == string(id[8:])
 }
 
-// newSpanContext makes up a span of the trace, which [Begun] recognizes.
+// newSpanContext makes up a span of the trace, which [Begun] recognizes. It is not sampled: nobody has
+// recorded it, and a server of NATS looks for where to send the trace of each sampled message.
 func newSpanContext(id trace.TraceID) trace.SpanContext {
 	var span trace.SpanID
 	copy(span[:], id[8:])
 	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true,
+		TraceID: id, SpanID: span, Remote: true,
 	})
 }
 
@@ -131,6 +132,7 @@ func randomTraceID() (id trace.TraceID) {
 	return id
 }
 
+// traceparent writes what newSpanContext has made up.
 func traceparent(sc trace.SpanContext) string {
 	const hexDigits = "0123456789abcdef"
 	b := make([]byte, 0, 55)
@@ -143,5 +145,5 @@ func traceparent(sc trace.SpanContext) string {
 	for _, c := range span {
 		b = append(b, hexDigits[c>>4], hexDigits[c&15])
 	}
-	return string(append(b, "-01"...))
+	return string(append(b, "-00"...))
 }

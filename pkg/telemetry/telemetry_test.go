@@ -18,7 +18,7 @@ import (
 	"skandha.dev/pkg/telemetry"
 )
 
-var wellFormed = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-01$`)
+var wellFormed = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-00$`)
 
 func TestEveryMessageBelongsToATrace(t *testing.T) {
 	seen := map[string]bool{}

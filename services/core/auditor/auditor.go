@@ -55,6 +55,8 @@ type Auditor struct {
 	turn chan struct{} // holds one: who reads the chain and continues it
 	have state         // owned by the holder of turn
 
+	looked time.Time // owned by the holder of turn: when have was last compared with the log
+
 	marked  uint64         // owned by run: the number that the store has
 	scanned audit.Position // owned by run: further than the entries say, if what followed is not audited
 
@@ -267,22 +269,26 @@ func (a *Auditor) append(ctx context.Context, f func(*state) []audit.Entry) erro
 	}
 	defer a.unlock()
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
-		if err := a.look(ctx); err != nil {
-			return err
+		// The fence shows whether others have written since the last look.
+		if pause > time.Millisecond || time.Since(a.looked) > every {
+			if err := a.look(ctx); err != nil {
+				return err
+			}
 		}
 		entries := f(&a.have)
 		if len(entries) == 0 {
 			return nil
 		}
-		lines, err := a.seal(entries)
+		entries, lines, err := a.seal(entries)
 		if err != nil {
 			return err
 		}
 		seq, err := a.cfg.Bus.AppendAudit(ctx, audit.Block(lines), a.have.seq)
 		switch {
 		case err == nil:
-			for _, line := range lines {
-				_ = a.have.add(line) // seal has checked it
+			for _, e := range entries {
+				_ = a.have.chain.Extend(e) // seal has checked it
+				a.have.note(e)
 			}
 			a.have.seq = seq
 			a.remember()
@@ -302,7 +308,7 @@ func (a *Auditor) append(ctx context.Context, f func(*state) []audit.Entry) erro
 }
 
 // seal makes entries continue the chain.
-func (a *Auditor) seal(entries []audit.Entry) (lines [][]byte, err error) {
+func (a *Auditor) seal(entries []audit.Entry) (sealed []audit.Entry, lines [][]byte, err error) {
 	chain := a.have.chain
 	for _, e := range entries {
 		e.N, e.Prev, e.Core = chain.N+1, chain.Digest, a.me
@@ -310,15 +316,15 @@ func (a *Auditor) seal(entries []audit.Entry) (lines [][]byte, err error) {
 			e.Log = chain.Log
 		}
 		line, err := e.Seal()
+		if err == nil {
+			err = chain.Extend(e)
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if _, err := chain.Add(line); err != nil {
-			return nil, err
-		}
-		lines = append(lines, line)
+		sealed, lines = append(sealed, e), append(lines, line)
 	}
-	return lines, nil
+	return sealed, lines, nil
 }
 
 // wrong notes that the log was damaged, and writes it into the log.

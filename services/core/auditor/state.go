@@ -50,9 +50,14 @@ func newState() state {
 // add reads a line.
 func (s *state) add(line []byte) error {
 	e, err := s.chain.Add(line)
-	if e.N == 0 {
-		return err
+	if e.N > 0 {
+		s.note(e)
 	}
+	return err
+}
+
+// note keeps what later entries depend on.
+func (s *state) note(e audit.Entry) {
 	s.writer = e.Core
 	switch of, is, fact := strings.Cut(e.ID, factIs); {
 	case fact:
@@ -71,7 +76,6 @@ func (s *state) add(line []byte) error {
 			s.expected = max(s.expected, e.Expected.N)
 		}
 	}
-	return err
 }
 
 // block reads all lines of a block, and reports whether they continue the chain.
@@ -87,7 +91,12 @@ func (s *state) block(m bus.StoredMsg) bool {
 
 // look reads what is new, and all again if the log is not the continuation of what was read. The caller
 // holds turn.
-func (a *Auditor) look(ctx context.Context) error {
+func (a *Auditor) look(ctx context.Context) (err error) {
+	defer func() {
+		if a.looked = time.Now(); err != nil {
+			a.looked = time.Time{}
+		}
+	}()
 	if !a.have.loaded {
 		return a.load(ctx)
 	}

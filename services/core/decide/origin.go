@@ -61,8 +61,8 @@ func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subjec
 	if s.Summary != nil {
 		add(s.Summary.After...)
 	}
-	for _, e := range s.Window {
-		add(e.labels(lookup)...)
+	for i := range s.Window {
+		out = s.Window[i].addLabels(out, lookup)
 	}
 	if s.Turn == nil {
 		return out
@@ -74,16 +74,16 @@ func Labels(s *State, lookup func(string) (tool.Spec, bool), outside func(subjec
 	return out
 }
 
-// labels returns the labels of the message.
-func (e Entry) labels(lookup func(string) (tool.Spec, bool)) []string {
-	label := ""
+// addLabels adds the labels of the message to a list.
+func (e *Entry) addLabels(list []string, lookup func(string) (tool.Spec, bool)) []string {
+	list = executor.AddLabels(list, string(e.source.outside))
 	switch {
 	case e.source.result:
-		label = labelOf(e.source.tool, lookup)
+		list = executor.AddLabels(list, labelOf(e.source.tool, lookup))
 	case e.source.files:
-		label = "file"
+		list = executor.AddLabels(list, "file")
 	}
-	return append([]string{string(e.source.outside), label}, e.After...)
+	return executor.AddLabels(list, e.After...)
 }
 
 // labels returns the labels of the step's result; none without one.

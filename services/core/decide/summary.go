@@ -8,7 +8,6 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/guide"
 	"skandha.dev/pkg/provider"
-	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/text"
 )
 
@@ -79,7 +78,7 @@ func (b *builder) summarize(p Plan, summary string) {
 		after = b.s.Summary.After
 	}
 	for i, e := range b.s.Window {
-		after = executor.AddLabels(after, e.labels(b.env.Tools.Lookup)...)
+		after = e.addLabels(after, b.env.Tools.Lookup)
 		if i == 0 || b.s.Window[i-1].Turn != e.Turn {
 			turns++
 		}

@@ -34,6 +34,14 @@ func (c *Chain) Add(line []byte) (Entry, error) {
 	if err != nil && e.N == 0 {
 		return e, &Break{c.N + 1, fmt.Sprintf("entry %d cannot be read: %v", c.N+1, err)}
 	}
+	return e, c.extend(e, err)
+}
+
+// Extend adds an entry that [Entry.Seal] has sealed; see Add for the error.
+func (c *Chain) Extend(e Entry) error { return c.extend(e, nil) }
+
+// extend adds an entry that was read with an error, or without one.
+func (c *Chain) extend(e Entry, err error) error {
 	before := *c
 	if c.First == 0 {
 		c.First = e.N
@@ -41,20 +49,20 @@ func (c *Chain) Add(line []byte) (Entry, error) {
 	c.N, c.Digest, c.Time, c.Log = e.N, e.Digest, e.Time, e.Log
 	switch {
 	case err != nil:
-		return e, &Break{e.N, fmt.Sprintf("entry %d was changed: %v", e.N, err)}
+		return &Break{e.N, fmt.Sprintf("entry %d was changed: %v", e.N, err)}
 	case before.First == 0 && e.N == 1 && e.Prev != "":
-		return e, &Break{1, "entry 1 was replaced: it names an entry before it"}
+		return &Break{1, "entry 1 was replaced: it names an entry before it"}
 	case before.First == 0:
-		return e, nil
+		return nil
 	case e.N > before.N+1:
-		return e, &Break{before.N + 1, fmt.Sprintf("entries %d to %d were removed", before.N+1, e.N-1)}
+		return &Break{before.N + 1, fmt.Sprintf("entries %d to %d were removed", before.N+1, e.N-1)}
 	case e.N <= before.N:
-		return e, &Break{before.N + 1, fmt.Sprintf("entry %d is where entry %d belongs: entries were swapped or put in", e.N, before.N+1)}
+		return &Break{before.N + 1, fmt.Sprintf("entry %d is where entry %d belongs: entries were swapped or put in", e.N, before.N+1)}
 	case e.Prev != before.Digest:
-		return e, &Break{before.N, fmt.Sprintf("entry %d was replaced, or entry %d: the second names another digest of the first",
+		return &Break{before.N, fmt.Sprintf("entry %d was replaced, or entry %d: the second names another digest of the first",
 			before.N, e.N)}
 	}
-	return e, nil
+	return nil
 }
 
 // Against compares an entry with a head that was published when the entry was the last one. nil: they agree, or the

@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"skandha.dev/pkg/event"
@@ -48,13 +50,17 @@ func Pick(c event.Commit, seq uint64, body []byte) []Entry {
 		p.part = fmt.Sprintf("hooks[%d]", i)
 		p.verdict(v)
 	}
+	visitor := event.Visitor{
+		Perceived: p.perceived, ToolCallRequest: p.requested, ActApproved: p.approved, ActConfirmed: p.confirmed,
+		Audited: p.audited, ActCompleted: p.completed, TurnFailed: p.failed, SessionLocked: p.locked, SessionReset: p.reset,
+	}
 	for i, e := range c.Events {
-		p.part, p.turn = fmt.Sprintf("events[%d]", i), e.Turn
+		if e.Type == event.TypeAudited && !bytes.Contains(e.Data, []byte(event.EffectDeny)) {
+			continue // as most
+		}
+		p.part, p.turn = "events["+strconv.Itoa(i)+"]", e.Turn
 		// A type or version that this core does not know is not audited.
-		_ = event.Visitor{
-			Perceived: p.perceived, ToolCallRequest: p.requested, ActApproved: p.approved, ActConfirmed: p.confirmed,
-			Audited: p.audited, ActCompleted: p.completed, TurnFailed: p.failed, SessionLocked: p.locked, SessionReset: p.reset,
-		}.Visit(e)
+		_ = visitor.Visit(e)
 	}
 	return p.out
 }

@@ -40,16 +40,44 @@ func hideText(s string, depth int) string {
 			return s // as it was written
 		}
 	}
-	if form.MatchString(trimmed) && !strings.Contains(trimmed, "://") {
+	assigns, colon := strings.Contains(s, "="), strings.Contains(s, ":")
+	if assigns && !strings.Contains(trimmed, "://") && form.MatchString(trimmed) {
 		return hideParameters(s)
 	}
-	s = pem.ReplaceAllLiteralString(s, Hidden)
-	s = address.ReplaceAllStringFunc(s, hideAddress)
-	s = header.ReplaceAllString(s, "${1}"+Hidden)
-	s = member.ReplaceAllString(s, "${1}"+Hidden)
-	s = assigned.ReplaceAllString(s, "${1}"+Hidden)
-	s = scheme.ReplaceAllString(s, "$1 "+Hidden)
-	return jwt.ReplaceAllLiteralString(s, Hidden)
+	// Most texts have nothing that an expression could begin with; each is only tried on one that has.
+	if strings.Contains(s, "-----BEGIN") {
+		s = pem.ReplaceAllLiteralString(s, Hidden)
+	}
+	if strings.Contains(s, "://") {
+		s = address.ReplaceAllStringFunc(s, hideAddress)
+	}
+	if colon || assigns {
+		s = header.ReplaceAllString(s, "${1}"+Hidden)
+	}
+	if colon {
+		s = member.ReplaceAllString(s, "${1}"+Hidden)
+	}
+	if assigns || strings.Contains(s, "-") {
+		s = assigned.ReplaceAllString(s, "${1}"+Hidden)
+	}
+	if containsFold(s, "bearer") || containsFold(s, "basic") {
+		s = scheme.ReplaceAllString(s, "$1 "+Hidden)
+	}
+	if strings.Contains(s, "eyJ") {
+		s = jwt.ReplaceAllLiteralString(s, Hidden)
+	}
+	return s
+}
+
+// containsFold reports whether s has the word, which is in lower case, in any case. As in the
+// expressions, ſ and K are cases of s and k.
+func containsFold(s, word string) bool {
+	for i := range s {
+		if end := i + len(word); end <= len(s) && strings.EqualFold(s[i:end], word) {
+			return true
+		}
+	}
+	return strings.ContainsAny(s, "ſK")
 }
 
 // hideAddress hides user information, and parameters in the query and the fragment.
