@@ -328,11 +328,12 @@ func TestTheContentOfADeletedSessionIsRemoved(t *testing.T) {
 // Somebody deletes a session whose tool runs.
 func TestDeletingASessionStopsItsCalls(t *testing.T) {
 	s, _ := retained(t, core.Config{})
-	stopped := make(chan struct{})
+	runs, stopped := make(chan struct{}), make(chan struct{})
 	s.model = func(provider.Message) provider.Response {
 		return provider.Response{ToolCalls: []provider.ToolCall{{ID: "1", Tool: "test:once", Args: []byte(`{}`)}}}
 	}
 	s.tool = func(ctx context.Context, _ contract.ToolCall) tool.Result {
+		close(runs)
 		<-ctx.Done()
 		close(stopped)
 		return tool.Failure(tool.CodeCancelled, "stopped")
@@ -340,13 +341,13 @@ func TestDeletingASessionStopsItsCalls(t *testing.T) {
 	ref := subject.Ref{Agent: "main", Session: "busy"}
 	live := s.follow(ref)
 	open := s.say(ref, event.Input{Text: "work"})
-	s.await(live, event.TypeActRequested)
+	natstest.Closed(t, "the call runs", runs) // a call that is stopped earlier never runs
 	s.order(ref, "delete")
 	e := s.terminal(live)
 	if e.Type != event.TypeTurnFailed || !strings.Contains(string(e.Data), fmt.Sprintf(`"sequence":%d,`, open)) {
 		t.Errorf("%s %s", e.Type, e.Data)
 	}
-	<-stopped
+	natstest.Closed(t, "the call is stopped", stopped)
 	s.await(live, event.TypeRecorded)
 	s.order(ref, "undelete")
 	s.await(live, event.TypeRecorded)

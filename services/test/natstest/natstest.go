@@ -108,6 +108,16 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
+// Closed waits until ch is closed, and fails if that does not happen.
+func Closed(t testing.TB, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(Patience):
+		t.Fatalf("waited %v in vain: %s", Patience, what)
+	}
+}
+
 // Logger writes to the test's log as long as the test runs.
 func Logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(newTestWriter(t), &slog.HandlerOptions{Level: slog.LevelInfo}))
