@@ -58,7 +58,8 @@ const (
 	// its first ping before it has answered the client, so there are several attempts.
 	connectWait          = 2 * time.Second
 	connectWaitInProcess = 10 * time.Second
-	connectTries         = 5
+	connectTries         = 7
+	connectPause         = 100 * time.Millisecond // at most, after the first attempt; doubles
 )
 
 func (c Config) withDefaults() Config {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,10 +48,14 @@ func newLink(b *Bus, name string) *Link {
 // open connects. For an in-process server it repeats the first attempt, which the
 // client does not; see [connectTries].
 func (l *Link) open(ctx context.Context, opts []nats.Option) (err error) {
-	for range connectTries {
+	for try := range connectTries {
 		l.nc, err = nats.Connect(l.b.cfg.URL, slices.Concat(opts, l.handlers())...)
 		if err == nil || l.b.cfg.InProcess == nil || isAuthError(err) || ctx.Err() != nil {
 			break
+		}
+		select { // others try again as well
+		case <-ctx.Done():
+		case <-time.After(rand.N(connectPause << try)):
 		}
 	}
 	if isAuthError(err) {

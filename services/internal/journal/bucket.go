@@ -21,15 +21,22 @@ import (
 type Bucket struct {
 	j    *Journal
 	name string
-	link *bus.Link
+	bulk bool
 }
 
 // Bucket returns the bucket with the name, which need not exist yet.
-func (j *Journal) Bucket(name string) *Bucket { return &Bucket{j, name, j.ctl} }
+func (j *Journal) Bucket(name string) *Bucket { return &Bucket{j, name, false} }
 
 // BulkBucket returns a bucket whose values are large: they travel over the connection for bodies, so that
 // small messages do not wait for them.
-func (j *Journal) BulkBucket(name string) *Bucket { return &Bucket{j, name, j.data} }
+func (j *Journal) BulkBucket(name string) *Bucket { return &Bucket{j, name, true} }
+
+func (k *Bucket) link() *bus.Link {
+	if k.bulk {
+		return k.j.data
+	}
+	return k.j.ctl
+}
 
 func bucketStream(name string) string { return "KV_" + name }
 
@@ -70,7 +77,7 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	if err := one(key); err != nil {
 		return Entry{}, err
 	}
-	m, err := k.link.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, key)})
+	m, err := k.link().Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, key)})
 	if err == nil {
 		e := k.entry(m)
 		if !e.Deleted {
@@ -84,7 +91,7 @@ func (k *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 // Last returns the last change of the keys that match a filter, which may be a deletion. The error is
 // [bus.ErrNotFound] if there is none.
 func (k *Bucket) Last(ctx context.Context, filter string) (Entry, error) {
-	m, err := k.link.Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, filter)})
+	m, err := k.link().Stored(ctx, bucketStream(k.name), bus.Query{LastFor: subject.BucketKey(k.name, filter)})
 	if err != nil {
 		return Entry{}, fmt.Errorf("reading the last change of %s of bucket %s: %w", filter, k.name, k.missing(err))
 	}
@@ -171,7 +178,7 @@ func (k *Bucket) store(ctx context.Context, m *nats.Msg, f Fence) (uint64, error
 	if f.Filter != "" {
 		m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{subject.BucketKey(k.name, f.Filter)}
 	}
-	return k.link.Store(ctx, m).Wait(ctx)
+	return k.link().Store(ctx, m).Wait(ctx)
 }
 
 // Forget removes the remaining changes of a deleted key, up to a revision. Watches are not
@@ -247,7 +254,7 @@ func (k *Bucket) Matching(ctx context.Context, filter string) iter.Seq2[Entry, e
 // last one.
 func (k *Bucket) matching(ctx context.Context, filter string, revision, upTo uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for m, err := range k.link.Messages(ctx, bus.Range{
+		for m, err := range k.link().Messages(ctx, bus.Range{
 			Stream: bucketStream(k.name), Filter: subject.BucketKey(k.name, filter), After: revision, Copies: true, UpTo: upTo,
 		}) {
 			if err != nil {
