@@ -185,6 +185,19 @@ func (s *Schedules) remove(ctx context.Context, ref subject.Ref, name string) (b
 	}
 }
 
+// Forget deletes all schedules of a session.
+func (s *Schedules) Forget(ctx context.Context, ref subject.Ref) error {
+	if err := s.await(ctx); err != nil {
+		return err
+	}
+	for _, r := range s.list(func(r *record) bool { return r.Ref == ref }) {
+		if _, err := s.remove(ctx, ref, r.Name); err != nil {
+			return fmt.Errorf("deleting the schedule %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
 // drop deletes the revision of a schedule.
 func (s *Schedules) drop(ctx context.Context, key string, revision uint64) error {
 	rev, err := s.bucket.Delete(ctx, key, journal.Fence{Revision: revision})

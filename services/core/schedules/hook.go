@@ -59,6 +59,9 @@ func (s *Schedules) Occur(ctx context.Context, q coreapi.Occurrence) (coreapi.Oc
 	if r == nil || r.Made != q.Hook || r.over() || !r.plan.until.IsZero() && now.After(r.plan.until) {
 		return none, bus.Errorf(bus.CodeNotFound, "the webhook is over or deleted")
 	}
+	if s.isDeleted(ctx, r.Ref) {
+		return none, bus.Errorf(bus.CodeNotFound, "the session of the webhook is deleted")
+	}
 	seq, err := s.emit(ctx, r, r.Name+"/"+r.Made+"/"+callID(q.ID), dataOf(q.Body), now)
 	if err != nil {
 		return none, refusal(err)

@@ -166,6 +166,8 @@ func (s *Schedules) handle(ctx context.Context, d clock.Due) error {
 		err = s.handleIdle(ctx, r, s.now(d))
 	case r.plan.hook:
 		err = s.drop(ctx, r.key(), r.revision) // its end has come
+	case s.isDeleted(ctx, r.Ref):
+		return d.Done() // likewise, if the session is undeleted
 	case r.watches():
 		err = s.handleWatch(ctx, r, s.now(d))
 	default:
@@ -175,6 +177,12 @@ func (s *Schedules) handle(ctx context.Context, d clock.Due) error {
 		return err
 	}
 	return d.Done()
+}
+
+// isDeleted reports whether a session was deleted. Once it cannot be undeleted, [Schedules.Forget] removes its schedules.
+func (s *Schedules) isDeleted(ctx context.Context, ref subject.Ref) bool {
+	state, err := s.cfg.State(ctx, ref)
+	return err == nil && state.Deleted != nil // else the input says what is wrong with the session
 }
 
 // now returns the time by the server's clock if that is ahead: what it says is due is due.

@@ -305,6 +305,39 @@ func TestAnAgentThatIsNotConfigured(t *testing.T) {
 	natstest.Eventually(t, "it occurs", func() bool { return slices.Equal(w.texts(), []string{"call Ada"}) })
 }
 
+// A session that was deleted gets no inputs until it is undeleted, and loses its schedules with its content.
+func TestADeletedSession(t *testing.T) {
+	w := embedded(t)
+	state := decide.New(session)
+	state.Deleted = &decide.Deleted{}
+	w.state.Store(state)
+	s := w.started()
+	r := w.create(s, request{Name: "call", Text: "call Ada", When: coreapi.When{At: "2024-05-01T08:00"}})
+	_, call := w.hook(s, coreapi.When{})
+	c, err := s.openClock(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "it was due", func() bool {
+		laid, err := c.Laid(natstest.Context(t), r.key())
+		return err == nil && !laid
+	})
+	if _, err := s.Occur(natstest.Context(t), call); !errors.Is(err, bus.ErrNotFound) || len(w.inputs()) != 0 {
+		t.Errorf("a webhook of a deleted session: %v, inputs %v", err, w.texts())
+	}
+	w.state.Store(decide.New(session))
+	if err := s.lookThrough(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "it occurs", func() bool { return slices.Equal(w.texts(), []string{"call Ada"}) })
+	if _, err := s.Occur(natstest.Context(t), call); err != nil {
+		t.Errorf("the webhook of a session that was undeleted: %v", err)
+	}
+	if err := s.Forget(natstest.Context(t), session); err != nil || len(s.list(func(*record) bool { return true })) != 0 {
+		t.Errorf("schedules are left: %v", err)
+	}
+}
+
 // An agent whose turns take longer than its interval gets no heap of inputs.
 func TestAnOccurrenceIsSkippedWhileThePreviousInputWaits(t *testing.T) {
 	w := embedded(t)

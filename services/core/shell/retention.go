@@ -45,7 +45,7 @@ func (c *Core) forget(ctx context.Context, ref subject.Ref) error {
 	for _, a := range artifacts {
 		err = errors.Join(err, c.bus.DeleteArtifact(ctx, a.Name))
 	}
-	return errors.Join(err, workspace.Delete(ctx, c.bus, ref))
+	return errors.Join(err, workspace.Delete(ctx, c.bus, ref), c.schedule.Forget(ctx, ref))
 }
 
 // retentionFault returns what keeps turns from leaving the log.
