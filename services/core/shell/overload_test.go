@@ -38,7 +38,10 @@ func (s *system) crowd(sessions, inputs int, before func()) []subject.Session {
 		<-open
 		return tool.OK("done")
 	}
-	ch := s.follow(subject.Ref{Agent: "main", Session: "*"})
+	from, err := s.bus.LastSequence(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	for n := range inputs {
 		for i := range sessions {
 			ref := subject.Ref{Agent: "main", Session: subject.Session(fmt.Sprintf("s%02d", i))}
@@ -48,17 +51,48 @@ func (s *system) crowd(sessions, inputs int, before func()) []subject.Session {
 	before()
 	close(open)
 	var ended []subject.Session
-	for len(ended) < sessions*inputs {
-		e := s.next(ch)
+	s.endings(from, sessions*inputs, func(e event.Event) bool {
 		if e.Type == event.TypeTurnFailed {
 			s.t.Fatalf("%s: %s", e.Session, e.Data)
 		}
 		var r event.Recorded
-		if e.Type == event.TypeRecorded && e.DataAs(&r) == nil && r.Rounds > 0 { // not a command's
-			ended = append(ended, e.Session)
+		if e.Agent != "main" || e.DataAs(&r) != nil || r.Rounds == 0 { // another agent's, a command's
+			return false
 		}
-	}
+		ended = append(ended, e.Session)
+		return true
+	})
 	return ended
+}
+
+// endings calls f with the terminal events of all sessions after a sequence, in their order in the log, until it
+// has counted n of them: a live copy may be lost with the core that is to publish it.
+func (s *system) endings(after uint64, n int, f func(event.Event) (counts bool)) {
+	s.t.Helper()
+	for n > 0 {
+		natstest.Eventually(s.t, "another input ends", func() (more bool) {
+			for m, err := range s.bus.AllCommits(s.t.Context(), after) {
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				after, more = m.Seq, true
+				ref, err := subject.ParseCommit(m.Subject)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				c, err := event.DecodeCommit(ref, m.Data)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				for _, e := range c.Events {
+					if (e.Type == event.TypeTurnFailed || e.Type == event.TypeRecorded) && f(e) {
+						n--
+					}
+				}
+			}
+			return more
+		})
+	}
 }
 
 // With far more work than slots, the session that has waited longest is served first.

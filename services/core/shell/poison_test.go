@@ -125,7 +125,6 @@ func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
 				}
 			}
 			s.stopCore()
-			ch := s.follow(subject.Ref{Agent: "main", Session: "*"})
 			died, end := make(chan struct{}), make(chan struct{})
 			defer close(end)
 			policy := allowing(func(a decide.Access) {
@@ -166,23 +165,23 @@ func TestAnInputThatKillsThreeCoresIsPoisonAndNothingElse(t *testing.T) {
 			}
 			last, _, _ := s.killable(policy, 0)
 			got, poison := map[subject.Session][]uint64{}, uint64(0)
-			for n := 0; n <= waiting; {
-				switch e := s.next(ch); e.Type {
-				case event.TypeTurnFailed:
+			s.endings(0, waiting+1, func(e event.Event) bool {
+				if e.Type == event.TypeTurnFailed {
 					var f event.TurnFailed
 					if err := e.DataAs(&f); err != nil || f.Code != event.FailPoison || poison != 0 {
 						t.Fatalf("%s: %s", e.Session, e.Data)
 					}
 					contains(t, f.Reason, "2 core processes ended while each")
-					poison, n = f.Sequence, n+1
-				case event.TypeRecorded:
-					var r event.Recorded
-					if err := e.DataAs(&r); err != nil {
-						t.Fatal(err)
-					}
-					got[e.Session], n = append(got[e.Session], r.Sequence), n+1
+					poison = f.Sequence
+					return true
 				}
-			}
+				var r event.Recorded
+				if err := e.DataAs(&r); err != nil {
+					t.Fatal(err)
+				}
+				got[e.Session] = append(got[e.Session], r.Sequence)
+				return true
+			})
 			if poison != deadly || !reflect.DeepEqual(got, want) {
 				t.Errorf("poison is %d, want %d; ended %v, want %v", poison, deadly, got, want)
 			}
