@@ -312,6 +312,7 @@ func (r *Refill) Refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 	var records []store.ToolRecord
 	var ends []ended
 	last := uint64(0)
+	r.cfg.Loader.Loads.Add(1)
 	s, err := (&loader.Loader{Bus: r.cfg.Bus, Log: r.cfg.Log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
 		records = record(records, ref, c, last, seq)
 		last = seq
