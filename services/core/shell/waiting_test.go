@@ -149,6 +149,17 @@ func TestWaitingSessionsCostNothing(t *testing.T) {
 	if n := s.core.Counters()["sessions_loaded"]; n != 1 {
 		t.Errorf("for one answer, %d sessions were loaded", n)
 	}
+
+	ref := waits("main", sessions-2)
+	ch = s.follow(ref)
+	s.say(ref, event.Input{Text: "next"})
+	s.await(ch, event.TypePerceived)
+	natstest.Eventually(t, "a session with an input in its queue is closed, too", func() bool {
+		return s.core.Counters()["open_sessions"] == 0
+	})
+	s.approve(ref, asked[len(asked)-2])
+	s.answered(ch)
+	s.await(ch, event.TypeToolCallRequest) // of the next turn
 }
 
 // ownMemory returns the bytes in use that were not allocated by the server, which has the log in caches. It is
