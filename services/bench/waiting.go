@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
@@ -34,10 +35,13 @@ const (
 	inFlight = 1000
 )
 
-// The server keeps blocks of the log in memory for a while after they were used.
+// The server keeps blocks of the log in memory for a while after they were used, and the ids of inputs for longer.
 const weighings = 4
 
-var logRests = 5 * time.Second // between two weighings
+var (
+	logRests = 5 * time.Second // between two weighings
+	idsKept  = bus.DuplicateWindow
+)
 
 // waitingSessions is B17: what sessions take in the memory of server, core and executors together while they wait for a
 // person, and while their tool runs; and what a core does at its start about those that wait.
@@ -56,6 +60,9 @@ func waitingSessions(ctx context.Context, o Options) (rows []Row, err error) {
 			return err
 		}
 		if err := c.wait(ctx, n); err != nil {
+			return err
+		}
+		if err := rest(ctx, idsKept); err != nil {
 			return err
 		}
 		after, err := weighSelf(ctx)
@@ -92,10 +99,8 @@ type weight struct {
 // weighSelf lets the process rest, and weighs it several times: the least is what it cannot do without.
 func weighSelf(ctx context.Context) (least weight, err error) {
 	for i := range weighings {
-		select {
-		case <-ctx.Done():
-			return least, ctx.Err()
-		case <-time.After(logRests):
+		if err := rest(ctx, logRests); err != nil {
+			return least, err
 		}
 		runtime.GC()
 		runtime.GC() // pools survive one
@@ -108,6 +113,15 @@ func weighSelf(ctx context.Context) (least weight, err error) {
 		least = weight{min(least.heap, w.heap), min(least.goroutines, w.goroutines)}
 	}
 	return least, nil
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // crowd is many sessions.

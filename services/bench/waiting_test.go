@@ -1,14 +1,12 @@
 package bench
 
-import (
-	"testing"
-)
+import "testing"
 
 // B17 is measured without the time that the server takes to forget blocks of the log, so that its figures mean little.
 func TestWaitingSessionsAreMeasured(t *testing.T) {
-	rests := logRests
-	logRests = 0
-	t.Cleanup(func() { logRests = rests })
+	rests, kept := logRests, idsKept
+	logRests, idsKept = 0, 0
+	t.Cleanup(func() { logRests, idsKept = rests, kept })
 	rows, err := Run(t.Context(), Options{Quick: true, Dir: t.TempDir(), Only: []string{"B17"}})
 	if err != nil {
 		t.Fatal(err)

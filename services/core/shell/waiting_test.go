@@ -129,7 +129,7 @@ func TestWaitingSessionsCostNothing(t *testing.T) {
 	goroutines, before := runtime.NumGoroutine(), ownMemory()
 	asked := s.park("main", first, sessions, size)
 	natstest.Eventually(t, "goroutines are as many as before", func() bool { return runtime.NumGoroutine() <= goroutines+8 })
-	// Each holds more than its input: what it was told, and what the model was asked.
+	// Each holds more than its input: its conversation, and what the model was asked.
 	most, after := int64((sessions-first)*size/4), ownMemory()
 	t.Logf("%d more sessions wait: %d KiB, want at most %d KiB", sessions-first, (after-before)>>10, most>>10)
 	if after-before > most {
@@ -194,7 +194,7 @@ func ofServer(stack []uintptr) bool {
 	}
 }
 
-// sampled returns how many bytes a sample stands for: an object of the size was sampled with a probability that
+// sampled returns how many bytes a sample represents: an object of the size was sampled with a probability that
 // depends on the rate.
 func sampled(bytes, objects int64) int64 {
 	size := float64(bytes) / float64(objects)
