@@ -124,6 +124,7 @@ func measurements() []measurement {
 		{"B13", "the cost of a long session", growth},
 		{"B14", "an event on its way to a browser", frames},
 		{"B15", "the best of 500 tools", shortlists},
+		{"B17", "sessions that wait, and sessions at work", waitingSessions},
 		{"B18", "a turn with traces", withTraces},
 		{"B19", "a turn with rights on the bus", withRights},
 		{"B20", "the nearest of many memories", memories},

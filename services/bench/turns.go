@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ const (
 	toolName   = "bench:noop"
 	slots      = 512 // of the benchmark's executors: never the limit
 	bareStream = "BENCH"
+	callOf     = "call " // begins an input whose turn calls the tool that it names
 )
 
 // Executor serves the benchmark's provider or runner until ctx ends: the model
@@ -51,6 +53,7 @@ func Executor(ctx context.Context, b *journal.Journal, role string) error {
 func think(r contract.Request) contract.Answer {
 	var last struct {
 		Role provider.Role `json:"role"`
+		Text string        `json:"text"`
 	}
 	if err := json.Unmarshal(r.Model.Messages[len(r.Model.Messages)-1], &last); err != nil {
 		return contract.Answer{
@@ -59,7 +62,11 @@ func think(r contract.Request) contract.Answer {
 	}
 	res := provider.Response{TextContent: "done", IsFinal: true}
 	if last.Role == provider.RoleUser {
-		res = provider.Response{ToolCalls: []provider.ToolCall{{ID: "1", Tool: toolName, Args: json.RawMessage(`{"n":1}`)}}}
+		wanted, named := strings.CutPrefix(last.Text, callOf)
+		if !named {
+			wanted = toolName
+		}
+		res = provider.Response{ToolCalls: []provider.ToolCall{{ID: "1", Tool: wanted, Args: json.RawMessage(`{"n":1}`)}}}
 	}
 	return contract.Answer{State: contract.Finished, Response: &res}
 }

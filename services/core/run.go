@@ -25,6 +25,7 @@ type Options struct {
 	Schedules bool
 	Traces    bool          // make traces and metrics of turns
 	Settle    time.Duration // how old a commit must be to leave the log; default 3m
+	Cache     int           // states cached besides those of open sessions; default 1024
 	Keys      Keys          // of a bus with rights, if Deps has no identities
 }
 
@@ -50,7 +51,7 @@ func New(cfg Config, o Options, d Deps) (*shell.Core, error) {
 		}
 	}
 	sc.Compare, sc.Drain, sc.Version, sc.Index = o.Compare, o.Drain, o.Version, d.Index
-	sc.Schedules, sc.Traces, sc.Retention.Settle = o.Schedules, o.Traces, o.Settle
+	sc.Schedules, sc.Traces, sc.Retention.Settle, sc.CacheSessions = o.Schedules, o.Traces, o.Settle, o.Cache
 	return shell.New(sc, d.Bus, d.Store, d.Log)
 }
 

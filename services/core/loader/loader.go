@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -24,6 +25,8 @@ type Loader struct {
 	// Spoiled is called for a session whose snapshot cannot be the result of a fold;
 	// may be nil.
 	Spoiled func(ref subject.Ref)
+	// Loads counts how often the commits of a session were read to bring its state up to date.
+	Loads atomic.Int64
 }
 
 // ErrSpoiled means that a snapshot differs from the fold of its log. A snapshot at a
@@ -86,6 +89,7 @@ type folded struct {
 // not fit, the error wraps decide.ErrMismatch or event.ErrMalformed. A checkpoint
 // after it clears the error, except for the commit at s.
 func (l *Loader) fold(ctx context.Context, ref subject.Ref, s *decide.State) (folded, error) {
+	l.Loads.Add(1)
 	f := folded{state: s}
 	var broken error
 	for m, err := range l.Bus.Commits(ctx, ref, max(s.Rev, 1)-1) {

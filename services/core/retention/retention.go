@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"log/slog"
 	"math"
@@ -72,7 +73,10 @@ type Retention struct {
 	cfg  Config
 	wake chan struct{}
 
-	looked map[subject.Ref]looked // owned by the loop
+	// looked has every session of the log, so it is small: the keys are hashes. Of two sessions with the same one,
+	// something leaves later than it could.
+	looked map[uint64]looked // owned by the loop
+	seed   maphash.Seed
 
 	opening chan struct{} // holds one: who opens the archive
 	opened  archive.Store // owned by the holder of opening
@@ -85,7 +89,20 @@ type Retention struct {
 type looked struct {
 	commits uint64
 	deleted bool
-	due     time.Time // when something may be too old; zero: nothing will be
+	due     int64 // when something may be too old, in Unix seconds; 0: nothing will be
+}
+
+func look(commits uint64, deleted bool, due time.Time) looked {
+	l := looked{commits: commits, deleted: deleted}
+	if !due.IsZero() {
+		l.due = due.Unix()
+	}
+	return l
+}
+
+// still reports whether nothing has to leave now either.
+func (l looked) still(commits uint64, deleted bool, now time.Time) bool {
+	return l.commits == commits && l.deleted == deleted && (l.due == 0 || now.Unix() < l.due)
 }
 
 // New returns a retention; Run makes it work.
@@ -96,7 +113,10 @@ func New(cfg Config) *Retention {
 	if cfg.Settle <= 0 {
 		cfg.Settle = defaultSettle
 	}
-	return &Retention{cfg: cfg, wake: make(chan struct{}, 1), looked: map[subject.Ref]looked{}, opening: make(chan struct{}, 1)}
+	return &Retention{
+		cfg: cfg, wake: make(chan struct{}, 1), looked: map[uint64]looked{}, seed: maphash.MakeSeed(),
+		opening: make(chan struct{}, 1),
+	}
 }
 
 // Wake starts a run soon.
@@ -219,14 +239,15 @@ func (r *Retention) pass(ctx context.Context, log time.Time, cut, last uint64) e
 	}
 	now := time.Now()
 	lim := limits{Keep: r.cfg.Keep, before: now.Add(-r.cfg.Keep.Age), settled: now.Add(-r.cfg.Settle), cut: cut, read: read}
-	known := make(map[subject.Ref]looked, len(all))
+	known := make(map[uint64]looked, len(all))
 	var errs []error
 	for _, s := range all {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if was := r.looked[s.Ref]; cut == 0 && was.commits == s.Commits && was.deleted == deleted[s.Ref] && (was.due.IsZero() || now.Before(was.due)) {
-			known[s.Ref] = was
+		key := maphash.Comparable(r.seed, s.Ref)
+		if was := r.looked[key]; cut == 0 && was.still(s.Commits, deleted[s.Ref], now) {
+			known[key] = was
 			continue
 		}
 		var due time.Time
@@ -244,7 +265,7 @@ func (r *Retention) pass(ctx context.Context, log time.Time, cut, last uint64) e
 			continue
 		}
 		if cut == 0 {
-			known[s.Ref] = looked{s.Commits, deleted[s.Ref], due}
+			known[key] = look(s.Commits, deleted[s.Ref], due)
 		}
 	}
 	r.looked = known

@@ -142,6 +142,10 @@ func (s *Set) Stats() *Stats { return &s.stats }
 // Room reports whether inputs are appended without a long wait.
 func (s *Set) Room() bool { return s.appends.room() }
 
+// HasPlace reports whether one more session may be open. Thousands of timers that fire at once
+// must not open that many: no one waits for them.
+func (s *Set) HasPlace() bool { return s.Len() < s.cfg.Open }
+
 // Len returns how many sessions are open.
 func (s *Set) Len() int {
 	s.mu.Lock()

@@ -249,7 +249,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 	if err := c.views.LoadFloor(ctx); err != nil {
 		c.log.Warn("the ack floor is unknown; a new consumer would deliver every cause again", "error", err)
 	}
-	fired, err := c.bus.ConsumeFired(ctx, c.fired)
+	fired, err := c.bus.ConsumeFired(ctx, c.sessions.HasPlace, c.fired)
 	if err != nil {
 		return fmt.Errorf("consuming timers: %w", err)
 	}

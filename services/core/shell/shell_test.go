@@ -47,6 +47,7 @@ type system struct {
 	connect              func() *journal.Journal // nil: to srv
 	schedules            bool                    // cores offer the tools schedule:*
 	compare, settle      time.Duration           // see [core.Options]
+	cache                int                     // likewise
 	config               core.Config             // of retained
 }
 
@@ -111,7 +112,7 @@ func (s *system) newCore(cfg core.Config, b *journal.Journal) *shell.Core {
 		}
 	}
 	cfg.Hooks = points
-	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond, Schedules: s.schedules, Compare: s.compare, Settle: s.settle},
+	c, err := core.New(cfg, core.Options{Drain: 100 * time.Millisecond, Schedules: s.schedules, Compare: s.compare, Settle: s.settle, Cache: s.cache},
 		core.Deps{Bus: b, Store: s.store(), Index: s.index, Log: natstest.Logger(s.t)})
 	if err != nil {
 		s.t.Fatal(err)

@@ -41,6 +41,7 @@ func (c *Core) Counters() map[string]int64 {
 		"poison": n.Poison.Load(), "snapshots": c.snapshots.Load(),
 		"dead_letters": n.DeadLetters.Load(), "mismatches": n.Mismatches.Load(),
 		"internal_calls": c.internalCalls.Load(), "open_sessions": int64(c.sessions.Len()),
+		"sessions_loaded":  c.loader.Loads.Load(),
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
 		"limited_sessions": int64(c.sessions.Limited()), "backlog": c.beacon.last.Load(),
 	}

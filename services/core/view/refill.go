@@ -196,7 +196,7 @@ func (r *Refill) try(ctx context.Context) error {
 	if err := r.sweep.run(ctx, what); err != nil {
 		return err
 	}
-	r.next = time.Now().Add(max(r.cfg.Every, seldom*(time.Since(begun)-r.sweep.folding)))
+	r.next = r.after(begun)
 	return r.renew(ctx)
 }
 
@@ -213,7 +213,8 @@ func (r *Refill) lookFirst(ctx context.Context) error {
 		r.looked.Store(err == nil)
 		return err
 	}
-	behind, err := r.sweep.behind(ctx)
+	begun := time.Now()
+	behind, sessions, err := r.sweep.behind(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,9 +227,20 @@ func (r *Refill) lookFirst(ctx context.Context) error {
 			r.Want(ref, false)
 		}
 	}
+	if len(behind) == 0 && r.next.IsZero() { // the first comparison would find the same
+		r.next = r.after(begun)
+		r.show(func(v *coreapi.View) {
+			*v = coreapi.View{State: coreapi.ViewComplete, Sessions: sessions, Done: sessions}
+		})
+	}
 	r.behind = nil
 	r.looked.Store(true)
 	return nil
+}
+
+// after returns when to compare again after a comparison that has begun then.
+func (r *Refill) after(begun time.Time) time.Time {
+	return time.Now().Add(max(r.cfg.Every, seldom*(time.Since(begun)-r.sweep.folding)))
 }
 
 // Identify reads the log's identity, which is its time of creation: a recreated stream has

@@ -120,29 +120,29 @@ func (w *sweep) run(ctx context.Context, what coverage) error {
 }
 
 // behind returns the sessions of which the view is behind the log, and how many of their commits
-// it has.
-func (w *sweep) behind(ctx context.Context) (map[subject.Ref]uint64, error) {
+// it has; and how many sessions there are.
+func (w *sweep) behind(ctx context.Context) (_ map[subject.Ref]uint64, sessions int, _ error) {
 	all, err := w.r.cfg.Bus.Sessions(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	found := map[subject.Ref]uint64{}
 	for batch := range slices.Chunk(all, sweepBatch) {
 		heads, err := w.heads(ctx, batch)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for i, s := range batch {
 			lacks, err := w.lacks(ctx, s, heads[i])
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			if lacks {
 				found[s.Ref] = heads[i].Commits
 			}
 		}
 	}
-	return found, nil
+	return found, len(all), nil
 }
 
 // heads returns what the view has of some sessions.
@@ -312,6 +312,7 @@ func (r *Refill) Refold(ctx context.Context, ref subject.Ref, replace bool) (*de
 	var records []store.ToolRecord
 	var ends []ended
 	last := uint64(0)
+	r.cfg.Loader.Loads.Add(1)
 	s, err := (&loader.Loader{Bus: r.cfg.Bus, Log: r.cfg.Log, Folded: func(ref subject.Ref, c event.Commit, seq uint64) {
 		records = record(records, ref, c, last, seq)
 		last = seq

@@ -215,7 +215,7 @@ func TestATimerFiresInTheRestoredSystem(t *testing.T) {
 	other := empty(t)
 	must(t, open(t, archive).Restore(ctx, other.Bus, backup.RestoreConfig{}))
 	fired := make(chan string, 10)
-	c, err := other.ConsumeFired(ctx, func(_ context.Context, _ subject.Ref, id string) error {
+	c, err := other.ConsumeFired(ctx, nil, func(_ context.Context, _ subject.Ref, id string) error {
 		fired <- id
 		return nil
 	})

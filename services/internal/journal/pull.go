@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,7 @@ type pullLoop struct {
 	config jetstream.ConsumerConfig
 	floor  func() uint64 // where a new consumer begins; nil: at the first message
 	room   func() bool   // nil: always
+	batch  int           // with room; default pullBatch
 	handle func(*nats.Msg, *nats.MsgMetadata)
 	healed atomic.Uint64 // how often it started again
 }
@@ -86,12 +88,13 @@ func (l *pullLoop) run(leave func()) {
 
 // awaitRoom waits for room, but not for long, and returns the size of the next batch.
 func (l *pullLoop) awaitRoom() (batch int) {
+	most := cmp.Or(l.batch, pullBatch)
 	if l.room == nil {
-		return pullBatch
+		return most
 	}
 	for began := time.Now(); !l.over(); l.pause(roomEvery) {
 		if l.room() {
-			return pullBatch
+			return most
 		}
 		if time.Since(began) > roomAtMost {
 			return smallBatch

@@ -49,12 +49,13 @@ const firedDurable = "fired"
 // ConsumeFired delivers every firing at least once, to one of the processes that call it,
 // until a handler returns nil for it. The handler stores the timer's cause and returns when
 // that is acknowledged. It is called for one firing after the other, with a context that
-// ends with ctx.
+// ends with ctx. room is as in [ConsumeConfig]: what is not delivered waits in the stream. Few
+// are requested at once, as each one opens a session.
 func (j *Journal) ConsumeFired(
-	ctx context.Context, handler func(ctx context.Context, ref subject.Ref, id string) error,
+	ctx context.Context, room func() bool, handler func(ctx context.Context, ref subject.Ref, id string) error,
 ) (*Consumption, error) {
 	l := &pullLoop{
-		worker: j.newWorker(firedDurable), stream: StreamTimers,
+		worker: j.newWorker(firedDurable), stream: StreamTimers, room: room, batch: smallBatch,
 		config: jetstream.ConsumerConfig{
 			Durable: firedDurable, FilterSubject: subject.AllFired,
 			// Handled firings are deleted from the stream, so all messages are unhandled.

@@ -3,6 +3,7 @@ package bustest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,7 @@ func (f *firings) times(key string) int {
 
 func consumeFired(t testing.TB, b *journal.Journal, f *firings) {
 	t.Helper()
-	k, err := b.ConsumeFired(natstest.Context(t), f.take)
+	k, err := b.ConsumeFired(natstest.Context(t), nil, f.take)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +92,36 @@ func TestTimerFiresOnceAtItsTimeAndIsGone(t *testing.T) {
 	natstest.Eventually(t, "the stream to be empty", func() bool { return timersLeft(t, b) == 0 })
 	if n := f.times("ada/one/t1"); n != 1 {
 		t.Errorf("fired %d times", n)
+	}
+}
+
+// Thousands of timers may fire at once. Without room a few come now and then, and the others wait in the stream.
+func TestWithoutRoomOnlyAFewFiringsCome(t *testing.T) {
+	b, f := start(t), newFirings()
+	const n = 120
+	for i := range n {
+		schedule(t, b, ref("one"), fmt.Sprint(i), -time.Hour)
+	}
+	came := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.at)
+	}
+	most := 0 // that had come when there was no room
+	k, err := b.ConsumeFired(natstest.Context(t), func() bool {
+		if most > 20 {
+			return true
+		}
+		most = came()
+		return false
+	}, f.take)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Stop)
+	natstest.Eventually(t, "all of them", func() bool { return came() == n })
+	if most == 0 || most > 60 {
+		t.Errorf("%d of %d firings had come without room, want a few", most, n)
 	}
 }
 
