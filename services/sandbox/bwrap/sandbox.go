@@ -247,10 +247,16 @@ func (b *sandbox) countFiles() error {
 		if err == nil {
 			continue
 		}
-		b.kill()
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-			return nil // it was about to end, and its output counts
+		if gone := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH); gone {
+			// It was about to end: its output counts, and its exit code, which bubblewrap reports.
+			select {
+			case <-b.done:
+			case <-time.After(goneWithin):
+				b.kill()
+			}
+			return nil
 		}
+		b.kill()
 		return fmt.Errorf("%w: %w", errFiles, err)
 	}
 	return nil
