@@ -29,6 +29,7 @@ type Sender struct {
 	ctx    context.Context //nolint:containedctx // of the filing in the background, which Close ends
 	stop   context.CancelFunc
 	filing sync.WaitGroup
+	looks  sync.Map // a *sync.Mutex by account: two who look at once would both move a copy, which makes two
 }
 
 // NewSender returns a sender; log may be nil.
@@ -52,7 +53,7 @@ func (s *Sender) Send(ctx context.Context, a *mail.Account, l Letter, begin func
 	switch a.Sent {
 	case mail.SentCopy:
 		s.filing.Go(func() {
-			if _, err := look(s.ctx, a, l.ID, lookFor); err != nil && s.ctx.Err() == nil {
+			if _, err := s.look(s.ctx, a, l.ID, lookFor); err != nil && s.ctx.Err() == nil {
 				s.log.Warn("the copy of a sent letter was not filed", "account", a.ID, "message_id", l.ID, "error", err)
 			}
 		})
@@ -87,18 +88,18 @@ func (s *Sender) Probe(ctx context.Context, a *mail.Account, key string, thread 
 	if thread == "" {
 		thread = letter.NewThread(a.Address, key)
 	}
-	return look(ctx, a, letter.NewID(a.Address, key, thread), lookFor)
+	return s.look(ctx, a, letter.NewID(a.Address, key, thread), lookFor)
 }
 
 // look looks for a letter until it is found or the time is over.
-func look(ctx context.Context, a *mail.Account, id string, d time.Duration) (found string, err error) {
+func (s *Sender) look(ctx context.Context, a *mail.Account, id string, d time.Duration) (found string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	f := finder{account: a, queries: []mailstore.Query{{MessageID: id}, {MessageIDPart: letter.CallPart(id)}}}
 	defer f.close()
 	err = ErrNotFound
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		found, looked := f.find(ctx)
+		found, looked := s.alone(a, func() (string, error) { return f.find(ctx) })
 		switch {
 		case found != "":
 			return found, nil
@@ -116,6 +117,15 @@ func look(ctx context.Context, a *mail.Account, id string, d time.Duration) (fou
 		case <-timer.C:
 		}
 	}
+}
+
+// alone looks while nobody else looks in the account.
+func (s *Sender) alone(a *mail.Account, look func() (string, error)) (string, error) {
+	one, _ := s.looks.LoadOrStore(a.ID, new(sync.Mutex))
+	mu := one.(*sync.Mutex) //nolint:forcetypeassert // nothing else is stored
+	mu.Lock()
+	defer mu.Unlock()
+	return look()
 }
 
 // finder looks for a letter in the inbox and in the folder for sent mail.
