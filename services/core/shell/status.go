@@ -37,7 +37,7 @@ func (c *Core) Counters() map[string]int64 {
 	n := c.Stats()
 	out := map[string]int64{
 		"commits": n.Commits.Load(), "fence_lost": n.FenceLost.Load(),
-		"deliveries": n.Deliveries.Load(), "panics": n.Panics.Load(),
+		"deliveries": n.Deliveries.Load(), "redeliveries": n.Redeliveries.Load(), "panics": n.Panics.Load(),
 		"poison": n.Poison.Load(), "snapshots": c.snapshots.Load(),
 		"dead_letters": n.DeadLetters.Load(), "mismatches": n.Mismatches.Load(),
 		"internal_calls": c.internalCalls.Load(), "open_sessions": int64(c.sessions.Len()),
