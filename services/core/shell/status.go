@@ -43,7 +43,10 @@ func (c *Core) Counters() map[string]int64 {
 		"internal_calls": c.internalCalls.Load(), "open_sessions": int64(c.sessions.Len()),
 		"sessions_loaded":  c.loader.Loads.Load(),
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
-		"limited_sessions": int64(c.sessions.Limited()), "backlog": c.beacon.last.Load(),
+		"limited_sessions": int64(c.sessions.Limited()),
+	}
+	if n := c.beacon.last.Load(); n >= 0 { // else it is unknown
+		out["backlog"] = n
 	}
 	if u := c.beacon.use.Load(); u != nil {
 		out["log_bytes"], out["log_max_bytes"] = int64(u.Bytes), int64(u.Most) //nolint:gosec // bytes of a stream
