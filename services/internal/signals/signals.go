@@ -32,6 +32,7 @@ type Signals struct {
 	metrics *metric.MeterProvider
 	scraped *prometheus.Registry // nil: /metrics is not served
 	logs    *log.LoggerProvider
+	unwatch func() // of the collector; nil: there is none to watch
 }
 
 // The names in the variables.
@@ -79,7 +80,7 @@ func Start(ctx context.Context, c Config) (*Signals, error) {
 		}
 	}
 	sent := wanted(traces) || pushed() || wanted(logs)
-	if !sent && !c.Scraped {
+	if !sent && !c.Scraped && offered() == "" {
 		return s, nil
 	}
 	otel.SetErrorHandler(&faults{say: c.Log})
@@ -94,19 +95,31 @@ func Start(ctx context.Context, c Config) (*Signals, error) {
 		return nil, errors.Join(err, s.Stop())
 	}
 	if sent {
-		c.Log.Info("telemetry is sent by OTLP", "traces", s.traces != nil, "metrics", pushed(), "logs", s.logs != nil)
+		c.Log.Info("telemetry is sent by OTLP", "traces", wanted(traces), "metrics", pushed(), "logs", s.logs != nil)
 	}
 	return s, nil
 }
 
 func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
-	if wanted(traces) {
+	switch collector := offered(); {
+	case wanted(traces):
 		e, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
 			return wrong(traces, err)
 		}
-		s.traces = trace.NewTracerProvider(trace.WithBatcher(e), trace.WithResource(about), trace.WithIDGenerator(ids{}))
+		s.traces = provider(e, about)
 		otel.SetTracerProvider(s.traces)
+	case collector != "":
+		e, addr, err := exporterTo(ctx, collector)
+		if err != nil {
+			return err
+		}
+		s.traces = provider(e, about)
+		w := &whilePresent{real: s.traces}
+		watched, stop := context.WithCancel(context.WithoutCancel(ctx))
+		go w.watch(watched, addr)
+		s.unwatch = stop
+		otel.SetTracerProvider(w)
 	}
 	if pushed() || s.scraped != nil {
 		if err := s.collect(ctx, about); err != nil {
@@ -121,6 +134,10 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 		s.logs = log.NewLoggerProvider(log.WithProcessor(log.NewBatchProcessor(e)), log.WithResource(about))
 	}
 	return nil
+}
+
+func provider(e trace.SpanExporter, about *resource.Resource) *trace.TracerProvider {
+	return trace.NewTracerProvider(trace.WithBatcher(e), trace.WithResource(about), trace.WithIDGenerator(ids{}))
 }
 
 // pushed reports whether metrics are sent. With the exporter prometheus they are at /metrics only.
@@ -174,6 +191,9 @@ func (s *Signals) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
 	defer cancel()
 	var errs []error
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	if s.traces != nil {
 		errs = append(errs, s.traces.Shutdown(ctx))
 	}
