@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +27,7 @@ import (
 	"skandha.dev/services/internal/turn"
 	"skandha.dev/services/provider/adapter"
 	"skandha.dev/services/provider/tail"
+	"skandha.dev/services/sandbox/selection"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/natstest"
 	"skandha.dev/services/test/otlptest"
@@ -42,21 +45,31 @@ type measured struct {
 	client *client.Client
 }
 
-// serve starts a system whose model answers "write" with a call, and anything else with a text. A plugin is asked about
-// each call.
+// serve starts a system whose model answers "write" with two calls, of which one takes a sandbox that is not to be
+// had, and "free" with a text whose cost is unknown. A plugin is asked about each call.
 func serve(t *testing.T) *measured {
 	t.Helper()
 	m := &measured{t: t, at: fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))}
 	paid := scripted.By(func(text string) scripted.Reply {
 		r := scripted.Reply{Text: "yes", Usage: contract.Usage{InputTokens: 10, OutputTokens: 2, CostMicroUSD: price}}
 		if strings.HasPrefix(text, "write") {
-			r.Calls = []contract.ToolCall{{Tool: "file_system:write_file", Args: []byte(`{"path":"a.txt","content":"a"}`)}}
+			r.Calls = []contract.ToolCall{
+				{Tool: "file_system:write_file", Args: []byte(`{"path":"a.txt","content":"a"}`)},
+				{Tool: "python:execute", Args: []byte(`{"code":"1"}`)},
+			}
+		}
+		if text == "free" {
+			r.Usage.CostMicroUSD = 0
 		}
 		return r
 	}, func(tail.Result) string { return "done" })
-	var err error
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	err := os.WriteFile(config, []byte("providers: {prices: {offline/rules: {input: 1}}}\n"), 0o600) // which is not enough
+	if err != nil {
+		t.Fatal(err)
+	}
 	if m.System, err = system.Start(natstest.Context(t), system.Config{
-		Data: t.TempDir(), Models: []adapter.Adapter{paid}, Sync: "relaxed", HTTP: m.at, Log: natstest.Logger(t),
+		ConfigFile: config, Sandbox: &system.Sandbox{Flags: selection.Flags{Driver: "none"}}, Data: t.TempDir(), Models: []adapter.Adapter{paid}, Sync: "relaxed", HTTP: m.at, Log: natstest.Logger(t),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -194,9 +207,10 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 	}{
 		{"skandha_phase_duration_seconds", []string{"skandha_phase", "reflect"}, 2, model.MetricType_HISTOGRAM},
 		{"skandha_phase_duration_seconds", []string{"skandha_phase", "step", "gen_ai_tool_name", "file_system:write_file"}, 1, model.MetricType_HISTOGRAM},
-		{"skandha_hook_duration_seconds", []string{"skandha_plugin", "guard", "skandha_hook_point", "before_act"}, 1, model.MetricType_HISTOGRAM},
+		{"skandha_hook_duration_seconds", []string{"skandha_plugin", "guard", "skandha_hook_point", "before_act"}, 2, model.MetricType_HISTOGRAM},
 		{"gen_ai_client_operation_duration_seconds", []string{chat, "chat", "gen_ai_provider_name", "offline"}, 3, model.MetricType_HISTOGRAM},
 		{"gen_ai_client_operation_duration_seconds", []string{chat, "execute_tool", "gen_ai_tool_name", "file_system:write_file"}, 1, model.MetricType_HISTOGRAM},
+		{"skandha_sandbox_duration_seconds", []string{"skandha_phase", "get", "skandha_status", "failed"}, 1, model.MetricType_HISTOGRAM},
 		{"skandha_stream_messages", []string{"stream", bus.StreamSessions}, float64(info.State.Msgs), model.MetricType_GAUGE},
 		{"skandha_stream_size_bytes", []string{"stream", bus.StreamSessions}, float64(info.State.Bytes), model.MetricType_GAUGE},
 		{"skandha_stream_limit_bytes", []string{"stream", bus.StreamSessions}, float64(info.Config.MaxBytes), model.MetricType_GAUGE},
