@@ -3,6 +3,7 @@ module skandha.dev/deploy/observability/test
 go 1.26.8
 
 require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	go.opentelemetry.io/collector/component v1.44.0
 	go.opentelemetry.io/collector/confmap v1.44.0
 	go.opentelemetry.io/collector/confmap/provider/fileprovider v1.44.0

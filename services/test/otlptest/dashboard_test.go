@@ -2,12 +2,15 @@ package otlptest_test
 
 import (
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"skandha.dev/services/test/natstest"
 )
@@ -89,10 +92,13 @@ func TestTheDashboardNamesMetrics(t *testing.T) {
 	}
 }
 
-// Panels do not cover each other, and each says what it shows, from the data source that is provisioned.
+// Panels do not cover each other, and each shows something of the data source that is provisioned.
 func TestTheDashboardIsInOrder(t *testing.T) {
 	taken := map[[2]int]string{}
 	for _, p := range dashboard(t) {
+		if !slices.Contains([]string{"row", "stat", "timeseries"}, p.Type) {
+			t.Errorf("%s is a %s, which Grafana may not have", p.Title, p.Type)
+		}
 		if p.Title == "" || p.Type != "row" && (len(p.Targets) == 0 || p.Datasource.UID != "prometheus") {
 			t.Errorf("%+v has no title, data source or query", p)
 		}
@@ -104,5 +110,47 @@ func TestTheDashboardIsInOrder(t *testing.T) {
 				taken[[2]int{x, y}] = p.Title
 			}
 		}
+	}
+}
+
+// The data sources are those that the dashboard names, at the services of the profile, and an exemplar leads to traces.
+func TestTheDataSourcesAreThere(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(deployed, "grafana", "datasources.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type source struct {
+		UID, Type, URL string
+		JSONData       struct {
+			Destinations []struct {
+				Name string `yaml:"name"`
+				UID  string `yaml:"datasourceUid"`
+			} `yaml:"exemplarTraceIdDestinations"`
+		} `yaml:"jsonData"`
+	}
+	var f struct{ Datasources []source }
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	var compose struct{ Services map[string]any }
+	if text, err = os.ReadFile(filepath.Join(deployed, "../../docker-compose.yml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]source{}
+	for _, s := range f.Datasources {
+		at, err := url.Parse(s.URL)
+		if err != nil || compose.Services[at.Hostname()] == nil {
+			t.Errorf("%s is at %q, and no such service is in docker-compose.yml (%v)", s.UID, s.URL, err)
+		}
+		all[s.UID] = s
+	}
+	if all["prometheus"].Type != "prometheus" || len(all["prometheus"].JSONData.Destinations) != 1 {
+		t.Fatalf("the data sources are %+v", all)
+	}
+	if to := all["prometheus"].JSONData.Destinations[0]; to.Name != "trace_id" || all[to.UID].Type != "jaeger" {
+		t.Errorf("an exemplar leads to %+v", to)
 	}
 }
