@@ -2,6 +2,7 @@ package otlptest_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -70,7 +71,7 @@ func collecting(t *testing.T, from string) *prometheus {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(need(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), //nolint:noctx // ends below
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), need(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+at, "--enable-feature=exemplar-storage")
 	cmd.Stderr = &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // even if the test runs no cleanup
@@ -87,8 +88,8 @@ func collecting(t *testing.T, from string) *prometheus {
 	return &prometheus{t: t, url: "http://" + at}
 }
 
-// get asks the API; it returns false while the server does not answer.
-func (p *prometheus) get(path string, form url.Values, into any) bool {
+// get asks the API; while the server does not answer, into stays as it is.
+func (p *prometheus) get(path string, form url.Values, into any) {
 	p.t.Helper()
 	q, err := http.NewRequestWithContext(natstest.Context(p.t), http.MethodGet, p.url+"/api/v1/"+path+"?"+form.Encode(), nil)
 	if err != nil {
@@ -96,7 +97,7 @@ func (p *prometheus) get(path string, form url.Values, into any) bool {
 	}
 	res, err := http.DefaultClient.Do(q)
 	if err != nil {
-		return false // it starts
+		return // it starts
 	}
 	defer func() { _ = res.Body.Close() }() // it was read
 	var answer struct {
@@ -104,7 +105,7 @@ func (p *prometheus) get(path string, form url.Values, into any) bool {
 		Data          json.RawMessage
 	}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return false
+		return // it is not ready
 	}
 	if answer.Status != "success" {
 		p.t.Fatalf("%s %s: %s", path, form, answer.Error)
@@ -112,7 +113,6 @@ func (p *prometheus) get(path string, form url.Values, into any) bool {
 	if err := json.Unmarshal(answer.Data, into); err != nil {
 		p.t.Fatal(err)
 	}
-	return true
 }
 
 // series returns how many series an expression has.
