@@ -31,12 +31,18 @@ var gauges = []string{
 	"uibridge_sse_open", "uibridge_ws_open", "uibridge_agui_open", "uibridge_openai_open",
 }
 
+// Gauges returns the names of values that are gauges; one that ends with * is a prefix.
+func Gauges() []string { return slices.Clone(gauges) }
+
 // IsGauge reports whether a value is a gauge.
 func IsGauge(name string) bool {
-	return slices.ContainsFunc(gauges, func(g string) bool {
-		prefix, all := strings.CutSuffix(g, "*")
-		return name == g || all && strings.HasPrefix(name, prefix)
-	})
+	return slices.ContainsFunc(gauges, func(g string) bool { return covers(g, name) })
+}
+
+// covers reports whether a name of [Gauges] is, or begins, that of a value.
+func covers(gauge, name string) bool {
+	prefix, all := strings.CutSuffix(gauge, "*")
+	return name == gauge || all && strings.HasPrefix(name, prefix)
 }
 
 // counters are values whose names are only known when they are read.

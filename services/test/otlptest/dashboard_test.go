@@ -49,8 +49,9 @@ func query(expr string) string {
 }
 
 var (
-	selectors = regexp.MustCompile(`\{[^}]*\}|\b(by|on) \([^)]*\)`)
-	metric    = regexp.MustCompile(`\b(skandha|gen_ai)_\w+`)
+	selectors  = regexp.MustCompile(`\{[^}]*\}|\b(by|on) \([^)]*\)`)
+	metric     = regexp.MustCompile(`\b(skandha|gen_ai)_\w+`)
+	documented = regexp.MustCompile("`((?:skandha|gen_ai)_[a-z_]+)`")
 )
 
 // Every metric of the dashboard is one that a system has which has run a turn; so a metric that is renamed fails here.
@@ -76,6 +77,15 @@ func TestTheDashboardNamesMetrics(t *testing.T) {
 					t.Errorf("%s: no process has the metric %s", p.Title, name)
 				}
 			}
+		}
+	}
+	page, err := os.ReadFile("../../../deploy/docs/observing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range documented.FindAllStringSubmatch(string(page), -1) {
+		if f[name[1]] == nil {
+			t.Errorf("observing.md names %s, which no process has", name[1])
 		}
 	}
 	// What people have to be able to see.
