@@ -166,18 +166,15 @@ func TestLogsHaveTheTrace(t *testing.T) {
 	const tp = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	spanned := telemetry.Extract(context.Background(), nats.Header{"traceparent": {tp}})
 	begun := telemetry.EnsureTrace(context.Background())
-	for _, c := range []struct {
-		ctx  context.Context
-		want string // at the end of the line
-	}{
-		{context.Background(), "msg=x service=core a=b\n"},
-		{spanned, "a=b trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331\n"},
-		{begun, "a=b trace_id=" + telemetry.TraceID(begun) + "\n"},
+	for want, ctx := range map[string]context.Context{
+		"msg=x service=core a=b\n": context.Background(),
+		"a=b trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331\n": spanned,
+		"a=b trace_id=" + telemetry.TraceID(begun) + "\n":                          begun,
 	} {
 		out.Reset()
-		log.With("a", "b").InfoContext(c.ctx, "x")
-		if !strings.HasSuffix(out.String(), c.want) {
-			t.Errorf("%q, want %q at its end", out.String(), c.want)
+		log.With("a", "b").InfoContext(ctx, "x")
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("%q, want %q at its end", out.String(), want)
 		}
 	}
 }
