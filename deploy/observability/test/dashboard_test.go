@@ -18,7 +18,7 @@ func TestGrafanaKnowsTheDashboard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d dashboard.Dashboard //nolint:staticcheck // every Grafana reads this version from a file; the next is of its API
+	var d dashboard.Dashboard  //nolint:staticcheck // every Grafana reads this version from a file; the next is of its API
 	var faults cog.BuildErrors // the error is one of these, even if there are none
 	if err := d.UnmarshalJSONStrict(body); err != nil && (!errors.As(err, &faults) || len(faults) > 0) {
 		t.Error(err)
