@@ -137,7 +137,13 @@ func (b *Bus) IsGone(ctx context.Context, seq uint64) (bool, error) {
 	if info.Config.Replicas <= 1 {
 		return true, nil // there is no other copy
 	}
-	// In a log that was trimmed, the list is long.
+	// What comes after it proves both. Nothing may: then the list of what was deleted does, which can be long.
+	switch m, err := b.data.Stored(ctx, StreamSessions, Query{Seq: seq, NextFor: ">"}); {
+	case err == nil:
+		return m.Seq > seq, nil
+	case !errors.Is(err, ErrNotFound):
+		return false, err
+	}
 	if info, err = b.LogInfo(ctx, `{"deleted_details":true}`); err != nil {
 		return false, err
 	}
