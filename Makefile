@@ -21,8 +21,8 @@ export CGO_ENABLED := 0
 export GOFLAGS     += -trimpath
 
 MODULES  := pkg services services/provider-gemini-legacy
-# Outside of the workspace, so that the client of Kubernetes, which Helm brings, changes no version there.
-APART    := deploy/k8s/test
+# Outside of the workspace, so that the client of Kubernetes, which Helm brings, and the collector change no version there.
+APART    := deploy/k8s/test deploy/observability/test
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/skandha
 COMMANDS := ./services/skandha $(addprefix ./,$(wildcard services/*/cmd/skandha-*))
 STATIC   := go build -buildvcs=false -ldflags '-s -w -X skandha.dev/services/internal/buildinfo.Version=$(VERSION)'
@@ -93,8 +93,9 @@ test-race: setup $(GOTESTSUM) $(REPORT) ## The tests of everything that shares m
 	$(call tests,race,$$(go list $(PKGS) | grep -vE '/($(NO_RACE))$$' | tr '\n' ' '),-race -timeout 30m)
 
 .PHONY: chart
-chart: setup $(GOTESTSUM) $(REPORT) ## Template the Helm chart, hold it to its policies, and run the bus and Redis that it configures
-	$(call tests,chart,./...,-count=1,$(APART))
+chart: setup $(GOTESTSUM) $(REPORT) ## Template the Helm chart, hold it to its policies, and run the bus, Redis and the collector as they are configured
+	$(call tests,chart,./...,-count=1,deploy/k8s/test)
+	$(call tests,collector,./...,-count=1,deploy/observability/test)
 
 .PHONY: storm
 storm: setup ## Long storms over a whole deployment: kills and pauses for STORM turns or a time (default 3000), overload, a hung core

@@ -41,6 +41,7 @@ look() {
 	have mosquitto_pub && { have mosquitto || [ -x /usr/sbin/mosquitto ]; } ||
 		missing "mosquitto, for the tests of the MQTT listener" mosquitto mosquitto-clients
 	have ffmpeg || missing "ffmpeg, for the tests of cameras and microphones" ffmpeg
+	have prometheus || missing "Prometheus, which collects metrics in tests" prometheus
 	have redis-cli || missing "redis-cli, for the health check of the compose system" redis-tools
 	have ngircd || [ -x /usr/sbin/ngircd ] || missing "ngircd, for the tests of the IRC gateway" ngircd
 	have prosody || missing "prosody, for the tests of the XMPP gateway" prosody

@@ -29,7 +29,7 @@ version=$(setting SKANDHA_VERSION devel)
 present() { docker image inspect "$1" >/dev/null 2>&1; }
 
 # Nothing here can make these.
-for profile in observability:prometheus chroma:chroma; do
+for profile in observability:grafana observability:prometheus observability:collector observability:jaeger chroma:chroma; do
 	name=$prefix/${profile#*:}:$version
 	! enabled "${profile%:*}" || present "$name" ||
 		fail "the profile ${profile%:*} takes a registry, or an image $name on this machine; remove it from COMPOSE_PROFILES"

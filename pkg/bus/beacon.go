@@ -178,8 +178,44 @@ func (s *beacons) listen(b *Bus) {
 		s.of = map[subject.Instance]heard{}
 		if _, err := b.Subscribe(subject.AllBeacons, "", func(m *nats.Msg) { s.hear(b, m) }); err != nil {
 			b.log.Debug("subscribing to the beacons of cores failed", "error", err)
+			return
 		}
+		go b.watchCores()
 	})
+}
+
+// HearBeacons subscribes to the beacons of cores. A process that has heard some, and then hears none, connects to
+// another server, if there is one: its own may be cut off from the others.
+func (b *Bus) HearBeacons() { b.beacons.listen(b) }
+
+// The times of the watch over beacons.
+const (
+	coresSilent = 6 * time.Second // without a beacon: too long for a core that restarts its connection
+	coresPause  = time.Minute     // the longest between two attempts to find a core
+)
+
+func (b *Bus) watchCores() {
+	tick := time.NewTicker(BeaconEvery)
+	defer tick.Stop()
+	pause, tried := coresSilent, time.Time{}
+	for {
+		select {
+		case <-b.closed:
+			return
+		case <-tick.C:
+		}
+		b.beacons.mu.Lock()
+		heard := b.beacons.latest.at
+		b.beacons.mu.Unlock()
+		switch {
+		case heard.IsZero():
+		case time.Since(heard) < coresSilent:
+			pause = coresSilent
+		case b.Connected() && time.Since(tried) > pause:
+			pause, tried = min(2*pause, coresPause), time.Now()
+			b.tryElsewhere("no core can be heard")
+		}
+	}
 }
 
 func (s *beacons) hear(b *Bus, m *nats.Msg) {

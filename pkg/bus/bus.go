@@ -43,13 +43,14 @@ type Bus struct {
 	ctl  *Link // small, urgent messages
 	data *Link // the log and large bodies
 
-	storage storage
-	beacons beacons
-	replies replies
-	missing *Missing
-	foreign tally // messages of [Bus.Foreign]
-	closed  chan struct{}
-	refusal atomic.Bool // that the server refuses the credentials was logged
+	storage  storage
+	follower follower
+	beacons  beacons
+	replies  replies
+	missing  *Missing
+	foreign  tally // messages of [Bus.Foreign]
+	closed   chan struct{}
+	refusal  atomic.Bool // that the server refuses the credentials was logged
 
 	mu    sync.Mutex
 	back  chan struct{} // closed at the next reconnect of the control connection
@@ -194,6 +195,9 @@ func (b *Bus) Settling() bool {
 // reconnected restarts everything that runs on the control connection.
 func (b *Bus) reconnected(l *Link) {
 	b.refusal.Store(false)
+	if b.cfg.InProcess == nil {
+		b.follow()
+	}
 	if l != b.ctl {
 		return
 	}

@@ -25,6 +25,7 @@ const DuplicateWindow = 2 * time.Minute
 
 const (
 	attemptWait   = 2 * time.Second        // one attempt's wait for its acknowledgement
+	attemptLook   = 250 * time.Millisecond // between two looks, meanwhile, whether the bus can store
 	attemptPause  = 50 * time.Millisecond  // before the second attempt
 	attemptPauses = 500 * time.Millisecond // the longest pause
 )
@@ -110,7 +111,7 @@ func (b *Bus) isStored(ctx context.Context, seq uint64, subj string, body []byte
 func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (seq uint64, dup bool, err error) {
 	start, pause, maybe := time.Now(), attemptPause, false
 	for {
-		attempt, cancel := context.WithTimeout(ctx, attemptWait)
+		attempt, cancel := b.attempt(ctx)
 		p := b.data.Store(attempt, &nats.Msg{Subject: subj, Data: body, Header: nats.Header{
 			jetstream.MsgIDHeader:          []string{id},
 			jetstream.ExpectedStreamHeader: []string{StreamSessions},
@@ -128,7 +129,7 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 			return 0, false, err
 		}
 		maybe = true
-		if f := b.SeenStorageFault(); f != nil {
+		if f := b.StorageFault(); f != nil {
 			return 0, false, fmt.Errorf("%w: %w", err, f)
 		}
 		if time.Since(start) > DuplicateWindow-10*time.Second {
@@ -143,4 +144,21 @@ func (b *Bus) storeWithID(ctx context.Context, subj, id string, body []byte) (se
 		}
 		pause = min(2*pause, attemptPauses)
 	}
+}
+
+// attempt bounds one attempt to store, which also ends when it becomes known that the bus cannot store.
+func (b *Bus) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	late := time.AfterFunc(attemptLook, func() {
+		look := time.NewTicker(attemptLook)
+		defer look.Stop()
+		for ctx.Err() == nil && b.StorageFault() == nil {
+			select {
+			case <-ctx.Done():
+			case <-look.C:
+			}
+		}
+		cancel()
+	})
+	return ctx, func() { late.Stop(); cancel() }
 }

@@ -134,6 +134,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 		cfg: cfg, log: cfg.Logger.With("instance", string(cfg.Instance)),
 		closed: make(chan struct{}), back: make(chan struct{}), parts: map[part]struct{}{},
 		buckets: map[string]jetstream.ObjectStore{}, missing: &Missing{hint: make(chan struct{}, 1)},
+		storage: storage{changed: make(chan struct{}, 1)},
 	}
 	b.ctl, b.data = newLink(b, controlLink), newLink(b, logLink)
 	if err := b.open(ctx); err != nil {
@@ -160,6 +161,7 @@ func (b *Bus) open(ctx context.Context) error {
 		close(b.closed)
 	}()
 	if b.cfg.InProcess == nil { // else no network can fail
+		b.follow()
 		go b.ctl.watchPulse(silentBeatsControl, b.giveUp)
 		go b.data.watchPulse(silentBeatsLog, b.data.giveUp)
 	}

@@ -78,7 +78,7 @@ func (l *Link) open(ctx context.Context, opts []nats.Option) (err error) {
 }
 
 func (l *Link) handlers() []nats.Option {
-	return []nats.Option{
+	options := []nats.Option{
 		nats.Name(string(l.b.cfg.Instance) + "/" + l.name),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			l.disconnected()
@@ -98,6 +98,10 @@ func (l *Link) handlers() []nats.Option {
 		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.failed(sub, err) }),
 	}
+	if l.name == logLink && l.b.cfg.InProcess == nil {
+		options = append(options, nats.ReconnectToServer(l.b.choose))
+	}
+	return options
 }
 
 // failed handles errors that the server or the client reports asynchronously.

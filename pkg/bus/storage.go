@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,6 +24,7 @@ type StorageFault struct {
 	Since  time.Time `json:"since"`
 
 	missing bool // there is no stream
+	lost    bool // most of its servers are gone
 }
 
 // Error implements error.
@@ -50,6 +52,9 @@ const maxProbe = 256 << 10
 // are acknowledged it costs nothing. After one is refused for lack of space, or not
 // answered, a single goroutine asks until one is acknowledged again.
 type storage struct {
+	acks    atomic.Uint64 // messages that were acknowledged
+	changed chan struct{} // gets a value when a fault begins or ends
+
 	mu      sync.Mutex
 	fault   *StorageFault
 	suspect time.Time // time of the first unanswered message; zero if none
@@ -84,6 +89,7 @@ func (b *Bus) observe(p *Pending) {
 	var f *StorageFault
 	switch {
 	case p.err == nil:
+		b.storage.acks.Add(1)
 		b.storageWorks()
 	case errors.As(p.err, &f):
 		b.storageFails(f, len(p.msg.Data))
@@ -109,6 +115,7 @@ func (b *Bus) storageWorks() {
 	defer s.mu.Unlock()
 	if s.fault != nil {
 		b.log.Info("the bus stores again", "after", time.Since(s.fault.Since).Round(time.Millisecond))
+		s.notify()
 	}
 	s.fault, s.suspect, s.size = nil, time.Time{}, 0
 }
@@ -121,12 +128,25 @@ func (b *Bus) storageFails(f *StorageFault, size int) {
 	switch {
 	case s.fault == nil:
 		b.log.Error("the bus cannot store", "reason", f.Reason)
-		s.fault = &StorageFault{Reason: f.Reason, Since: time.Now().UTC()}
+		s.fault = &StorageFault{Reason: f.Reason, Since: time.Now().UTC(), lost: f.lost}
+		s.notify()
 	case s.fault.Reason != f.Reason:
-		s.fault = &StorageFault{Reason: f.Reason, Since: s.fault.Since}
+		s.fault = &StorageFault{Reason: f.Reason, Since: s.fault.Since, lost: f.lost}
+		s.notify()
 	}
 	b.watchStorage()
 }
+
+// notify wakes the reader of StorageChanged; the lock is held.
+func (s *storage) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// StorageChanged gets a value when what [Bus.SeenStorageFault] returns has changed. It has one reader.
+func (b *Bus) StorageChanged() <-chan struct{} { return b.storage.changed }
 
 func (b *Bus) suspectStorage() {
 	s := &b.storage
@@ -209,17 +229,29 @@ func (b *Bus) probeStorage(suspect time.Time, size int) {
 	_, err := b.data.Store(ctx, &nats.Msg{Subject: subj, Data: make([]byte, size), Header: nats.Header{
 		jetstream.ExpectedStreamHeader: []string{StreamSessions},
 	}}).Wait(ctx) // observed like any other
+	f := b.SeenStorageFault()
 	switch {
 	case errors.Is(err, ErrDenied):
 		b.storageWorks() // unknown; the next message will show it
+	case f != nil && f.lost: // which is why
 	case errors.Is(err, nats.ErrNoResponders) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
 		b.storageFails(&StorageFault{Reason: "no stream accepts the messages: the stream " + StreamSessions +
 			" does not exist, or no server leads it; core creates a missing stream again"}, 0)
+		b.strayed()
 	case errors.Is(err, ErrAmbiguous) && b.Connected() && !suspect.IsZero() && time.Since(suspect) > storageSilent:
 		b.storageFails(&StorageFault{Reason: fmt.Sprintf(
 			"nats-server has acknowledged nothing for %s; see its log (\"write error\", \"JetStream\"); %s",
 			storageSilent, adviceRestart)}, 0)
+		b.strayed()
 	}
+}
+
+// strayed tries another server, every ten seconds while there is no acknowledgement.
+func (b *Bus) strayed() {
+	b.storage.mu.Lock()
+	b.storage.suspect = time.Now()
+	b.storage.mu.Unlock()
+	b.tryElsewhere("the log does not answer")
 }
 
 // diagnoses reports whether the credentials may allow asking for the cause.

@@ -1,12 +1,15 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"regexp"
 	"strings"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // LogConfig is how a process logs. The zero value means text at level info.
@@ -40,7 +43,8 @@ func (c LogConfig) level() (slog.Level, error) {
 }
 
 // NewLogger returns a logger that writes to w. Unless service is empty, every record carries
-// it as an attribute.
+// it as an attribute. Records that are logged with a context that has a trace carry trace_id
+// and span_id, as OpenTelemetry calls them in logs that are not OTLP.
 func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -54,12 +58,30 @@ func NewLogger(w io.Writer, service string, c LogConfig) (*slog.Logger, error) {
 	if c.Format == "json" {
 		h = slog.NewJSONHandler(w, opts)
 	}
-	l := slog.New(h)
+	l := slog.New(traced{h})
 	if service != "" {
 		l = l.With("service", service)
 	}
 	return l, nil
 }
+
+// traced adds the trace of the context to records.
+type traced struct{ slog.Handler }
+
+func (t traced) Handle(ctx context.Context, r slog.Record) error {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		r = r.Clone() // other handlers may have the record, too
+		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()))
+		if !Begun(sc) { // else no such span exists
+			r.AddAttrs(slog.String("span_id", sc.SpanID().String()))
+		}
+	}
+	return t.Handler.Handle(ctx, r)
+}
+
+func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{t.Handler.WithAttrs(attrs)} }
+
+func (t traced) WithGroup(name string) slog.Handler { return traced{t.Handler.WithGroup(name)} }
 
 var (
 	// credentials matches a token, or a user and a password, in a URL. A NATS token may contain

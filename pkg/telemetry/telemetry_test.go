@@ -157,6 +157,28 @@ func TestLoggerIsTextOrJSON(t *testing.T) {
 	}
 }
 
+func TestLogsHaveTheTrace(t *testing.T) {
+	var out bytes.Buffer
+	log, err := telemetry.NewLogger(&out, "core", telemetry.LogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tp = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	spanned := telemetry.Extract(context.Background(), nats.Header{"traceparent": {tp}})
+	begun := telemetry.EnsureTrace(context.Background())
+	for want, ctx := range map[string]context.Context{
+		"msg=x service=core a=b\n": context.Background(),
+		"a=b trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331\n": spanned,
+		"a=b trace_id=" + telemetry.TraceID(begun) + "\n":                          begun,
+	} {
+		out.Reset()
+		log.With("a", "b").InfoContext(ctx, "x")
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("%q, want %q at its end", out.String(), want)
+		}
+	}
+}
+
 func TestLogConfigIsChecked(t *testing.T) {
 	for field, c := range map[string]telemetry.LogConfig{
 		"log.level": {Level: "loud"}, "log.format": {Format: "xml"},

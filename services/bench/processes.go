@@ -167,7 +167,7 @@ func Role(ctx context.Context, role string) error {
 		return err
 	}
 	defer b.Close()
-	sent, err := signals.Start(ctx, "bench-"+role, role, quiet)
+	sent, err := signals.Start(ctx, signals.Config{Service: "bench-" + role, Instance: role, Log: quiet})
 	if err != nil {
 		return err
 	}

@@ -145,11 +145,11 @@ func (s *service) work(ctx context.Context, req executor.Request, _ func(string)
 		"took", time.Since(began))
 	if failure != nil {
 		if ctx.Err() == nil {
-			log.Warn("the model did not answer", "code", string(failure.Code), "reason", failure.Message)
+			log.WarnContext(ctx, "the model did not answer", "code", string(failure.Code), "reason", failure.Message)
 		}
 		return executor.Answer{Error: failure, Spent: spent}
 	}
-	log.Debug("the model answered", "calls", len(resp.ToolCalls), "model", resp.Model,
+	log.DebugContext(ctx, "the model answered", "calls", len(resp.ToolCalls), "model", resp.Model,
 		"input_tokens", resp.Usage.InputTokens, "output_tokens", resp.Usage.OutputTokens)
 	return executor.Answer{Response: &resp}
 }
@@ -246,7 +246,7 @@ func (s *service) ask(
 ) (resp contract.Response, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("an adapter panicked", "provider", a.Info().Name, "panic", v, "stack", string(debug.Stack()))
+			s.log.ErrorContext(ctx, "an adapter panicked", "provider", a.Info().Name, "panic", v, "stack", string(debug.Stack()))
 			err = adapter.Errorf(contract.ErrInternal, "the adapter %s panicked", a.Info().Name)
 		}
 	}()

@@ -108,7 +108,7 @@ func (s *Service) inTurn(ctx context.Context, own *session, c call, wanted deps.
 		s.counts.broken.Add(1)
 		s.leases.broken(own, at.sandbox, why)
 	} else {
-		res, pending = s.save(c, at, res)
+		res, pending = s.save(ctx, c, at, res)
 	}
 	return s.answer(ctx, c, res), pending
 }
@@ -237,7 +237,10 @@ func (s *Service) get(ctx context.Context, c call, set string, packages deps.Req
 func (s *Service) await(ctx context.Context, owner, set string) (*pool.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
-	return s.pool.Get(ctx, owner, set)
+	ctx, end := s.steps.begin(ctx, stepGet)
+	sandbox, err := s.pool.Get(ctx, owner, set)
+	end(err)
+	return sandbox, err
 }
 
 // wants returns the packages of a job, or every reason why they are not admitted.
@@ -262,7 +265,10 @@ func (s *Service) install(ctx context.Context, c call, want deps.Requirements) (
 		return "", &tools.Error{Message: "packages cannot be installed here; use none in dependencies"}
 	}
 	c.progress("installing packages")
-	return s.packages.Ensure(ctx, want, c.progress)
+	ctx, end := s.steps.begin(ctx, stepInstall)
+	set, err = s.packages.Ensure(ctx, want, c.progress)
+	end(err)
+	return set, err
 }
 
 // move copies the workspace from one sandbox into another.
@@ -302,7 +308,7 @@ func (s *Service) withoutSandbox(ctx context.Context, c call, err error) contrac
 	case errors.Is(err, driver.ErrUnavailable):
 		return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "the tool was not run: "+err.Error()))
 	}
-	s.log.Warn("a call got no sandbox", "call", c.ID, "error", err)
+	s.log.WarnContext(ctx, "a call got no sandbox", "call", c.ID, "error", err)
 	return s.answer(ctx, c, tool.Failure(tool.CodeFailed, "no sandbox, so the tool was not run: "+err.Error()))
 }
 
@@ -334,6 +340,8 @@ func markTruncated(data json.RawMessage) json.RawMessage {
 // carryOut does the job. why is set when the sandbox can no longer be used.
 func (s *Service) carryOut(ctx context.Context, c call, at place) (res tool.Result, why error) {
 	defer s.pool.Working()()
+	ctx, end := s.steps.begin(ctx, stepRun)
+	defer func() { end(why) }()
 	if c.job.Run != nil {
 		return s.run(ctx, c, at)
 	}

@@ -33,7 +33,7 @@ func (s *Service) find(ctx context.Context, ref subject.Ref, lease string, l los
 	h, found, err := snapshot.Find(ctx, s.saver.store, ref, lease)
 	switch {
 	case errors.Is(err, workspace.ErrDamaged):
-		s.log.Error("the saved files of a session are damaged", "agent", ref.Agent, "session", ref.Session, "error", err)
+		s.log.ErrorContext(ctx, "the saved files of a session are damaged", "agent", ref.Agent, "session", ref.Session, "error", err)
 		return nil, nil //nolint:nilnil // there are none
 	case err != nil:
 		return nil, later(err)
@@ -59,11 +59,13 @@ func packagesOf(h *workspace.Head) deps.Requirements {
 func (s *Service) restore(ctx context.Context, h *workspace.Head, into snapshot.Sandbox) (k *kept, lost error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWithin)
 	defer cancel()
+	ctx, end := s.steps.begin(ctx, stepRestore)
+	defer func() { end(errors.Join(lost, err)) }()
 	c, err := snapshot.Restore(ctx, s.saver.store, s.saver.limits, *h, s.bus.Instance(), into)
 	var refused *agent.Error
 	switch {
 	case errors.Is(err, workspace.ErrDamaged):
-		s.log.Error("the saved files of a session are damaged", "agent", h.Agent, "session", h.Session, "error", err)
+		s.log.ErrorContext(ctx, "the saved files of a session are damaged", "agent", h.Agent, "session", h.Session, "error", err)
 		return nil, err, nil
 	case errors.As(err, &refused):
 		return nil, nil, &tools.Error{Message: fmt.Sprintf("the files of the session (%d MiB) cannot be restored: %s; "+

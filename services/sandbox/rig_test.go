@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -130,6 +131,7 @@ type session struct {
 	lease  string
 	turn   uint64
 	before subject.Instance
+	under  trace.SpanContext // of the calls; zero: none
 }
 
 var calls atomic.Int64
@@ -169,7 +171,7 @@ func (s *session) send(r executor.Request) <-chan executor.Answer {
 	}
 	out := make(chan executor.Answer, 1000)
 	inst := s.at.offer.Instance
-	cancel, err := s.c.caller.Send(natstest.Context(s.c.t), subject.Executor(subject.Runner, inst), string(inst), nil,
+	cancel, err := s.c.caller.Send(trace.ContextWithRemoteSpanContext(natstest.Context(s.c.t), s.under), subject.Executor(subject.Runner, inst), string(inst), nil,
 		body, func(m bus.Reply) {
 			var a executor.Answer
 			if err := json.Unmarshal(m.Data, &a); err != nil || m.Err != nil {

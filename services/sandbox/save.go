@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/workspace"
 	"skandha.dev/services/sandbox/agent"
@@ -120,7 +122,7 @@ func (k *kept) ended(err error) (news string) {
 // save saves what a call did to the session's files, and adds to its result what the model has to know. If pending
 // is not nil, the result is complete, but the save goes on: the caller must keep the session's turn until pending
 // has returned.
-func (s *Service) save(c call, at place, res tool.Result) (_ tool.Result, pending func()) {
+func (s *Service) save(from context.Context, c call, at place, res tool.Result) (_ tool.Result, pending func()) {
 	k := at.kept
 	if k == nil || c.job.Reads {
 		return res, nil
@@ -128,9 +130,12 @@ func (s *Service) save(c call, at place, res tool.Result) (_ tool.Result, pendin
 	if !k.changed(snapshot.Point{Call: c.ID, Turn: turnSequence(c.turn), Packages: at.packages}) {
 		return res, nil
 	}
-	ctx, cancel := context.WithTimeout(s.saver.ctx, saveWithin)
+	// It outlives the call, in whose trace it is.
+	ctx, cancel := context.WithTimeout(trace.ContextWithSpan(s.saver.ctx, trace.SpanFromContext(from)), saveWithin)
+	ctx, end := s.steps.begin(ctx, stepSave)
 	ch, err := k.copy.Look(ctx, at.sandbox)
 	if err != nil || !ch.Any() {
+		end(err)
 		cancel()
 		return withNotice(res, s.saved(c, k, err)), nil
 	}
@@ -147,7 +152,9 @@ func (s *Service) save(c call, at place, res tool.Result) (_ tool.Result, pendin
 	done := make(chan error, 1)
 	go func() {
 		defer cancel()
-		done <- s.store(ctx, k, at.sandbox, ch)
+		err := s.store(ctx, k, at.sandbox, ch)
+		end(err)
+		done <- err
 	}()
 	select {
 	case err := <-done:

@@ -62,6 +62,7 @@ type Service struct {
 	tools    map[string]offered
 	specs    []tool.Spec
 	counts   counts
+	steps    steps
 }
 
 type offered struct {
@@ -94,6 +95,10 @@ func New(cfg Config, d Deps) (*Service, error) {
 		s.tools[t.Spec.Name] = offered{t, v}
 		s.specs = append(s.specs, t.Spec)
 	}
+	var err error
+	if s.steps, err = newSteps(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
 	s.pool = pool.New(pool.Config{
 		Driver: d.Driver, Limits: cfg.Limits, Warm: cfg.Warm, Max: cfg.Max, Full: s.makeRoom, Logger: d.Logger,
 	})
@@ -103,7 +108,6 @@ func New(cfg Config, d Deps) (*Service, error) {
 	}
 	s.saver.ctx, s.saver.stop = context.WithCancel(context.Background())
 	if cfg.Keep > 0 {
-		var err error
 		if s.saver.store, err = workspace.New(d.Bus); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
@@ -291,9 +295,9 @@ func (s *Service) Counters() map[string]int64 {
 		"sandbox_reaped": s.counts.reaped.Load(), "sandbox_artifacts": s.counts.artifacts.Load(),
 		"sandbox_sessions": int64(s.leases.count()),
 		"sandbox_warm":     int64(p.Warm), "sandbox_used": int64(p.Used), "sandbox_starting": int64(p.Starting),
-		"sandbox_waiting": int64(p.Waiting),
+		"sandbox_ending": int64(p.Ending), "sandbox_waiting": int64(p.Waiting),
 		"sandbox_started": p.Started, "sandbox_destroyed": p.Destroyed, "sandbox_start_failures": p.Failed,
 		"sandbox_warm_died": p.Died,
-		"sandbox_gets":      p.Gets, "sandbox_gets_drained": p.Drained, "sandbox_start_mean_us": p.Starts.Mean.Microseconds(),
+		"sandbox_gets":      p.Gets, "sandbox_gets_drained": p.Drained,
 	}
 }

@@ -59,6 +59,7 @@ type Auditor struct {
 
 	marked  uint64         // owned by run: the number that the store has
 	scanned audit.Position // owned by run: further than the entries say, if what followed is not audited
+	short   time.Time      // owned by run: since when the log seems to have lost its end
 
 	mu        sync.Mutex
 	damage    []damage // of the last days, that the log or this core knows of

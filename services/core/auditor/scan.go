@@ -3,6 +3,7 @@ package auditor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"skandha.dev/pkg/bus"
 	"skandha.dev/pkg/event"
@@ -16,11 +17,19 @@ const blockEntries = 256
 
 // scan audits the commits that are new.
 func (a *Auditor) scan(ctx context.Context) error {
+	if err := a.lock(ctx); err != nil {
+		return err
+	}
+	before := a.have.chain.Log
+	a.unlock()
 	log, err := a.cfg.Bus.LogState(ctx)
 	if err != nil {
 		return err
 	}
-	base, err := a.position(ctx, log)
+	if a.lags(log, before) {
+		return fmt.Errorf("the log ends at message %d, and %d are audited: the copy that answered may lag", log.Last, before.Sequence)
+	}
+	base, err := a.position(ctx, log, before)
 	if err != nil {
 		return err
 	}
@@ -46,11 +55,29 @@ func (a *Auditor) scan(ctx context.Context) error {
 	return err
 }
 
+// replaced is how long a leader may answer that others have replaced: without a majority it resigns after ten seconds.
+const replaced = 15 * time.Second
+
+// lags reports whether a log that seems to have lost its end may only be a copy that lags.
+func (a *Auditor) lags(log journal.LogState, before audit.Position) bool {
+	if log.Copies <= 1 || !before.Log.Equal(log.Created) || log.Last >= before.Sequence {
+		a.short = time.Time{}
+		return false
+	}
+	if a.short.IsZero() {
+		a.short = a.cfg.Now()
+	}
+	return a.cfg.Now().Sub(a.short) < replaced
+}
+
 // position returns how far the audit log says that the log of decisions is audited, after it has noted that this is
-// another log now.
-func (a *Auditor) position(ctx context.Context, log journal.LogState) (at audit.Position, err error) {
+// another log now. Before is what it said before the log was asked.
+func (a *Auditor) position(ctx context.Context, log journal.LogState, before audit.Position) (at audit.Position, err error) {
 	err = a.change(ctx, func(s *state) []audit.Entry {
 		at = s.chain.Log
+		if !at.Is(before) {
+			return nil // another core has audited more since, and the log may have more, too
+		}
 		why, next := "", audit.Position{Log: log.Created.UTC(), Sequence: min(at.Sequence, log.Last)}
 		switch {
 		case at.Log.IsZero():

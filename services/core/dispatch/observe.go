@@ -24,7 +24,7 @@ func (e *Engine) observe(ctx context.Context, env hook.Envelope, h *hooked, q bu
 		answers := []hook.Answer{{Plugin: h.Plugin, OnError: h.OnError}}
 		e.send(ctx, &r, answers)
 		failed := hook.NewFold(env.Point, env.Step, env.Data).Add(answers...)
-		e.account(env, []hooked{*h}, answers, failed)
+		e.account(ctx, env, []hooked{*h}, answers, failed)
 	}
 	select {
 	case e.open <- struct{}{}:
@@ -34,6 +34,6 @@ func (e *Engine) observe(ctx context.Context, env hook.Envelope, h *hooked, q bu
 		}()
 	default:
 		err := fmt.Errorf("%d questions to observers are without an answer", maxOpen)
-		e.account(env, []hooked{*h}, []hook.Answer{{Plugin: h.Plugin, OnError: h.OnError}}, []hook.Failure{{Plugin: h.Plugin, Err: err}})
+		e.account(ctx, env, []hooked{*h}, []hook.Answer{{Plugin: h.Plugin, OnError: h.OnError}}, []hook.Failure{{Plugin: h.Plugin, Err: err}})
 	}
 }

@@ -160,7 +160,7 @@ func (e *Engine) askInto(
 	answers = slices.DeleteFunc(answers, func(a hook.Answer) bool {
 		return a.Err == nil && slices.ContainsFunc(who, func(h hooked) bool { return h.Plugin == a.Plugin && h.observes(e) })
 	})
-	return e.account(env, who, answers, failed)
+	return e.account(ctx, env, who, answers, failed)
 }
 
 // ask asks the plugins of one segment at once, with the same data. The answers
@@ -373,7 +373,9 @@ func appendInvocation(b []byte, env hook.Envelope, p subject.Plugin) []byte {
 // A suspension must not turn a denial into a pass. So a plugin whose failure denies but
 // whose silence would not is never suspended: other plugins could make it fail by the data
 // that they pass on.
-func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer, failed []hook.Failure) []string {
+func (e *Engine) account(
+	ctx context.Context, env hook.Envelope, who []hooked, answers []hook.Answer, failed []hook.Failure,
+) []string {
 	var notices []string
 	for _, a := range answers {
 		err, k := errorOf(failed, a.Plugin), key{env.Point, a.Plugin}
@@ -395,7 +397,7 @@ func (e *Engine) account(env hook.Envelope, who []hooked, answers []hook.Answer,
 		case errors.Is(err, hook.ErrTooLittleTime), !e.cfg.Reachable():
 			continue
 		}
-		e.cfg.Log.Warn("a hook failed", "plugin", a.Plugin, "point", env.Point, "error", err, "on_error", a.OnError)
+		e.cfg.Log.WarnContext(ctx, "a hook failed", "plugin", a.Plugin, "point", env.Point, "error", err, "on_error", a.OnError)
 		if e.cfg.Failed != nil && env.Point != hook.OnError {
 			go e.cfg.Failed(env, a.Plugin, err)
 		}

@@ -77,7 +77,7 @@ func (s *session) checkpoint() {
 		return
 	}
 	if limit := s.Bus.MaxPayload(); size+besideState > limit {
-		s.Log.Warn("the state of a session is too large for a checkpoint; its log keeps growing", "session", s.ref,
+		s.Log.WarnContext(s.ctx, "the state of a session is too large for a checkpoint; its log keeps growing", "session", s.ref,
 			"bytes", size, "max_payload", limit)
 		return
 	}

@@ -41,7 +41,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 	outgoing := d.Outgoing || s.Outbox.Wants(d.Commit)
 	if outgoing {
 		if err := s.Outbox.Ensure(ctx); err != nil {
-			s.Log.Warn("a commit has to be delivered, and the outbox is not available; will retry", "session", s.ref,
+			s.Log.WarnContext(s.ctx, "a commit has to be delivered, and the outbox is not available; will retry", "session", s.ref,
 				"error", err)
 			return undecided
 		}
@@ -67,7 +67,7 @@ func (s *session) commit(d *decide.Decision) outcome {
 	case errors.Is(err, bus.ErrTooLarge):
 		panic(err) // decide bounds its commits; guard recovers, and the cause ends as poison
 	case errors.Is(err, bus.ErrRefused):
-		s.Log.Error("the log refused a commit; will retry", "session", s.ref, "error", err)
+		s.Log.ErrorContext(s.ctx, "the log refused a commit; will retry", "session", s.ref, "error", err)
 		return undecided
 	}
 	return s.readBack()

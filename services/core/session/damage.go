@@ -45,11 +45,11 @@ func (s *session) suspect(d *loader.Damage) bool {
 	s.doubt.times++
 	s.doubt.next = now.Add(min(doubtPause<<min(s.doubt.times, 10), lockPause))
 	if s.doubt.times < sureAfter {
-		s.Log.Warn("a session's log seems to be damaged; reading it again", "session", s.ref, "error", d)
+		s.Log.WarnContext(s.ctx, "a session's log seems to be damaged; reading it again", "session", s.ref, "error", d)
 		return false
 	}
 	if err := s.lock(d); err != nil {
-		s.Log.Warn("locking a session whose log is damaged; will retry", "session", s.ref, "error", err)
+		s.Log.WarnContext(s.ctx, "locking a session whose log is damaged; will retry", "session", s.ref, "error", err)
 		return false
 	}
 	return true
@@ -73,7 +73,7 @@ func (s *session) lock(d *loader.Damage) error {
 	if !s.doubt.alarmed {
 		s.doubt.alarmed = true
 		s.set.stats.Mismatches.Add(1)
-		s.Log.Error("ALARM: a session's log is damaged; locking the session until /repair or /reset", "session", s.ref,
+		s.Log.ErrorContext(s.ctx, "ALARM: a session's log is damaged; locking the session until /repair or /reset", "session", s.ref,
 			"error", d, "readable", w.Last, "fence", fence, "saved", savedAt(d), "open", len(w.Open))
 	}
 	dec := decide.OnMismatch(w, s.env(0))

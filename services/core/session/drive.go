@@ -153,7 +153,7 @@ func (s *session) schedule() {
 			continue
 		}
 		if err := s.Bus.ScheduleTimer(s.ctx, s.ref, st.Call, st.ExpiresAt); err != nil {
-			s.Log.Warn("scheduling a timer; will retry", "session", s.ref, "call", st.Call, "error", err)
+			s.Log.WarnContext(s.ctx, "scheduling a timer; will retry", "session", s.ref, "call", st.Call, "error", err)
 			return
 		}
 		s.timers[st.Call] = true
@@ -239,7 +239,7 @@ func (s *session) chaseSilent(w *work, now time.Time, op executor.Op) {
 
 // giveUp decides on an attempt whose executor cannot be reached.
 func (s *session) giveUp(w *work) {
-	s.Log.Warn("an executor cannot be reached", "session", s.ref, "call", w.Call, "executor", w.Instance)
+	s.Log.WarnContext(s.ctx, "an executor cannot be reached", "session", s.ref, "call", w.Call, "executor", w.Instance)
 	w.asked = time.Now()
 	if w.Kind == subject.Provider {
 		s.finish(w, w.conclude(executor.Unknown, "its provider cannot be reached"))

@@ -37,7 +37,7 @@ func (s *session) newer(err error) bool {
 	fresh := s.Troubles.Note(s.ref, coreapi.TroubleNewer,
 		why+"; update this core, or start the session over with /reset")
 	if fresh {
-		s.Log.Error("ALARM: a session was written by a newer core; its inputs wait until this core is updated",
+		s.Log.ErrorContext(s.ctx, "ALARM: a session was written by a newer core; its inputs wait until this core is updated",
 			"session", s.ref, "error", err)
 	}
 	s.dropWork()
@@ -77,7 +77,7 @@ func (s *session) takeOver(err error, by string) bool {
 	if !errors.Is(still, decide.ErrNewer) {
 		return false // read it again
 	}
-	s.Log.Warn("continuing a session without the commits of a newer core",
+	s.Log.WarnContext(s.ctx, "continuing a session without the commits of a newer core",
 		"session", s.ref, "command", by, "readable", known.Rev, "error", err)
 	s.dropWork()
 	s.state, s.doubt = nil, doubt{alarmed: true}
@@ -86,7 +86,7 @@ func (s *session) takeOver(err error, by string) bool {
 		Why: fmt.Sprintf("%v, and no newer core is running", still),
 	}
 	if err := s.lock(d); err != nil {
-		s.Log.Warn("locking a session that a newer core wrote; will retry", "session", s.ref, "error", err)
+		s.Log.WarnContext(s.ctx, "locking a session that a newer core wrote; will retry", "session", s.ref, "error", err)
 		s.doubt.next = time.Now().Add(newerGather)
 		return false
 	}

@@ -164,7 +164,7 @@ func (s *session) deciding(seq uint64, f func() bool) bool {
 // endPoison ends the cause m without parsing it.
 func (s *session) endPoison(m bus.StoredMsg, h *held) bool {
 	why := s.failures(m.Seq, "decided about it")
-	s.Log.Error("poison", "session", s.ref, "cause", m.Seq, "reason", why)
+	s.Log.ErrorContext(s.ctx, "poison", "session", s.ref, "cause", m.Seq, "reason", why)
 	if fresh, ok := s.fresh(m.Seq); !ok || !fresh && s.state.Cursor >= m.Seq {
 		return ok
 	}
@@ -213,7 +213,7 @@ func (s *session) mayDrive(what string) bool {
 func (s *session) endPoisonedTurn() {
 	h := s.held[s.state.Driver]
 	why := s.failures(h.Seq, "drove the turn")
-	s.Log.Error("poison", "session", s.ref, "turn", s.state.Driver, "reason", why)
+	s.Log.ErrorContext(s.ctx, "poison", "session", s.ref, "turn", s.state.Driver, "reason", why)
 	closings, ok := s.closeCalls(s.state.Assigned())
 	if !ok || !s.driving() {
 		return

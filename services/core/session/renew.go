@@ -35,7 +35,7 @@ func (s *session) vanished(seq uint64) (deleted bool) {
 	if h == nil || log.Last >= seq && !log.Replaced(h.Time, loader.ClockSkew) {
 		return true
 	}
-	s.Log.Warn("dropping a delivery of a log that was lost", "session", s.ref, "cause", seq, "log_ends", log.Last)
+	s.Log.WarnContext(s.ctx, "dropping a delivery of a log that was lost", "session", s.ref, "cause", seq, "log_ends", log.Last)
 	s.release(seq)
 	return false
 }

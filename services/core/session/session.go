@@ -131,7 +131,7 @@ func (s *session) run() {
 func (s *session) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.Log.Error("core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r,
+			s.Log.ErrorContext(s.ctx, "core panicked; its deliveries will be redelivered", "session", s.ref, "panic", r,
 				"stack", string(debug.Stack()))
 			s.set.stats.Panics.Add(1)
 			if s.about != 0 {
@@ -369,7 +369,7 @@ func (s *session) fresh(n uint64) (fresh, ok bool) {
 	}
 	last, err := s.Bus.LastCommitSeq(s.ctx, s.ref)
 	if err != nil {
-		s.Log.Warn("reading the last commit", "session", s.ref, "error", err)
+		s.Log.WarnContext(s.ctx, "reading the last commit", "session", s.ref, "error", err)
 		return false, false
 	}
 	if last == s.state.Rev {

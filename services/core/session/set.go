@@ -77,7 +77,7 @@ type Outbox interface {
 
 // Stats counts what the sessions of this core have done since it started.
 type Stats struct {
-	Commits, FenceLost, Deliveries, Panics, Poison, DeadLetters, Mismatches atomic.Int64
+	Commits, FenceLost, Deliveries, Redeliveries, Panics, Poison, DeadLetters, Mismatches atomic.Int64
 }
 
 // Set holds the open sessions of one core.
@@ -200,6 +200,9 @@ func (s *Set) Drain(grace time.Duration) {
 // Deliver passes a delivery to its session, or to the overflow.
 func (s *Set) Deliver(d journal.Delivery) {
 	s.stats.Deliveries.Add(1)
+	if d.NumDelivered > 1 {
+		s.stats.Redeliveries.Add(1)
+	}
 	at, err := subject.ParseCause(d.Subject)
 	if err == nil && at.Old && at.Kind != subject.Input {
 		// It may have been written by anybody. An input of before the upgrade is answered.

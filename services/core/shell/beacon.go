@@ -50,6 +50,7 @@ func (b *beacon) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go b.dir.Turns(ctx)
+	go b.bus.WatchQuorum(ctx)
 	b.bus.FollowBeacons(func(all []bus.Beacon) { b.dir.Share(b.bus.Instance(), all) })
 	go func() {
 		defer close(done)
@@ -63,6 +64,8 @@ func (b *beacon) start() (stop func()) {
 				return
 			case <-tick.C:
 				b.publish(ctx, true)
+			case <-b.bus.StorageChanged():
+				b.publish(ctx, false)
 			case <-moved:
 				b.publish(ctx, false)
 				moved, again = nil, time.After(beaconPause)
@@ -81,12 +84,7 @@ const beaconPause = 100 * time.Millisecond
 // asking the server for it.
 func (b *beacon) publish(ctx context.Context, measure bool) {
 	if measure {
-		b.use.Store(b.logUse(ctx))
-		if n, err := b.backlog(ctx); err == nil {
-			b.last.Store(int64(n)) //nolint:gosec // messages in a log
-		} else {
-			b.last.Store(-1)
-		}
+		b.measure(ctx)
 	}
 	// Each process reports only the faults that it has seen itself.
 	is := bus.Beacon{
@@ -101,10 +99,20 @@ func (b *beacon) publish(ctx context.Context, measure bool) {
 	}
 }
 
-// logUse returns how much of the log is used; nil: it has no limit, or cannot be asked.
-func (b *beacon) logUse(ctx context.Context) *bus.LogUse {
+// measure asks the server, which may be silent: beacons go on even so.
+func (b *beacon) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, bus.BeaconEvery)
 	defer cancel()
+	b.use.Store(b.logUse(ctx))
+	if n, err := b.backlog(ctx); err == nil {
+		b.last.Store(int64(n)) //nolint:gosec // messages in a log
+	} else {
+		b.last.Store(-1)
+	}
+}
+
+// logUse returns how much of the log is used; nil: it has no limit, or cannot be asked.
+func (b *beacon) logUse(ctx context.Context) *bus.LogUse {
 	info, err := b.bus.LogInfo(ctx, "")
 	if err != nil || info.Config.MaxBytes <= 0 {
 		return nil
@@ -119,7 +127,5 @@ func (b *beacon) backlog(ctx context.Context) (uint64, error) {
 	if causes == nil {
 		return 0, errNoConsumer
 	}
-	ctx, cancel := context.WithTimeout(ctx, bus.BeaconEvery)
-	defer cancel()
 	return causes.Backlog(ctx)
 }

@@ -239,6 +239,13 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("watching executors: %w", err)
 	}
 	defer c.background(caller)()
+	if c.traces != nil {
+		unmeasure, err := c.measureStreams()
+		if err != nil {
+			return fmt.Errorf("measuring streams: %w", err)
+		}
+		defer unmeasure()
+	}
 	go c.bus.KeepStreams(c.ctx, c.cfg.Streams, c.renewed)
 	go c.bus.KeepArtifacts(c.ctx)
 	services, err := c.serve()

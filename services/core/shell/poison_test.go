@@ -62,6 +62,9 @@ func TestDeliveriesWithoutDecisionsAreNoPoison(t *testing.T) {
 	if rec.Sequence != seq || c.Counters()["poison"] != 0 {
 		t.Errorf("%+v, %d causes were taken for poison", rec, c.Counters()["poison"])
 	}
+	if n := c.Counters()["redeliveries"]; n != 1 {
+		t.Errorf("%d deliveries were counted that are not the first; want that of the input", n)
+	}
 }
 
 // killable starts a core that kill ends like SIGKILL: from then on, nothing that it does

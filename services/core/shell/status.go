@@ -37,13 +37,16 @@ func (c *Core) Counters() map[string]int64 {
 	n := c.Stats()
 	out := map[string]int64{
 		"commits": n.Commits.Load(), "fence_lost": n.FenceLost.Load(),
-		"deliveries": n.Deliveries.Load(), "panics": n.Panics.Load(),
+		"deliveries": n.Deliveries.Load(), "redeliveries": n.Redeliveries.Load(), "panics": n.Panics.Load(),
 		"poison": n.Poison.Load(), "snapshots": c.snapshots.Load(),
 		"dead_letters": n.DeadLetters.Load(), "mismatches": n.Mismatches.Load(),
 		"internal_calls": c.internalCalls.Load(), "open_sessions": int64(c.sessions.Len()),
 		"sessions_loaded":  c.loader.Loads.Load(),
 		"waiting_sessions": int64(c.sessions.Waiting()), "queued_sessions": int64(c.dir.Queued()),
-		"limited_sessions": int64(c.sessions.Limited()), "backlog": c.beacon.last.Load(),
+		"limited_sessions": int64(c.sessions.Limited()),
+	}
+	if n := c.beacon.last.Load(); n >= 0 { // else it is unknown
+		out["backlog"] = n
 	}
 	if u := c.beacon.use.Load(); u != nil {
 		out["log_bytes"], out["log_max_bytes"] = int64(u.Bytes), int64(u.Most) //nolint:gosec // bytes of a stream

@@ -79,11 +79,26 @@ func (c *Clock) openStream(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("opening stream %s: %w", Stream, err)
 	}
-	if cfg := c.stream.CachedInfo().Config; !cfg.AllowMsgSchedules || cfg.Retention != jetstream.WorkQueuePolicy {
+	cfg := c.stream.CachedInfo().Config
+	if !cfg.AllowMsgSchedules || cfg.Retention != jetstream.WorkQueuePolicy {
 		return fmt.Errorf("stream %s is not a work queue with message schedules, "+
 			"so Skandha did not create it; remove it by hand", Stream)
 	}
+	if cfg.Replicas < c.replicas {
+		c.addCopies(ctx, cfg)
+	}
 	return nil
+}
+
+// addCopies gives the stream the copies that the log has got since. It works without them, too.
+func (c *Clock) addCopies(ctx context.Context, cfg jetstream.StreamConfig) {
+	cfg.Replicas = c.replicas
+	s, err := c.js.UpdateStream(ctx, cfg)
+	if err != nil {
+		c.log.Warn("adding copies to the stream of schedules failed; the next start tries again", "stream", Stream, "error", err)
+		return
+	}
+	c.stream = s
 }
 
 // clear removes the schedules of other owners: cron listeners had theirs here, before ADR 45.

@@ -21,8 +21,8 @@ import (
 type Config struct {
 	Addr    string                  // host:port; empty: none is started
 	Ready   func() error            // nil error: ready
-	Metrics func() map[string]int64 // counters and gauges by name, without prefix; may be nil
-	Scraped http.Handler            // serves /metrics instead; may be nil
+	Scraped http.Handler            // serves /metrics
+	Metrics func() map[string]int64 // of a process without signals, instead: values by name, without prefix; may be nil
 	Log     *slog.Logger
 }
 

@@ -70,8 +70,9 @@ type Config struct {
 
 // Cluster joins servers that then keep several copies of a stream.
 type Cluster struct {
-	Addr   string   // host:port to which the other servers connect
-	Routes []string // host:port of all servers
+	Addr      string   // host:port to which the other servers connect
+	Advertise string   // what it tells them, if that is another one
+	Routes    []string // host:port of all servers
 }
 
 func (c Config) withDefaults() Config {
@@ -297,6 +298,7 @@ func (c Config) options() *server.Options {
 	if c.Cluster != nil {
 		o.Cluster.Name = "skandha"
 		o.Cluster.Host, o.Cluster.Port, _ = splitAddr(c.Cluster.Addr) // checked by Validate
+		o.Cluster.Advertise = c.Cluster.Advertise
 		for _, r := range c.Cluster.Routes {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: r})
 		}

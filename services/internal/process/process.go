@@ -66,18 +66,14 @@ type Env struct {
 	Log     *slog.Logger
 	Signals *signals.Signals // traces and metrics, if the environment asks for them
 
-	ready   atomic.Pointer[func() error]
-	metrics atomic.Pointer[func() map[string]int64]
+	ready atomic.Pointer[func() error]
 }
 
 // Ready replaces the check of /readyz, which by default is whether the bus is connected.
 func (e *Env) Ready(ready func() error) { e.ready.Store(&ready) }
 
-// Metrics adds values to /metrics.
-func (e *Env) Metrics(metrics func() map[string]int64) {
-	e.metrics.Store(&metrics)
-	e.Signals.Counters(metrics)
-}
+// Metrics adds values to the metrics of the process.
+func (e *Env) Metrics(metrics func() map[string]int64) { e.Signals.Counters(metrics) }
 
 func (e *Env) health(addr string) httpd.Config {
 	return httpd.Config{
@@ -88,12 +84,6 @@ func (e *Env) health(addr string) httpd.Config {
 			}
 			if !e.Bus.Connected() {
 				return errors.New("not connected to the bus")
-			}
-			return nil
-		},
-		Metrics: func() map[string]int64 {
-			if metrics := e.metrics.Load(); metrics != nil {
-				return (*metrics)()
 			}
 			return nil
 		},
@@ -169,7 +159,7 @@ func (f *Flags) run(ctx context.Context, name string, service Service) error {
 	if err != nil {
 		return err
 	}
-	sent, err := signals.Start(ctx, name, nuid.Next(), log)
+	sent, err := signals.Start(ctx, signals.Config{Service: name, Instance: nuid.Next(), Scraped: f.HTTP != "", Log: log})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,10 @@
 //	OTEL_{TRACES,METRICS,LOGS}_EXPORTER   otlp (default), console or none; for metrics also prometheus, at /metrics
 //	OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_SDK_DISABLED, …
 //
-// Without any of the first and the third, nothing is sent and nothing is collected.
+// Without any of the first and the third, nothing is sent. Metrics are collected as well if the process serves /metrics.
+//
+// SKANDHA_COLLECTOR is the address of a collector that may come and go, as that of docker-compose.yml does: traces are
+// sent there while it accepts connections.
 //
 // Spans are made with the global tracer provider of OpenTelemetry. [As] gives a span an id that other processes can
 // compute, too, so that their spans are its children before it was sent.

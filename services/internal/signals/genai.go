@@ -66,6 +66,13 @@ const (
 	Text     = attribute.Key("skandha.text")
 	State    = attribute.Key("skandha.state")
 	Phase    = attribute.Key("skandha.phase")
+	Stream   = attribute.Key("stream") // of the bus
+)
+
+// Skandha's own metrics.
+const (
+	Cost     = "skandha.cost.usd"
+	Unpriced = "skandha.cost.unknown"
 )
 
 // Content reports whether spans have what people, models and tools have said.

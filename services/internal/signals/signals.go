@@ -30,8 +30,9 @@ import (
 type Signals struct {
 	traces  *trace.TracerProvider // nil: none are sent
 	metrics *metric.MeterProvider
-	scraped *prometheus.Registry // nil: nobody collects metrics
+	scraped *prometheus.Registry // nil: /metrics is not served
 	logs    *log.LoggerProvider
+	unwatch func() // of the collector; nil: there is none to watch
 }
 
 // The names in the variables.
@@ -58,22 +59,34 @@ func wanted(kind string) bool {
 // flushWait is how long the end of a process may take to send what is left.
 const flushWait = 3 * time.Second
 
-// Start begins to send what the environment asks for, which may be nothing. service is the name of the process, and
-// say its logger, which gets what goes wrong. The error names the variable that is wrong.
-func Start(ctx context.Context, service, instance string, say *slog.Logger) (*Signals, error) {
+// Config of the signals of a process.
+type Config struct {
+	Service  string       // name of the process
+	Instance string       // that no other process has
+	Scraped  bool         // the process serves /metrics, so metrics are collected whatever the environment says
+	Log      *slog.Logger // gets what goes wrong
+}
+
+// Start begins to send what the environment asks for, which may be nothing. The error names the variable that is
+// wrong.
+func Start(ctx context.Context, c Config) (*Signals, error) {
 	s := &Signals{}
+	if c.Scraped {
+		s.scraped = prometheus.NewRegistry()
+	}
 	for _, v := range os.Environ() { // a variable that is empty is none, which not every part of the SDK knows
 		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, "OTEL_") {
 			_ = os.Unsetenv(name) // it has no invalid characters
 		}
 	}
-	if !wanted(traces) && !wanted(metrics) && !wanted(logs) {
+	sent := wanted(traces) || pushed() || wanted(logs)
+	if !sent && !c.Scraped && offered() == "" {
 		return s, nil
 	}
-	otel.SetErrorHandler(&faults{say: say})
+	otel.SetErrorHandler(&faults{say: c.Log})
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
-		attribute.String("service.name", service), attribute.String("service.namespace", "skandha"),
-		attribute.String("service.version", buildinfo.String()), attribute.String("service.instance.id", instance),
+		attribute.String("service.name", c.Service), attribute.String("service.namespace", "skandha"),
+		attribute.String("service.version", buildinfo.String()), attribute.String("service.instance.id", c.Instance),
 	), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
@@ -81,26 +94,37 @@ func Start(ctx context.Context, service, instance string, say *slog.Logger) (*Si
 	if err := s.start(ctx, about); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
-	say.Info("telemetry is sent by OTLP", "traces", s.traces != nil, "metrics", s.metrics != nil, "logs", s.logs != nil)
+	if sent {
+		c.Log.Info("telemetry is sent by OTLP", "traces", wanted(traces), "metrics", pushed(), "logs", s.logs != nil)
+	}
 	return s, nil
 }
 
 func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
-	if wanted(traces) {
+	switch collector := offered(); {
+	case wanted(traces):
 		e, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
 			return wrong(traces, err)
 		}
-		s.traces = trace.NewTracerProvider(trace.WithBatcher(e), trace.WithResource(about), trace.WithIDGenerator(ids{}))
+		s.traces = provider(e, about)
 		otel.SetTracerProvider(s.traces)
-	}
-	if wanted(metrics) {
-		r, err := s.reader(ctx)
+	case collector != "":
+		e, addr, err := exporterTo(ctx, collector)
 		if err != nil {
+			return err
+		}
+		s.traces = provider(e, about)
+		w := &whilePresent{real: s.traces}
+		watched, stop := context.WithCancel(context.WithoutCancel(ctx))
+		go w.watch(watched, addr)
+		s.unwatch = stop
+		otel.SetTracerProvider(w)
+	}
+	if pushed() || s.scraped != nil {
+		if err := s.collect(ctx, about); err != nil {
 			return wrong(metrics, err)
 		}
-		s.metrics = metric.NewMeterProvider(metric.WithReader(r), metric.WithResource(about))
-		otel.SetMeterProvider(s.metrics)
 	}
 	if wanted(logs) {
 		e, err := autoexport.NewLogExporter(ctx)
@@ -112,16 +136,37 @@ func (s *Signals) start(ctx context.Context, about *resource.Resource) error {
 	return nil
 }
 
-// reader collects the metrics to send them or, if they are to be collected, for Prometheus.
-func (s *Signals) reader(ctx context.Context) (metric.Reader, error) {
-	if os.Getenv("OTEL_METRICS_EXPORTER") != "prometheus" {
-		return autoexport.NewMetricReader(ctx)
-	}
-	s.scraped = prometheus.NewRegistry()
-	return exporter.New(exporter.WithRegisterer(s.scraped))
+func provider(e trace.SpanExporter, about *resource.Resource) *trace.TracerProvider {
+	return trace.NewTracerProvider(trace.WithBatcher(e), trace.WithResource(about), trace.WithIDGenerator(ids{}))
 }
 
-// Handler serves the metrics in the formats of Prometheus and OpenMetrics; nil: they are not collected.
+// pushed reports whether metrics are sent. With the exporter prometheus they are at /metrics only.
+func pushed() bool { return wanted(metrics) && os.Getenv("OTEL_METRICS_EXPORTER") != "prometheus" }
+
+// collect makes the metrics, to be sent, at /metrics, or both.
+func (s *Signals) collect(ctx context.Context, about *resource.Resource) error {
+	options := []metric.Option{metric.WithResource(about)}
+	if pushed() {
+		r, err := autoexport.NewMetricReader(ctx)
+		if err != nil {
+			return err
+		}
+		options = append(options, metric.WithReader(r))
+	}
+	if s.scraped != nil {
+		// Labels that are the same for every metric of a service would only cost memory.
+		r, err := exporter.New(exporter.WithRegisterer(s.scraped), exporter.WithoutScopeInfo())
+		if err != nil {
+			return err
+		}
+		options = append(options, metric.WithReader(r))
+	}
+	s.metrics = metric.NewMeterProvider(options...)
+	otel.SetMeterProvider(s.metrics)
+	return nil
+}
+
+// Handler serves the metrics in the formats of Prometheus and OpenMetrics; nil: the process does not serve them.
 func (s *Signals) Handler() http.Handler {
 	if s == nil || s.scraped == nil {
 		return nil
@@ -135,7 +180,7 @@ func wrong(kind string, err error) error {
 		kind, os.Getenv("OTEL_"+kind+"_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), err)
 }
 
-// On reports whether traces or metrics are sent.
+// On reports whether traces or metrics are collected.
 func (s *Signals) On() bool { return s != nil && (s.traces != nil || s.metrics != nil) }
 
 // Stop sends what is left, for a few seconds at most.
@@ -146,6 +191,9 @@ func (s *Signals) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
 	defer cancel()
 	var errs []error
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	if s.traces != nil {
 		errs = append(errs, s.traces.Shutdown(ctx))
 	}

@@ -147,7 +147,9 @@ func (s *System) start(ctx context.Context) (err error) {
 	if s.lock, err = lock(s.cfg.Data); err != nil {
 		return err
 	}
-	if s.signals, err = signals.Start(ctx, "skandha", nuid.Next(), s.log); err != nil {
+	if s.signals, err = signals.Start(ctx, signals.Config{
+		Service: "skandha", Instance: nuid.Next(), Scraped: s.cfg.HTTP != "", Log: s.log,
+	}); err != nil {
 		return err
 	}
 	s.log = s.signals.Logger(s.log, "skandha")
@@ -208,7 +210,7 @@ func (s *System) start(ctx context.Context) (err error) {
 	if s.cfg.HTTP != "" {
 		s.background("http", nil, func(ctx context.Context) error {
 			return httpd.Serve(ctx, httpd.Config{
-				Addr: s.cfg.HTTP, Ready: s.ready, Metrics: s.metrics, Scraped: s.signals.Handler(), Log: s.log,
+				Addr: s.cfg.HTTP, Ready: s.ready, Scraped: s.signals.Handler(), Log: s.log,
 			})
 		})
 	}

@@ -84,7 +84,7 @@ func TestTheMains(t *testing.T) {
 		})
 	}
 	figures := core.Get("/metrics")
-	for _, want := range []string{"skandha_commits ", "skandha_goroutines ", "skandha_panics 0"} {
+	for _, want := range []string{"skandha_commits_total ", "skandha_goroutines ", "skandha_panics_total 0"} {
 		if !strings.Contains(figures, want) {
 			t.Errorf("/metrics of the core does not show %q:\n%s", want, figures)
 		}

@@ -2,15 +2,10 @@ package otlptest_test
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	model "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	names "github.com/prometheus/common/model"
 	"go.opentelemetry.io/otel/trace"
 
 	"skandha.dev/pkg/bus"
@@ -18,7 +13,6 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
-	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/test/foreigntest"
@@ -185,53 +179,5 @@ func TestAWrongExporterIsNamed(t *testing.T) {
 	_, err := system.Start(natstest.Context(t), system.Config{Data: t.TempDir(), Provider: "offline", Log: natstest.Logger(t)})
 	if err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_EXPORTER") || !strings.Contains(err.Error(), "pigeon") {
 		t.Errorf("it starts with %v", err)
-	}
-}
-
-// Prometheus collects the metrics at /metrics, with an example for a bucket.
-func TestMetricsAreCollected(t *testing.T) {
-	for name, value := range map[string]string{"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_TRACES_EXPORTER": "none"} {
-		t.Setenv(name, value)
-	}
-	at := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
-	s, err := system.Start(natstest.Context(t), system.Config{
-		Data: t.TempDir(), Provider: "offline", Sync: "relaxed", HTTP: at, Log: natstest.Logger(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
-	c, err := client.New(natstest.Join(t, s, "test"), "test", natstest.Logger(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Say(natstest.Context(t), subject.Ref{Agent: "main", Session: "one"}, event.Input{Text: "what is 2+2?"}); err != nil {
-		t.Fatal(err)
-	}
-	var families map[string]*model.MetricFamily
-	natstest.Eventually(t, "the turn is measured", func() bool {
-		q, err := http.NewRequestWithContext(natstest.Context(t), http.MethodGet, "http://"+at+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = res.Body.Close() }() // it was read
-		p := expfmt.NewTextParser(names.UTF8Validation)
-		if families, err = p.TextToMetricFamilies(res.Body); err != nil {
-			t.Fatal(err)
-		}
-		return families["skandha_turn_duration_seconds"] != nil
-	})
-	for name, kind := range map[string]model.MetricType{
-		"skandha_turn_duration_seconds": model.MetricType_HISTOGRAM, "skandha_phase_duration_seconds": model.MetricType_HISTOGRAM,
-		"gen_ai_client_operation_duration_seconds": model.MetricType_HISTOGRAM, "skandha_commits": model.MetricType_GAUGE,
-		"skandha_goroutines": model.MetricType_GAUGE,
-	} {
-		if f := families[name]; f == nil || f.GetType() != kind {
-			t.Errorf("%s is %v", name, f)
-		}
 	}
 }

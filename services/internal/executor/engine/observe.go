@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/signals"
@@ -22,6 +23,8 @@ type watch struct {
 	tracer   trace.Tracer
 	duration metric.Float64Histogram
 	tokens   metric.Int64Histogram
+	cost     metric.Float64Counter
+	unpriced metric.Int64Counter
 }
 
 // The buckets that the conventions advise.
@@ -34,11 +37,15 @@ func newWatch(kind subject.ExecutorKind, service string) watch {
 	scope := "skandha.dev/services/" + service
 	meter := otel.Meter(scope)
 	w := watch{kind: kind, service: service, tracer: otel.Tracer(scope)}
-	// Both fail only for names that are none.
+	// They fail only for names that are none.
 	w.duration, _ = meter.Float64Histogram(signals.GenAIDuration, metric.WithUnit("s"),
 		metric.WithDescription("Model and tool calls."), metric.WithExplicitBucketBoundaries(seconds...))
 	w.tokens, _ = meter.Int64Histogram(signals.GenAITokens, metric.WithUnit("{token}"),
 		metric.WithDescription("Tokens of model calls."), metric.WithExplicitBucketBoundaries(tokens...))
+	w.cost, _ = meter.Float64Counter(signals.Cost, metric.WithUnit("{USD}"),
+		metric.WithDescription("What the answers of models cost, in US dollars, as the log records it."))
+	w.unpriced, _ = meter.Int64Counter(signals.Unpriced, metric.WithUnit("{answer}"),
+		metric.WithDescription("Answers of models whose cost is unknown."))
 	return w
 }
 
@@ -56,6 +63,7 @@ func (t *Attempts) observed(ctx context.Context, req executor.Request) (_ contex
 		about := append(about, w.outcome(span, a)...)
 		w.duration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(about...))
 		w.count(ctx, a, about)
+		w.spend(ctx, a, append(about, signals.GenAIAgent.String(string(req.Agent))))
 		span.End()
 	}
 }
@@ -114,12 +122,28 @@ func (w watch) outcome(span trace.Span, a executor.Answer) (more []attribute.Key
 	return more
 }
 
-// count counts the tokens of an answer, or of one that was not usable.
-func (w watch) count(ctx context.Context, a executor.Answer, about []attribute.KeyValue) {
-	u := a.Spent
+// usage returns what an answer, or one that was not usable, has used.
+func usage(a executor.Answer) provider.Usage {
 	if a.Response != nil {
-		u = a.Response.Usage
+		return a.Response.Usage
 	}
+	return a.Spent
+}
+
+// spend counts what an answer cost.
+func (w watch) spend(ctx context.Context, a executor.Answer, about []attribute.KeyValue) {
+	u := usage(a)
+	if u.CostMicroUSD > 0 {
+		w.cost.Add(ctx, float64(u.CostMicroUSD)/1e6, metric.WithAttributes(about...))
+	}
+	if u.Unpriced > 0 {
+		w.unpriced.Add(ctx, u.Unpriced, metric.WithAttributes(about...))
+	}
+}
+
+// count counts the tokens of an answer.
+func (w watch) count(ctx context.Context, a executor.Answer, about []attribute.KeyValue) {
+	u := usage(a)
 	for kind, n := range map[string]int64{"input": u.InputTokens, "output": u.OutputTokens} {
 		if n > 0 {
 			w.tokens.Record(ctx, n, metric.WithAttributes(append(about, signals.GenAITokenType.String(kind))...))

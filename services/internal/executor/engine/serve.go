@@ -74,6 +74,7 @@ func newServer(b *journal.Journal, cfg Config) (*server, error) {
 
 func (s *server) serve(ctx context.Context) error {
 	inst := s.bus.Instance()
+	s.bus.HearBeacons()
 	r, err := s.bus.Respond(subject.Executor(s.cfg.Kind, inst), "", string(inst), s.handle, bus.Concurrency(atOnce))
 	if err != nil {
 		return fmt.Errorf("serving as %s: %w", s.cfg.Service, err)

@@ -79,7 +79,7 @@ func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Reques
 		answer.DurationMS = took.Milliseconds()
 	}
 	if !t.conclude(a, running, answer) {
-		t.log.Warn("work returned after its final answer; its result is dropped", "call", a.call, "attempt", a.attempt,
+		t.log.WarnContext(ctx, "work returned after its final answer; its result is dropped", "call", a.call, "attempt", a.attempt,
 			"took", took)
 	}
 }
@@ -88,7 +88,7 @@ func (t *Attempts) carryOut(ctx context.Context, a *attempt, req executor.Reques
 func (t *Attempts) call(ctx context.Context, a *attempt, req executor.Request) (answer executor.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
-			t.log.Error("work panicked", "call", a.call, "attempt", a.attempt, "panic", v, "stack", string(debug.Stack()))
+			t.log.ErrorContext(ctx, "work panicked", "call", a.call, "attempt", a.attempt, "panic", v, "stack", string(debug.Stack()))
 			answer = t.failure(tool.CodeInternal, provider.ErrInternal,
 				fmt.Sprintf("it panicked: %s", text.Cut(fmt.Sprint(v), maxIDLen)))
 		}

@@ -97,7 +97,7 @@ func TestPrometheusCollectsFromEveryServiceWithMetrics(t *testing.T) {
 			DNS []struct{ Names []string } `yaml:"dns_sd_configs"`
 		} `yaml:"scrape_configs"`
 	}
-	read(t, "deploy/docker/prometheus.yml", &p)
+	read(t, "deploy/observability/prometheus.yml", &p)
 	names := " " + strings.Join(p.Jobs[0].DNS[0].Names, " ") + " "
 	for name, s := range c.Services {
 		if has := s.Environment["SKANDHA_HTTP"] == ":8080"; has != strings.Contains(names, " "+name+" ") {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -21,6 +22,7 @@ type Proxy struct {
 	mu    sync.Mutex
 	open  chan struct{} // closed: traffic flows
 	up    bool          // towards the server it flows although it is cut
+	from  []byte        // only clients that introduced themselves with this are cut; nil: all
 	mark  []byte        // what the client says cuts the replies; nil: nothing
 	after int           // how often it says it before
 	conns map[net.Conn]struct{}
@@ -48,10 +50,20 @@ func NewProxy(t testing.TB, target string) *Proxy {
 }
 
 // URL is where clients connect.
-func (p *Proxy) URL() string { return "nats://" + p.l.Addr().String() }
+func (p *Proxy) URL() string { return "nats://" + p.addr() }
+
+func (p *Proxy) addr() string { return p.l.Addr().String() }
 
 // Cut holds up all traffic.
 func (p *Proxy) Cut() { p.cut(false) }
+
+// CutFrom holds up the traffic of the server of that name, in both directions.
+func (p *Proxy) CutFrom(server string) {
+	p.mu.Lock()
+	p.from = strconv.AppendQuote(nil, server)
+	p.mu.Unlock()
+	p.cut(false)
+}
 
 // CutReplies holds up what the server sends; what is sent to it still arrives.
 func (p *Proxy) CutReplies() { p.cut(true) }
@@ -116,6 +128,7 @@ func (p *Proxy) Heal() {
 	default:
 		close(p.open)
 	}
+	p.from = nil
 }
 
 func (p *Proxy) close() {
@@ -155,7 +168,8 @@ func (p *Proxy) serve(client net.Conn) {
 	if !p.keep(client) {
 		return
 	}
-	p.gate(true)
+	c := new(conn)
+	p.gate(c, true)
 	var d net.Dialer
 	server, err := d.DialContext(context.Background(), "tcp", p.target)
 	if err != nil || !p.keep(server) {
@@ -163,8 +177,8 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { p.pipe(server, client, true) })
-	both.Go(func() { p.pipe(client, server, false) })
+	both.Go(func() { p.pipe(c, server, client, true) })
+	both.Go(func() { p.pipe(c, client, server, false) })
 	both.Wait()
 	p.mu.Lock()
 	delete(p.conns, client)
@@ -172,27 +186,45 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 }
 
+// conn is what the proxy knows of a connection.
+type conn struct{ said []byte } // the first of it, by its client
+
 // gate waits until traffic in the direction may flow.
-func (p *Proxy) gate(toServer bool) {
+func (p *Proxy) gate(c *conn, toServer bool) {
 	p.mu.Lock()
 	open, up := p.open, p.up
+	spared := p.from != nil && !bytes.Contains(c.said, p.from)
 	p.mu.Unlock()
-	if toServer && up {
+	if toServer && up || spared {
 		return
 	}
 	<-open
 }
 
+// introduce keeps the first two lines of a client, CONNECT and INFO of a server: later it also speaks of others.
+func (p *Proxy) introduce(c *conn, said []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for bytes.Count(c.said, []byte("\n")) < 2 && len(said) > 0 {
+		end := bytes.IndexByte(said, '\n') + 1
+		if end == 0 {
+			end = len(said)
+		}
+		c.said, said = append(c.said, said[:end]...), said[end:]
+	}
+}
+
 // pipe copies until one end closes; that, too, is passed on late when the way is cut.
-func (p *Proxy) pipe(to, from net.Conn, toServer bool) {
+func (p *Proxy) pipe(c *conn, to, from net.Conn, toServer bool) {
 	buf := make([]byte, 64<<10)
 	var end []byte // of what was said
 	for {
 		n, err := from.Read(buf)
 		if toServer {
 			end = p.watch(end, buf[:n])
+			p.introduce(c, buf[:n])
 		}
-		p.gate(toServer)
+		p.gate(c, toServer)
 		if n > 0 {
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				err = werr

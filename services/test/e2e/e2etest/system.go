@@ -37,9 +37,11 @@ type Options struct {
 	// tools in a plugin, one view in Redis, a UI bridge and a listener.
 	Whole         bool
 	ProviderSlots int // default Slots
-	// DiskMiB is the size of a separate file system for the data of a single NATS
+	// DiskMiB is the size of a separate file system for the data of the first NATS
 	// server; 0: none. See [natstest.SmallDisk].
 	DiskMiB int
+	// Routed makes the ways between the servers of a cluster cuttable: see [System.Isolate].
+	Routed bool
 	// URL may send a process to the bus another way; nil, or "" from it: straight.
 	URL func(r Role, straight string) string
 }
@@ -65,6 +67,7 @@ type System struct {
 	acked  acked
 	bots   []*Bot
 	caller *bus.Caller
+	ways   []*Proxy // to each server, of the others
 }
 
 // New prepares a system and starts its NATS server; [System.Start] starts the rest.
@@ -77,7 +80,7 @@ func New(t testing.TB, o Options) *System {
 	if s.trust, err = trust.Open(s.keys); err != nil {
 		t.Fatal(err)
 	}
-	s.bus(max(o.Nodes, 1), o.Relaxed)
+	s.bus(o)
 	if o.DiskMiB > 0 {
 		s.Disk = natstest.SmallDisk(t, o.DiskMiB)
 		s.NATS.Role.Dir = s.Disk.Dir
@@ -129,30 +132,45 @@ func New(t testing.TB, o Options) *System {
 		n.Start()
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	all, err := s.trust.Whole("observer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := s.Credentials("observer")
 	s.Bus = natstest.Dial(t, bus.Config{URL: s.URL, Name: "observer", Credentials: all, Logger: quiet})
 	natstest.EnsureStreams(t, s.Bus)
 	if s.caller, err = s.Bus.NewCaller(); err != nil {
 		t.Fatal(err)
 	}
-	s.Tail = NewTail(t, s.URL, all)
+	tail := s.URL
+	if o.Routed { // the first server may be isolated, and the tail stays where it is
+		_, tail, _ = strings.Cut(tail, ",")
+	}
+	s.Tail = NewTail(t, tail, all)
 	t.Cleanup(s.explain)
 	return s
 }
 
+// Credentials allow everything on the bus.
+func (s *System) Credentials(name subject.Identity) *bus.Credentials {
+	s.T.Helper()
+	all, err := s.trust.Whole(name)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return all
+}
+
 // bus prepares the NATS servers. A single server keeps the plain name.
-func (s *System) bus(nodes int, relaxed bool) {
+func (s *System) bus(o Options) {
 	var urls []string
+	nodes := max(o.Nodes, 1)
 	routes := natstest.Routes(s.T, nodes)
 	for i, own := range routes {
 		addr := "127.0.0.1:" + strconv.Itoa(natstest.FreePort(s.T))
-		r := Role{Kind: NATS, Name: "nats", Keys: s.keys, Addr: addr, Dir: filepath.Join(s.Dir, "nats"), Relaxed: relaxed}
+		r := Role{Kind: NATS, Name: "nats", Keys: s.keys, Addr: addr, Dir: filepath.Join(s.Dir, "nats"), Relaxed: o.Relaxed}
 		if nodes > 1 {
 			r.Name, r.Dir = "nats"+strconv.Itoa(i), r.Dir+strconv.Itoa(i)
-			r.Cluster = &natsserver.Cluster{Addr: own, Routes: routes}
+			r.Cluster = &natsserver.Cluster{Addr: own, Routes: slices.Clone(routes)}
+			if o.Routed {
+				r.Cluster.Routes, r.Cluster.Advertise = s.routed(routes), s.routed(routes)[i]
+			}
 		}
 		s.Nodes = append(s.Nodes, newProc(s.T, s.Dir, r))
 		urls = append(urls, "nats://"+addr)
@@ -165,6 +183,35 @@ func (s *System) bus(nodes int, relaxed bool) {
 // the race detector. A test may have two, and only so many tests may wait for a
 // second that somebody is left to go.
 var room = make(chan struct{}, 6)
+
+// routed returns the addresses of proxies of the routes.
+func (s *System) routed(routes []string) (via []string) {
+	for i, r := range routes {
+		if i == len(s.ways) {
+			s.ways = append(s.ways, NewProxy(s.T, "nats://"+r))
+		}
+		via = append(via, s.ways[i].addr())
+	}
+	return via
+}
+
+// Isolate cuts a server of a cluster off from the others, but not from its clients.
+func (s *System) Isolate(node int) {
+	for i, way := range s.ways {
+		if i == node {
+			way.Cut()
+		} else {
+			way.CutFrom(s.Nodes[node].Role.Name)
+		}
+	}
+}
+
+// Rejoin ends [System.Isolate].
+func (s *System) Rejoin() {
+	for _, way := range s.ways {
+		way.Heal()
+	}
+}
 
 // enter waits until there is room for another system, which is until the end of the test.
 func enter(t testing.TB) {

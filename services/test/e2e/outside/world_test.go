@@ -186,7 +186,7 @@ func (w *world) start() {
 	w.crowd.await("skandha")
 }
 
-var resolved = regexp.MustCompile(`(?m)^skandha_outbox_resolved (\d+)`)
+var resolved = regexp.MustCompile(`(?m)^skandha_outbox_resolved_total (\d+)`)
 
 // keepProbes adds what a core has resolved since its start, before it is killed.
 func (w *world) keepProbes(b *Binary) {
