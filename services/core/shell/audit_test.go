@@ -15,6 +15,7 @@ import (
 
 // A turn, and what operators do, is in the audit log, and any core lists it.
 func TestWhatHappensIsAudited(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "audited"}
 	live := s.follow(ref)
@@ -72,6 +73,7 @@ func (s *system) audit(q coreapi.AuditQuery) []string {
 
 // Somebody deletes the stream: status says so.
 func TestStatusSaysThatTheAuditLogWasDeleted(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "audited"}
 	live := s.follow(ref)

@@ -24,6 +24,7 @@ import (
 // Beyond the limit the client refuses inputs, and nothing else. Every acknowledged input
 // still completes.
 func TestInputsAreRefusedBeyondTheBacklog(t *testing.T) {
+	t.Parallel()
 	limit := 3
 	s := start(t, core.Config{Limits: core.SystemLimits{Backlog: &limit}})
 	release := make(chan struct{})
@@ -84,6 +85,7 @@ func (s *system) client(t *testing.T) *client.Client {
 
 // A core that has seen that the log cannot store is not ready, and reports it to others.
 func TestACoreThatCannotStoreIsNotReady(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	shrink := func(bytes int64) {
 		t.Helper()
@@ -161,6 +163,7 @@ func (b *brokenStore) SetMark(ctx context.Context, name string, v uint64) error 
 
 // Turns continue without the view. Status names its fault until it works again.
 func TestAViewThatCannotBeWrittenIsNamed(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.stopCore()
 	b := &brokenStore{Store: s.store()}
@@ -188,6 +191,7 @@ func TestAViewThatCannotBeWrittenIsNamed(t *testing.T) {
 // A beacon that claims more sessions than any core has does not keep the others' from
 // their slots, although nobody uses the share that it claims.
 func TestAFalseClaimStarvesNoSession(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	liar := natstest.Connect(t, s.srv)
 	claim := func() {

@@ -101,6 +101,7 @@ func TestAKilledRunnerLocksNoSession(t *testing.T) {
 
 // A plugin leaves during the model call and comes back: the calls wait for it.
 func TestCallsWaitForAPluginThatComesBack(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	m := plugin.Manifest{Name: "dur", Tools: []tool.Spec{
 		{Name: "dur:once", Description: "a test's", Args: json.RawMessage(`{"type":"object"}`)},
@@ -142,6 +143,7 @@ func TestCallsWaitForAPluginThatComesBack(t *testing.T) {
 // A plugin is killed: its lease lasts, it has no responders, and it is back two seconds
 // later. The calls are retried with a growing backoff until they run.
 func TestCallsWaitForAPluginThatWasKilled(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = once(eight("test:refused")...)
 	back := make(chan struct{})

@@ -47,6 +47,7 @@ func contains(t *testing.T, text string, want ...string) {
 // /replay shows a turn from the log alone: the input, each round, the answers of hooks,
 // approvals and their users, and the result.
 func TestReplayTellsOfATurn(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.plug(plugin.Manifest{Name: "watch", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, nil)
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:risky", Args: json.RawMessage(`{"note":"a ` + "`tick`" + `"}`)})
@@ -90,6 +91,7 @@ func TestReplayTellsOfATurn(t *testing.T) {
 
 // Inputs that waited are shown with their text, which was stored in an earlier turn.
 func TestReplayTellsOfWhatHadWaited(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Text == "first" {
@@ -119,6 +121,7 @@ func TestReplayTellsOfWhatHadWaited(t *testing.T) {
 }
 
 func TestPluginsAndMetricsAreShown(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.plug(plugin.Manifest{Name: "watch", Version: "1.2.3", Hooks: []plugin.Hook{{Point: hook.BeforePlan}}}, nil)
 	ref := subject.Ref{Agent: "main", Session: "look"}

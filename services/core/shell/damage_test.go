@@ -292,6 +292,7 @@ func (s *system) endsOnce(ref subject.Ref) {
 
 // A session continues from its snapshot, although an earlier commit is unreadable.
 func TestAnOldUnreadableCommitDoesNotStopALiveSession(t *testing.T) {
+	t.Parallel()
 	d := leave(t)
 	data, all := d.commits()
 	d.scratch(data, all[2])
@@ -320,6 +321,7 @@ func TestAViewOfAnotherLogLocksNothing(t *testing.T) {
 
 // A log that ends below what was acknowledged is shown to operators.
 func TestALogThatLostItsEndIsShown(t *testing.T) {
+	t.Parallel()
 	d := leave(t)
 	d.remove(d.file("1.blk"))
 	s := d.start()

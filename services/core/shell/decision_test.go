@@ -20,6 +20,7 @@ import (
 // Whole turns, as each decision has them.
 
 func TestATurnWithAShortlist(t *testing.T) {
+	t.Parallel()
 	one := 1
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Shortlist: &one}}})
 	round := 0
@@ -49,6 +50,7 @@ func TestATurnWithAShortlist(t *testing.T) {
 }
 
 func TestATurnThatTheEngineDecides(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Decision: guide.Engine}}})
 	s.model = func(m provider.Message) provider.Response {
 		switch {
@@ -75,6 +77,7 @@ func TestATurnThatTheEngineDecides(t *testing.T) {
 // The engine's answer with two steps becomes a plan: the second one runs with what the first one
 // has returned.
 func TestAPlanOfTheEngine(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Decision: guide.Engine}}})
 	s.model = func(m provider.Message) provider.Response {
 		switch {

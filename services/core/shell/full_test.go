@@ -75,6 +75,7 @@ func (p *fullProvider) answer(q *bus.Request) {
 // A provider that refuses a plan more often than it may fail, and then fails, leaves it to the
 // next one of the agent's list.
 func TestAFullProviderThatFailsLeavesThePlanToTheNext(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Provider: core.Providers{"full", "scripted"}}}})
 	p := &fullProvider{t: t, bus: natstest.Connect(t, s.srv), refusals: 20}
 	r, err := p.bus.Respond(subject.Executor(subject.Provider, p.bus.Instance()), "", string(p.bus.Instance()), p.answer)

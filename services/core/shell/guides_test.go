@@ -30,6 +30,7 @@ import (
 // An agent names guides of plugins. They follow its own guide in the order in which it
 // names them, whichever plugin arrives first, and are removed with their plugins.
 func TestGuidesOfPlugins(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {
 		Guide: core.GuideConfig{SystemPrompt: "You are Ada."}, Guides: []string{"kind", "brief"},
 	}}})
@@ -91,6 +92,7 @@ func TestGuidesOfPlugins(t *testing.T) {
 // An agent does not answer without the guides that it requires, and core says why they are
 // missing: an answer that is no guide is refused, and never loaded in part.
 func TestARequiredGuide(t *testing.T) {
+	t.Parallel()
 	s := start(t,
 		core.Config{Agents: map[string]core.AgentConfig{"main": {Guides: []string{"kind"}, Required: []string{"kind"}}}})
 	var system atomic.Value
@@ -177,6 +179,7 @@ func TestARequiredGuide(t *testing.T) {
 // A file of a guide takes effect without a restart. After a wrong edit the last good version
 // stays, and core says what is wrong.
 func TestAGuideOfAFileIsReloaded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(text string) { must(t, os.WriteFile(filepath.Join(dir, "ada.md"), []byte(text), 0o600)) }
 	write("---\nlimits: {rounds: 7}\n---\nYou are Ada.")
@@ -226,6 +229,7 @@ func TestAGuideOfAFileIsReloaded(t *testing.T) {
 // A file that was wrong from the start may restrict the agent, which does not answer. A plugin's
 // guide of the same name is not used instead.
 func TestAGuideOfAFileThatWasNeverRight(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "kind.md"), []byte("---\nx: 1\n---\nBe kind."), 0o600))
 	s := start(t, core.Config{

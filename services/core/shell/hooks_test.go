@@ -35,6 +35,7 @@ func do(args string) provider.ToolCall {
 
 // A plugin at every hook point is asked exactly where each point belongs, in order.
 func TestEveryHookPointIsAskedWhereItBelongs(t *testing.T) {
+	t.Parallel()
 	const sense, plan, reflect = "before_sense after_sense", "before_plan after_plan", "before_reflect after_reflect"
 	s := start(t, core.Config{Policy: []core.Rule{{Tool: "test:once", Effect: "deny", Reason: "never"}}})
 	spy := s.plug(plugin.Manifest{Name: "spy", Hooks: everyPoint()}, nil)
@@ -165,6 +166,7 @@ func verdicts(t *testing.T, s *system, ref subject.Ref) []string {
 // A policy that arrives while an agent runs takes effect at the next call, and has no
 // effect once it has left.
 func TestAPolicyComesAndGoes(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = once(do(`{"path":"/etc/passwd"}`))
 	ref := subject.Ref{Agent: "main", Session: "s1"}
@@ -200,6 +202,7 @@ func TestAPolicyComesAndGoes(t *testing.T) {
 
 // Hook calls of a turn belong to the turn's trace.
 func TestHooksAreInTheTrace(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = once(do(`{}`))
 	p := s.plug(plugin.Manifest{Name: "spy", Hooks: everyPoint()}, nil)
@@ -216,6 +219,7 @@ func TestHooksAreInTheTrace(t *testing.T) {
 
 // A point may require a plugin: without it, everything is denied.
 func TestARequiredPlugin(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Hooks: map[hook.Point]core.HookConfig{hook.BeforeAct: {Required: []string{"policy"}}}})
 	s.model = once(do(`{}`))
 	ref := subject.Ref{Agent: "main", Session: "s1"}
@@ -240,6 +244,7 @@ func TestARequiredPlugin(t *testing.T) {
 
 // Users see and approve the call as a chain of plugins has changed it.
 func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	var ran string
 	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result { ran = string(c.Args); return tool.OK("done") }
@@ -278,6 +283,7 @@ func TestAConfirmationShowsWhatPluginsReplaced(t *testing.T) {
 // Plugins may take longer than AckWait: the input is not redelivered to another core
 // meanwhile, and is not suspected as poison.
 func TestHooksThatTakeTheirTime(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	other := s.startCore(core.Config{})
 	release := make(chan struct{})
@@ -304,6 +310,7 @@ func TestHooksThatTakeTheirTime(t *testing.T) {
 // on_error hears of tool calls that failed, of hooks that failed, and of a plugin that was
 // suspended for that; never of its failures.
 func TestOnErrorHearsOfEveryFailure(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: new(2)}})
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)})
 	s.tool = func(context.Context, contract.ToolCall) tool.Result {

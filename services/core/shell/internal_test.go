@@ -37,6 +37,7 @@ func internally(t *testing.T, caller *bus.Caller, query string) (r tool.Result, 
 
 // A hook may call an internal tool while the session's decision waits for the hook.
 func TestAHookCallsAnInternalTool(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	var ran atomic.Value
 	s.tool = func(_ context.Context, c contract.ToolCall) tool.Result {
@@ -83,6 +84,7 @@ func encoded(t *testing.T, v any) []byte {
 
 // Policy judges an internal call. Calls of tools that are not internal are refused.
 func TestInternalCallsAreJudged(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Policy: []core.Rule{
 		{Principal: "internal:spy", Effect: event.EffectDeny, Reason: "spies learn nothing"},
 		{Principal: "internal:trusted", Tool: "test:grave", Effect: event.EffectAllow},
@@ -142,6 +144,7 @@ func TestInternalCallsAreJudged(t *testing.T) {
 }
 
 func TestAnInternalCallWithoutARunnerDidNotRun(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	s.stopRunner()

@@ -23,6 +23,7 @@ import (
 // A judge that hangs denies every call, before and after it is suspended. The user is
 // notified once, and it is not asked while it is suspended.
 func TestAJudgeThatHangs(t *testing.T) {
+	t.Parallel()
 	n := 2
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}, Hooks: judgedBy("policy")})
 	s.model = once(do(`{}`))
@@ -84,6 +85,7 @@ func (s *system) counting(text string) *atomic.Int64 {
 // the call after it, not by answering instead of the tool, and not by using up the time.
 // Whether configuration names the policy makes no difference.
 func TestNoPluginOutrunsAPolicy(t *testing.T) {
+	t.Parallel()
 	secret := `{"verb":"replace","data":{"call":"c","tool":"test:do","args":{"path":"secret"}}}`
 	for _, c := range []struct {
 		name       string
@@ -150,6 +152,7 @@ func TestNoPluginOutrunsAPolicy(t *testing.T) {
 // A policy that fails on a call which another plugin has planted is asked about the call
 // that runs, and is not suspended for it.
 func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
+	t.Parallel()
 	for _, rule := range []hook.OnErrorRule{hook.Deny, hook.Allow} {
 		t.Run(string(rule), func(t *testing.T) {
 			n := 2
@@ -199,6 +202,7 @@ func TestAPolicyIsNotFooledByADecoy(t *testing.T) {
 // Arguments that a plugin has changed must fit the tool's schema before another plugin is
 // asked about them.
 func TestAReplacementHasToFit(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:once", Args: []byte(`{"n":1}`)})
 	s.plug(plugin.Manifest{
@@ -220,6 +224,7 @@ func TestAReplacementHasToFit(t *testing.T) {
 
 // A plugin that another point requires is asked last, whatever the others answer.
 func TestARequiredPluginHasTheLastWord(t *testing.T) {
+	t.Parallel()
 	for what, evil := range map[string]plugin.Manifest{
 		`{"verb":"stop"}`: {RunBefore: []subject.Plugin{"guard"}},
 		`{"verb":"replace","data":{"plan":"p","response":{"is_final":false,"tool_calls":[{"id":"1","tool":"test:do","args":{"path":"secret"}}],"usage":{"input_tokens":0,"output_tokens":0}}}}`: {RunAfter: []subject.Plugin{"guard"}},
@@ -250,6 +255,7 @@ func TestARequiredPluginHasTheLastWord(t *testing.T) {
 // A plugin that is not required and gives no answer blocks nothing: calls run without it,
 // and the user is notified of that once per session.
 func TestASilentGuestStopsNobody(t *testing.T) {
+	t.Parallel()
 	n := 2
 	s := start(t, core.Config{Plugins: core.PluginsConfig{SuspendAfter: &n}})
 	s.model = once(do(`{}`))
@@ -289,6 +295,7 @@ func TestASilentGuestStopsNobody(t *testing.T) {
 // If a policy disappears without unregistering, the user is notified until it is back or
 // unloaded. If it unregisters, there is no notice.
 func TestAVanishedPolicyIsMissed(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Plugins: core.PluginsConfig{Lease: time.Second}})
 	s.model = once(do(`{}`))
 	p := s.plug(plugin.Manifest{Name: "policy", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, nil)
@@ -332,6 +339,7 @@ func TestAVanishedPolicyIsMissed(t *testing.T) {
 // A policy that is required judges an approved call when it runs, not only when the user
 // was asked: by then it may be gone, or deny.
 func TestAPolicyJudgesAnApprovedCall(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*system, *plugged){
 		"it is gone": func(s *system, p *plugged) {
 			p.leave()

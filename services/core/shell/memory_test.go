@@ -54,6 +54,7 @@ func (p *prompts) last() string {
 
 // What was said in one session is remembered in another, after the core has restarted.
 func TestAnotherSessionRemembers(t *testing.T) {
+	t.Parallel()
 	var p prompts
 	s := start(t, core.Config{}, remembers(t), func(s *system) { s.asked = p.see })
 	first := subject.Ref{Agent: "main", Session: "monday"}
@@ -77,6 +78,7 @@ func TestAnotherSessionRemembers(t *testing.T) {
 
 // Services and plugins use the memory by internal calls, and what they store is data.
 func TestInternalToolsOfTheMemory(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, remembers(t))
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	call := func(name, args string) json.RawMessage {
@@ -112,6 +114,7 @@ func TestInternalToolsOfTheMemory(t *testing.T) {
 
 // A mistyped agent is neither given a memory nor said to have none.
 func TestMemoriesAreThoseOfAnAgent(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, remembers(t))
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	for _, q := range []string{
@@ -147,6 +150,7 @@ func (s *system) loseMemories() {
 
 // While the bucket is away, turns and the view go on, and what they leave is stored afterwards.
 func TestTurnsAreRememberedWhenTheBucketIsBack(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, remembers(t))
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	s.loseMemories()
@@ -162,6 +166,7 @@ func TestTurnsAreRememberedWhenTheBucketIsBack(t *testing.T) {
 
 // What a crash has kept from the memory comes back when the view is made again.
 func TestARefilledViewRemembers(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, remembers(t))
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	at := subject.Ref{Agent: "main", Session: "s"}
@@ -184,6 +189,7 @@ func TestARefilledViewRemembers(t *testing.T) {
 // The bucket was restored from a backup and has gone further since, so its revisions do not say that
 // the index is of another one.
 func TestAnIndexFromBeforeARestoreIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	s, ctx := start(t, core.Config{}, remembers(t)), t.Context()
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	_, err := p.caller.Request(ctx, subject.Service(coreapi.AdminName, coreapi.VerbMemory), coreapi.AdminName,

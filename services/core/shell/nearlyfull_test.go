@@ -16,6 +16,7 @@ import (
 // In the last tenth of the log inputs are refused, with what to do about it, and a turn that runs ends. When the log
 // may be larger, inputs are taken again.
 func TestTheLastOfTheLogIsForWhatRuns(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	js, ctx := s.bus.JetStream(), natstest.Context(t)
 	limit := func(bytes int64) {

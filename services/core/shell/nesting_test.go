@@ -18,6 +18,7 @@ import (
 // What an executor or a plugin answers is wrapped before it is stored. If it nests as deep
 // as JSON can be read, the commit can be written, but not be read again.
 func TestAnAnswerThatNestsTooDeepLocksNoSession(t *testing.T) {
+	t.Parallel()
 	deep := json.RawMessage(strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998))
 	s := start(t, core.Config{})
 	s.model = once(do(`{}`))

@@ -58,6 +58,7 @@ func (s *system) newerCommit() (seq uint64) {
 
 // A session that a newer core wrote waits for such a core, and reports it.
 func TestASessionOfANewerCoreWaits(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	last := s.newerCommit()
 	items, err := follow.Follow(t.Context(), s.bus, hurt, follow.Position{Commit: last, Index: follow.All},
@@ -86,6 +87,7 @@ func TestASessionOfANewerCoreWaits(t *testing.T) {
 
 // If no newer core is running, a user may continue without the newer core's commits.
 func TestASessionOfANewerCoreIsTakenOver(t *testing.T) {
+	t.Parallel()
 	for command, keeps := range map[string]bool{"repair": true, "reset": false} {
 		t.Run(command, func(t *testing.T) {
 			s := start(t, core.Config{})
@@ -144,6 +146,7 @@ func (s *system) failedUntil(ch <-chan event.Event, command string) map[uint64]e
 
 // While a newer core is running, only that core decides about its session.
 func TestANewerCoreKeepsItsSession(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	newer := natstest.Connect(t, s.srv)
 	ctx := natstest.Context(t)
@@ -172,6 +175,7 @@ func TestANewerCoreKeepsItsSession(t *testing.T) {
 
 // Causes that wait for a newer core do not block other sessions.
 func TestWhatWaitsForANewerCoreIsNoBacklog(t *testing.T) {
+	t.Parallel()
 	limit := 4
 	s := start(t, core.Config{Limits: core.SystemLimits{Backlog: &limit}})
 	s.newerCommit()

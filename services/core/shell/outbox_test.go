@@ -115,6 +115,7 @@ func (s *system) awaitTexts(r *room, want ...string) {
 }
 
 func TestAnswersAreDeliveredInOrderAndOnce(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	r := &room{answers: func(n int, r *room, d tool.Delivery, begin func() error) tool.Result {
 		if n == 1 {
@@ -148,6 +149,7 @@ func TestAnswersAreDeliveredInOrderAndOnce(t *testing.T) {
 }
 
 func TestFailuresAndRequestsForApprovalAreDelivered(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleTool {
@@ -189,6 +191,7 @@ func TestFailuresAndRequestsForApprovalAreDelivered(t *testing.T) {
 
 // What may have been sent is found out, and not sent again unless it certainly was not.
 func TestADeliveryWhoseOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		sends, begins bool
 		probe         func(r *room, d tool.Delivery) tool.Result
@@ -235,6 +238,7 @@ func TestADeliveryWhoseOutcomeIsUnknown(t *testing.T) {
 
 // A stranger is not asked: neither by the answer's way, nor because somebody else is notified.
 func TestAStrangerIsNotAskedForApproval(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Notify: outbox.Notify{Rules: []outbox.NotifyRule{
 		{On: []outbox.Occasion{outbox.OnApproval}, Via: "test", To: "#people"},
 	}}})
@@ -264,6 +268,7 @@ func TestAStrangerIsNotAskedForApproval(t *testing.T) {
 }
 
 func TestADeadDeliveryIsSentAgainByHand(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	r := &room{answers: func(n int, r *room, d tool.Delivery, begin func() error) tool.Result {
 		if n == 1 {
@@ -297,6 +302,7 @@ func TestADeadDeliveryIsSentAgainByHand(t *testing.T) {
 
 // The core that delivers ends while the gateway is at it; another one finds out what became of it.
 func TestAnotherCoreTakesOverADelivery(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	stopFirst := s.stopCore
 	s.startCore(core.Config{})
@@ -323,6 +329,7 @@ func TestAnotherCoreTakesOverADelivery(t *testing.T) {
 }
 
 func TestPeopleAreNotified(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Notify: outbox.Notify{Page: "https://agent.example.org/", Rules: []outbox.NotifyRule{
 		{On: []outbox.Occasion{outbox.OnApproval, outbox.OnFailed}, Via: "test", To: "ops"},
 		{On: []outbox.Occasion{outbox.OnApproval}, Via: "test", To: "later", After: 3 * time.Second},
@@ -360,6 +367,7 @@ func TestPeopleAreNotified(t *testing.T) {
 }
 
 func TestRulesOfNotificationsAreChecked(t *testing.T) {
+	t.Parallel()
 	err := outbox.Notify{Page: "agent", Rules: []outbox.NotifyRule{
 		{On: []outbox.Occasion{"joy"}, Via: "not valid", After: -1}, {},
 	}}.Validate()
@@ -374,6 +382,7 @@ func TestRulesOfNotificationsAreChecked(t *testing.T) {
 
 // A policy that denies everything judges calls; what the agent says in answer is delivered.
 func TestNoPolicyHoldsAnswersBack(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Policy: []core.Rule{{Tool: "*", Effect: "deny", Reason: "nothing"}}})
 	r := &room{}
 	s.gateway(r)
@@ -383,6 +392,7 @@ func TestNoPolicyHoldsAnswersBack(t *testing.T) {
 
 // What nothing can find out is given up at once, so that the messages behind it do not wait.
 func TestAnOutcomeThatIsNeverKnownHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	r := &room{
 		probed: func(*room, tool.Delivery) tool.Result {
@@ -415,6 +425,7 @@ func TestAnOutcomeThatIsNeverKnownHoldsNothingUp(t *testing.T) {
 
 // The bucket is lost while this core has its lease.
 func TestALostOutboxIsUsedAgain(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	r := &room{}
 	s.gateway(r)

@@ -97,6 +97,7 @@ func (s *system) endings(after uint64, n int, f func(event.Event) (counts bool))
 
 // With far more work than slots, the session that has waited longest is served first.
 func TestEverySessionHasItsTurnBeforeAnyHasItsThird(t *testing.T) {
+	t.Parallel()
 	const sessions, inputs = 24, 4
 	s := start(t, core.Config{}, func(s *system) { s.slots = 2 })
 	ended := s.crowd(sessions, inputs, func() {
@@ -115,6 +116,7 @@ func TestEverySessionHasItsTurnBeforeAnyHasItsThird(t *testing.T) {
 // The gauges by which a deployment adds executors: their slots, those in use, and the sessions
 // that wait for one.
 func TestSlotsAreGauges(t *testing.T) {
+	t.Parallel()
 	const sessions = 4
 	s := start(t, core.Config{}, func(s *system) { s.slots = 2 })
 	s.crowd(sessions, 1, func() {
@@ -137,6 +139,7 @@ func TestSlotsAreGauges(t *testing.T) {
 }
 
 func TestOnlySoManySessionsAreOpen(t *testing.T) {
+	t.Parallel()
 	const sessions, inputs, most = 12, 3, 4
 	s := start(t, core.Config{OpenSessions: most})
 	ended := s.crowd(sessions, inputs, func() {
@@ -175,6 +178,7 @@ func TestOnlySoManySessionsAreOpen(t *testing.T) {
 // Sessions wait for the limit of their agent, everything ends, in the order of its session, and
 // an agent without a limit does not wait.
 func TestOnlySoManyTurnsOfAnAgentRun(t *testing.T) {
+	t.Parallel()
 	const sessions, inputs, most = 12, 3, 2
 	turns := most
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{
@@ -307,6 +311,7 @@ func heap() uint64 {
 // A core and its runner start together, and the core is faster: the model must not be
 // asked without tools.
 func TestACoreThatStartsWaitsForToolsThatWereThere(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, func(s *system) { s.view = s.store() })
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {

@@ -40,6 +40,7 @@ func capabilities(t *testing.T, p *plugged, args string) (names, why []string, c
 }
 
 func TestCapabilitiesAreMatched(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	p := s.connectPlugin(plugin.Manifest{Name: "caller"}, nil)
 	for args, want := range map[string]string{

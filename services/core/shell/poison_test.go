@@ -47,6 +47,7 @@ func (s *system) deliverInVain(n int) {
 }
 
 func TestDeliveriesWithoutDecisionsAreNoPoison(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.stopCore()
 	ref := subject.Ref{Agent: "main", Session: "s1"}
@@ -244,6 +245,7 @@ func (s *system) marked(sessions int, by subject.Instance) (marked []subject.Ref
 
 // A core that is stopped while inputs and turns wait, or are being decided, leaves no marks.
 func TestACoreThatIsStoppedLeavesNoMarks(t *testing.T) {
+	t.Parallel()
 	const sessions, inputs = 20, 2
 	s := start(t, core.Config{}, func(s *system) { s.slots = 1 })
 	ended := s.crowd(sessions, inputs, func() {
@@ -264,6 +266,7 @@ func TestACoreThatIsStoppedLeavesNoMarks(t *testing.T) {
 // What cores begin and do not survive is counted in the log, so that it counts for every
 // core. The mark of a core that lives does not count.
 func TestWhatCoresBeginInVainIsPoison(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "s1"}
 	ch := s.follow(ref)
@@ -326,6 +329,7 @@ func (panicking) Evaluate(decide.Access) decide.Ruling { panic("of the policy") 
 
 // A panic proves that deciding fails, however often the cause was delivered.
 func TestATurnWhoseDecisionsPanicIsPoison(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.stopCore()
 	s.model = func(m provider.Message) provider.Response {

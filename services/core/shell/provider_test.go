@@ -17,6 +17,7 @@ import (
 // Only the provider that an agent names answers it, whichever instance is less busy. Any
 // provider answers an agent that names none.
 func TestAnAgentNamesItsProvider(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "choosy": {Provider: core.Providers{"second"}}}})
 	b := natstest.Connect(t, s.srv)
 	offers := engine.NewOffers() // no offer yet

@@ -192,6 +192,7 @@ func (v *viewed) heal(t *testing.T, damages map[string]func(t *testing.T)) {
 }
 
 func TestTheViewComesBackInSQLite(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "view", "view.db")
 	v := startViewed(t, func() store.Store {
 		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Logger: natstest.Logger(t)})
@@ -234,6 +235,7 @@ func TestTheViewComesBackInSQLite(t *testing.T) {
 }
 
 func TestTheViewComesBackInRedis(t *testing.T) {
+	t.Parallel()
 	url := redistest.Start(t)
 	open := func() store.Store {
 		st, err := redis.Open(redis.Config{URL: url, Logger: natstest.Logger(t)})
@@ -300,6 +302,7 @@ func TestTheViewComesBackInRedis(t *testing.T) {
 
 // What one core requests, another may do: the one that holds the lease.
 func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
+	t.Parallel()
 	v := startViewed(t, func() store.Store { return fileView(t) })
 	caller, err := v.bus.NewCaller()
 	must(t, err)
@@ -337,6 +340,7 @@ func TestASessionIsWrittenToTheViewOnDemand(t *testing.T) {
 // What a killed core has not written, the next one finds at its start, although the lease of the
 // dead one goes on.
 func TestACoreThatStartsFindsWhatAnotherHasNotWritten(t *testing.T) {
+	t.Parallel()
 	v := startViewed(t, func() store.Store { return fileView(t) })
 	v.stopCore()
 	k := store.Key{Agent: "main", Session: "s1"}

@@ -147,6 +147,7 @@ func TestQuietSessionsStartAnewInANewLog(t *testing.T) {
 
 // Confirmations that wait expire, although their timers were lost.
 func TestLostTimersAreScheduledAgain(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Confirm: 3 * time.Second}}})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {

@@ -104,6 +104,7 @@ func (s *system) replay(ref subject.Ref, a archive.Store) {
 }
 
 func TestTurnsLeaveTheLogForTheArchive(t *testing.T) {
+	t.Parallel()
 	s, a := retained(t, core.Config{Retention: core.RetentionConfig{Turns: 2}})
 	ref := subject.Ref{Agent: "main", Session: "long"}
 	live := s.follow(ref)
@@ -139,6 +140,7 @@ func TestTurnsLeaveTheLogForTheArchive(t *testing.T) {
 }
 
 func TestNothingLeavesTheLogWithoutItsArchive(t *testing.T) {
+	t.Parallel()
 	s, a := retained(t, core.Config{Retention: core.RetentionConfig{Turns: 1}})
 	obstacle := filepath.Join(a.String(), "main") // where a directory has to be
 	if err := os.WriteFile(obstacle, nil, 0o600); err != nil {
@@ -171,6 +173,7 @@ func TestNothingLeavesTheLogWithoutItsArchive(t *testing.T) {
 }
 
 func TestWhatIsOpenStaysInTheLog(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	s, _ := retained(t, core.Config{Retention: core.RetentionConfig{Age: time.Millisecond}})
 	ref := subject.Ref{Agent: "main", Session: "open"}
@@ -263,6 +266,7 @@ func messagesOf(t *testing.T, r provider.Request) (out []provider.Message) {
 }
 
 func TestTheContentOfADeletedSessionIsRemoved(t *testing.T) {
+	t.Parallel()
 	now := time.Duration(0)
 	s, a := retained(t, core.Config{Retention: core.RetentionConfig{Turns: 1, Undelete: &now}})
 	ref, other := subject.Ref{Agent: "main", Session: "gone"}, subject.Ref{Agent: "main", Session: "gone-2"}
@@ -327,6 +331,7 @@ func TestTheContentOfADeletedSessionIsRemoved(t *testing.T) {
 
 // Somebody deletes a session whose tool runs.
 func TestDeletingASessionStopsItsCalls(t *testing.T) {
+	t.Parallel()
 	s, _ := retained(t, core.Config{})
 	runs, stopped := make(chan struct{}), make(chan struct{})
 	s.model = func(provider.Message) provider.Response {
@@ -395,6 +400,7 @@ func (s *system) listed(deleted bool) (out []subject.Session) {
 
 // The log has a checkpoint that does not fold: what was folded before it is not given up.
 func TestACheckpointThatDoesNotFoldLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "forged"}
 	live := s.follow(ref)

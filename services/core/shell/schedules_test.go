@@ -27,6 +27,7 @@ import (
 // A turn from a chat creates a schedule, after a person has approved it. The session is woken by the
 // agent's own text, which is labelled, and the answer is delivered to the chat.
 func TestAScheduledInputIsAnsweredWhereItWasScheduled(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, func(s *system) { s.schedules = true })
 	seen := make(chan string, 8)
 	s.model = func(m provider.Message) provider.Response {
@@ -114,6 +115,7 @@ func (s *system) letItBeDue(ref subject.Ref, name string) {
 
 // /reset clears the conversation. What was scheduled is not part of it.
 func TestSchedulesSurviveAReset(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{}, func(s *system) { s.schedules = true })
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleTool {
@@ -182,6 +184,7 @@ func (s *system) wakes(name string, args func() string) <-chan string {
 // A watch reads its page with web:fetch. Policy can deny that, and hooks see the call and its result as
 // any other; the page is data for the model.
 func TestAWatchReadsItsPageAsACallDoes(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Policy: []core.Rule{
 		{Tool: "schedule:watch", Effect: event.EffectAllow},
 		{Principal: "internal:schedule", Args: map[string]string{"url": "*secret*"}, Effect: event.EffectDeny, Reason: "that page is secret"},
@@ -242,6 +245,7 @@ func TestAWatchReadsItsPageAsACallDoes(t *testing.T) {
 
 // The call of a webhook wakes the session that has created it, with what was sent as data.
 func TestAWebhookWakesItsSession(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Policy: []core.Rule{{Tool: "schedule:webhook", Effect: event.EffectAllow}}},
 		func(s *system) { s.schedules = true })
 	seen := s.wakes("schedule:webhook", func() string { return `{"name":"build","text":"Say why it failed."}` })

@@ -21,6 +21,7 @@ import (
 )
 
 func TestQueriesThatMakeNoSense(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	caller, err := s.bus.NewCaller()
 	must(t, err)
@@ -124,6 +125,7 @@ func (s *system) askAll(verb string, sessions []subject.Session) <-chan error {
 
 // Requests that fold sessions leave the log, the view and the processors to the turns.
 func TestRequestsThatFoldDoNotStarveTurns(t *testing.T) {
+	t.Parallel()
 	const requests, waiting, atOnce = 300, 200, 2
 	s := start(t, core.Config{})
 	s.stopCore()
@@ -157,6 +159,7 @@ func TestRequestsThatFoldDoNotStarveTurns(t *testing.T) {
 }
 
 func TestRequestsForTheSameSessionShareAFold(t *testing.T) {
+	t.Parallel()
 	const requests = 50
 	for _, verb := range []string{coreapi.VerbSession, coreapi.VerbRefill} {
 		t.Run(verb, func(t *testing.T) {

@@ -245,6 +245,7 @@ func (s *system) next(ch <-chan event.Event) event.Event {
 func calls(cs ...provider.ToolCall) provider.Response { return provider.Response{ToolCalls: cs} }
 
 func TestATurnWithATool(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {
@@ -275,6 +276,7 @@ func TestATurnWithATool(t *testing.T) {
 }
 
 func TestFiftyInputsTwoCores(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.startCore(core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "busy"}
@@ -296,6 +298,7 @@ func TestFiftyInputsTwoCores(t *testing.T) {
 }
 
 func TestConfirmation(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {
@@ -321,6 +324,7 @@ func TestConfirmation(t *testing.T) {
 }
 
 func TestConfirmationExpires(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {Confirm: time.Second}}})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {
@@ -341,6 +345,7 @@ func TestConfirmationExpires(t *testing.T) {
 }
 
 func TestUnknownAgentEnds(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "nobody", Session: "s"}
 	ch := s.follow(ref)
@@ -356,6 +361,7 @@ func TestUnknownAgentEnds(t *testing.T) {
 
 // A forged or broken commit must not block a session, and must not be trusted.
 func TestABrokenLogLocksTheSession(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	ref := subject.Ref{Agent: "main", Session: "broken"}
 	ch := s.follow(ref)

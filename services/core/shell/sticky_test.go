@@ -61,6 +61,7 @@ func (k *keeper) calls() []contract.ToolCall {
 // While a runner lives, its session returns to what the runner keeps for it. The next
 // runner learns that this was lost.
 func TestASessionStaysWithTheRunnerThatKeepsSomethingForIt(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = once(
 		provider.ToolCall{ID: "1", Tool: "test:keep", Args: json.RawMessage(`{}`)},

@@ -16,6 +16,7 @@ import (
 
 // A gateway that is away keeps its name: what waits for it is not for a plugin.
 func TestNoPluginTakesTheNameOfAConfiguredListener(t *testing.T) {
+	t.Parallel()
 	var cfg core.Config
 	if err := yaml.Unmarshal([]byte("listeners: {http: {listen: x}, push: {phone: {}}, irc: {libera: {}}}"), &cfg); err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 // everything for the first time, in the order of the log: first causes settled long
 // ago, then the cause whose holder must drive.
 func TestTheDriversDeliveryComesSecond(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		hang string // what is in progress when the core stops
@@ -74,6 +75,7 @@ func TestTheDriversDeliveryComesSecond(t *testing.T) {
 // The driver of a turn may be a cause without effect, if its holder decided the cause
 // before it. Repeated deliveries, while cores come and go, do not make it poison.
 func TestADriverWithoutEffectIsNoPoison(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = func(m provider.Message) provider.Response {
 		if m.Role == provider.RoleUser {

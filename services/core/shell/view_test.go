@@ -39,6 +39,7 @@ func (v *viewed) faulty(t *testing.T, says string) func() bool {
 
 // A view that is unavailable when core starts is treated like one that fails later.
 func TestACoreStartsBeforeItsView(t *testing.T) {
+	t.Parallel()
 	url, run := redistest.Later(t)
 	v := startWithout(t, url)
 	v.turn("early")
@@ -49,6 +50,7 @@ func TestACoreStartsBeforeItsView(t *testing.T) {
 }
 
 func TestACoreNamesAWrongPasswordOfItsView(t *testing.T) {
+	t.Parallel()
 	v := startWithout(t, strings.Replace(redistest.Start(t), redistest.Password, "hunter2", 1))
 	v.turn("early")
 	natstest.Eventually(t, "status names the reason", v.faulty(t, "WRONGPASS"))
@@ -56,6 +58,7 @@ func TestACoreNamesAWrongPasswordOfItsView(t *testing.T) {
 
 // A client that has seen a turn end finds it in the lists at once.
 func TestTheListsHaveWhatAClientHasSeen(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{})
 	s.model = once(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)})
 	caller := s.client(t)
@@ -80,6 +83,7 @@ func TestTheListsHaveWhatAClientHasSeen(t *testing.T) {
 
 // Status reports an agent's missing provider before a turn fails because of it.
 func TestStatusNamesAMissingProvider(t *testing.T) {
+	t.Parallel()
 	s := start(t, core.Config{Agents: map[string]core.AgentConfig{"main": {}, "odd": {Provider: core.Providers{"oracle"}}}})
 	caller := s.client(t)
 	natstest.Eventually(t, "status names the provider", func() bool {

@@ -203,6 +203,7 @@ func sampled(bytes, objects int64) int64 {
 
 // Timers that fire while no core runs end their requests once one does, however few sessions may be open at once.
 func TestTimersFireWhileNoCoreRuns(t *testing.T) {
+	t.Parallel()
 	const sessions, most = 20, 2
 	cfg := core.Config{OpenSessions: most, Agents: map[string]core.AgentConfig{"hasty": {Confirm: 2 * time.Second}}}
 	s := start(t, cfg, func(s *system) { s.view = s.store() })
