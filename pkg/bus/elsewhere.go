@@ -12,13 +12,14 @@ import (
 // A server of a cluster may be cut off from the others and still accept connections. What is connected to it then
 // waits in vain, so it goes to another one. Both links go to the same server: otherwise one might be left behind.
 
-// tryElsewhere reconnects to another server, if there is one.
-func (b *Bus) tryElsewhere(why string) {
+// tryElsewhere reconnects to another server, and reports whether there is one.
+func (b *Bus) tryElsewhere(why string) bool {
 	if len(b.ctl.nc.Servers()) < 2 {
-		return
+		return false
 	}
 	b.log.Warn("connecting to another server", "reason", why, "left", b.ctl.nc.ConnectedServerName())
 	b.ctl.giveUp() // the other link follows
+	return true
 }
 
 // follower sends the log link to the server of the control link.

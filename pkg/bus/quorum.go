@@ -24,6 +24,7 @@ const (
 	quorumAnswer = 300 * time.Millisecond // for an answer of the log
 	quorumHello  = 500 * time.Millisecond // for the greeting of a server
 	quorumGone   = 4 * time.Second        // without a sign of life, a copy is gone for the leader
+	quorumSingle = time.Second            // between two looks at a log with one copy
 	quorumAlone  = 5 * time.Second        // between two looks at a server without a cluster
 	quorumLearn  = time.Minute            // between two searches for servers that never greeted
 )
@@ -57,6 +58,7 @@ type quorumWatch struct {
 	tried   []string          // the URLs and copies with which servers were last looked for, and when
 	triedAt time.Time
 	stored  uint64    // acknowledgements by the last look
+	moved   bool      // to another server, because the leader heard nothing of the others
 	silent  time.Time // since when the log does not answer; zero if it does
 }
 
@@ -72,10 +74,10 @@ func (w *quorumWatch) look(ctx context.Context) time.Duration {
 		return quorumAlone
 	}
 	if len(w.copies) == 1 {
-		return quorumEvery
+		return quorumSingle
 	}
 	if w.answers(ctx) {
-		w.silent = time.Time{}
+		w.silent, w.moved = time.Time{}, false
 		if time.Since(w.asked) > quorumAlone {
 			w.askCopies(ctx)
 		}
@@ -89,23 +91,40 @@ func (w *quorumWatch) look(ctx context.Context) time.Duration {
 	if w.silent.IsZero() {
 		w.silent = time.Now()
 	}
+	w.explain(ctx)
+	return quorumEvery
+}
+
+// explain finds out why the log does not answer.
+func (w *quorumWatch) explain(ctx context.Context) {
 	lost := w.missing(ctx)
-	if 2*len(lost) < len(w.copies) {
-		lost = w.isolated(ctx)
+	if w.most(lost) {
+		w.report(ctx, lost, "cannot be reached (%s), and it needs %d; start them again, it then continues by itself")
+		return
 	}
+	unheard := w.unheard(ctx)
 	switch {
-	case ctx.Err() != nil:
-	case 2*len(lost) >= len(w.copies):
-		slices.Sort(lost)
-		n := len(w.copies)
-		w.b.storageFails(&StorageFault{lost: true, Reason: fmt.Sprintf("%d of the %d servers that keep the log cannot be "+
-			"reached (%s), and it needs %d; start them again, it then continues by itself",
-			len(lost), n, strings.Join(lost, ", "), n/2+1)}, 0)
+	case w.most(unheard) && (w.moved || !w.b.tryElsewhere("its server hears nothing of the others")):
+		w.report(ctx, unheard, "cannot be reached by its leader (%s), and it needs %d; see to their network")
+	case w.most(unheard):
+		w.moved = true
 	case time.Since(w.silent) > storageSilent:
 		w.silent = time.Time{}
 		w.b.tryElsewhere("the log does not answer")
 	}
-	return quorumEvery
+}
+
+// most reports whether a log that has lost these servers cannot store.
+func (w *quorumWatch) most(lost []string) bool { return 2*len(lost) >= len(w.copies) }
+
+func (w *quorumWatch) report(ctx context.Context, lost []string, what string) {
+	if ctx.Err() != nil {
+		return
+	}
+	slices.Sort(lost)
+	n := len(w.copies)
+	w.b.storageFails(&StorageFault{lost: true, Reason: fmt.Sprintf("%d of the %d servers that keep the log "+what,
+		len(lost), n, strings.Join(lost, ", "), n/2+1)}, 0)
 }
 
 // askCopies asks the leader which servers keep the log. Without a leader, the last answer is kept.
@@ -153,8 +172,8 @@ func (w *quorumWatch) answers(ctx context.Context) bool {
 	return err == nil || errors.As(err, &fault) || errors.Is(err, ErrDenied)
 }
 
-// isolated returns the copies that a leader has long heard nothing of.
-func (w *quorumWatch) isolated(ctx context.Context) (names []string) {
+// unheard returns the copies that a leader has long heard nothing of.
+func (w *quorumWatch) unheard(ctx context.Context) (names []string) {
 	info := w.info(ctx)
 	if info == nil || info.Cluster == nil || info.Cluster.Leader == "" {
 		return nil
