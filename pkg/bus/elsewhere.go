@@ -24,8 +24,8 @@ func (b *Bus) tryElsewhere(why string) bool {
 
 // follower sends the log link to the server of the control link.
 type follower struct {
-	next atomic.Bool  // at the next attempt; if that fails, any server will do
-	last atomic.Int64 // time of the last move, in Unix nanoseconds
+	tried atomic.Bool  // since the last loss of the connection: if that failed, any server will do
+	last  atomic.Int64 // time of the last move, in Unix nanoseconds
 }
 
 // followPause is the shortest time between two moves: a server may refuse the second link.
@@ -33,6 +33,10 @@ const followPause = 10 * time.Second
 
 // follow makes both links go to the same server.
 func (b *Bus) follow() {
+	b.follower.tried.Store(false)
+	if !b.ctl.opened.Load() || !b.data.opened.Load() {
+		return
+	}
 	ctl, data := b.ctl.nc.ConnectedServerId(), b.data.nc.ConnectedServerId()
 	if ctl == "" || data == "" || ctl == data || len(b.ctl.nc.Servers()) < 2 {
 		return
@@ -40,13 +44,12 @@ func (b *Bus) follow() {
 	if now := time.Now().UnixNano(); now-b.follower.last.Swap(now) < int64(followPause) {
 		return
 	}
-	b.follower.next.Store(true)
 	b.data.giveUp()
 }
 
 // choose implements nats.ReconnectToServerHandler for the log link. nil means the client's own choice.
 func (b *Bus) choose(servers []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
-	if !b.follower.next.CompareAndSwap(true, false) || b.ctl.nc == nil {
+	if b.follower.tried.Swap(true) || !b.ctl.opened.Load() {
 		return nil, 0
 	}
 	at := []string{b.ctl.nc.ConnectedAddr()}

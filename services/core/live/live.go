@@ -11,6 +11,7 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -83,11 +84,27 @@ func (p *Publisher) publish(j stored) {
 			journal.HeaderCommit: {seq}, journal.HeaderIndex: {strconv.Itoa(i)},
 			journal.HeaderEvents: {count}, journal.HeaderPrev: {prev},
 		}
-		if !p.send(j.trace, j.ref, h, &j.c.Events[i]) {
+		e := &j.c.Events[i]
+		if e.Type == event.TypeCheckpoint {
+			e = withoutState(e)
+		}
+		if !p.send(j.trace, j.ref, h, e) {
 			return
 		}
-		p.answer(j, h, &j.c.Events[i], j.writers[i])
+		p.answer(j, h, e, j.writers[i])
 	}
+}
+
+// withoutState returns the copy of a checkpoint: the state is large, and only readers of the log can use it.
+func withoutState(e *event.Event) *event.Event {
+	var c event.Checkpoint
+	if e.DataAs(&c) != nil {
+		c.Reason = "" // it is never invalid; a copy may be lost anyway
+	}
+	c.State = json.RawMessage("{}")
+	short := *e
+	short.Data = event.New(e.Ref(), e.ID, e.Source, c).Data
+	return &short
 }
 
 // answer publishes the copy of an event for the listener whose input it is about.

@@ -107,13 +107,19 @@ func TestTurnsLeaveTheLogForTheArchive(t *testing.T) {
 	t.Parallel()
 	s, a := retained(t, core.Config{Retention: core.RetentionConfig{Turns: 2}})
 	ref := subject.Ref{Agent: "main", Session: "long"}
-	live := s.follow(ref)
+	live, copies := s.follow(ref), s.follow(ref)
 	for i := range 8 {
 		s.talk(live, ref, fmt.Sprintf("first %d %s", i, strings.Repeat("x", 4000)))
 	}
 	before := s.first(ref)
 	s.left(ref, before)
 	s.replay(ref, a)
+	e := s.next(copies)
+	for ; e.Type != event.TypeCheckpoint; e = s.next(copies) {
+	}
+	if !strings.Contains(string(e.Data), `"state":{}`) || len(e.Data) > 500 {
+		t.Errorf("the live copy of a checkpoint is %.500s", e.Data)
+	}
 
 	var asked []provider.Message
 	s.asked = func(r provider.Request) { asked = messagesOf(t, r) }
