@@ -31,8 +31,7 @@ REPORT   := bin/testreport
 
 # The slowest packages come first: go test starts packages in this order, and a run should not
 # end with one of them alone.
-SLOWEST := $(addprefix ./services/,test/sandboxtest test/webtest test/e2e test/e2e/compose core/shell \
-	test/bustest test/plugintest core/dispatch skandha/system listener/camera core/registrar)
+SLOWEST := $(addprefix ./services/,test/sandboxtest test/webtest test/e2e test/e2e/compose core/shell)
 
 # How many packages are tested at a time. Most tests wait, for timers and other processes, more
 # than they compute, so a small machine does more at a time than it has processors.
