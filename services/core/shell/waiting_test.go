@@ -129,8 +129,9 @@ func TestWaitingSessionsCostNothing(t *testing.T) {
 	goroutines, before := runtime.NumGoroutine(), ownMemory()
 	asked := s.park("main", first, sessions, size)
 	natstest.Eventually(t, "goroutines are as many as before", func() bool { return runtime.NumGoroutine() <= goroutines+8 })
-	// Each holds more than its input: its conversation, and what the model was asked.
-	most, after := int64((sessions-first)*size/4), ownMemory()
+	// Each would hold more than its input: its conversation, and what the model was asked. The process itself may
+	// have got a buffer or two meanwhile.
+	most, after := int64((sessions-first)*size/4+1<<20), ownMemory()
 	t.Logf("%d more sessions wait: %d KiB, want at most %d KiB", sessions-first, (after-before)>>10, most>>10)
 	if after-before > most {
 		t.Errorf("%d more sessions that wait take %d bytes, want at most %d", sessions-first, after-before, most)
