@@ -1,0 +1,1 @@
+../../../../services/bench/peers/protocol.go
