@@ -140,6 +140,14 @@ bench: setup-build ## Measure this machine against the budgets, each beside the 
 	$(STATIC) -o bin/ ./services/skandha ./services/bench/cmd/skandha-bench
 	bin/skandha-bench
 
+# Not in CI, and nothing of ours is imported there: it needs no look when ours changes.
+.PHONY: peers
+peers: setup-build ## Measure a turn beside the same turn in adk-go, Temporal, Restate and DBOS, as far as their servers are in PATH
+	@mkdir -p bin
+	$(STATIC) -o bin/ ./services/bench/cmd/skandha-bench
+	cd deploy/bench/peers && GOWORK=off go build -buildvcs=false -o $(CURDIR)/bin/skandha-peers .
+	bin/skandha-bench peers
+
 ##@ Docker
 
 .PHONY: compose-up

@@ -15,7 +15,7 @@ import (
 // benchCmd measures this machine with skandha-bench, a separate command: what measures
 // the system is not part of what runs it.
 type benchCmd struct {
-	Args []string `arg:"" optional:"" name:"option" help:"As skandha-bench takes them: --quick, --only B4,B6, --json."`
+	Args []string `arg:"" optional:"" name:"option" help:"As skandha-bench takes them: --quick, --only B4,B6, --json; or peers: beside other engines (make peers)."`
 }
 
 // Run implements the command.

@@ -62,18 +62,27 @@ func start(ctx context.Context, e Engine) (*running, error) {
 
 // receive decodes the next line, or fails when the program takes too long.
 func (r *running) receive(ctx context.Context, v any) error {
-	got := make(chan error, 1)
-	go func() { got <- r.answers.Decode(v) }()
+	type line struct {
+		json json.RawMessage
+		err  error
+	}
+	got := make(chan line, 1)
+	go func() {
+		var l line
+		l.err = r.answers.Decode(&l.json)
+		got <- l
+	}()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case err := <-got:
-		return err
+	case l := <-got:
+		if l.err != nil {
+			return l.err
+		}
+		return json.Unmarshal(l.json, v)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-late.C:
-		r.kill() // ends the reading
-		<-got
 		return fmt.Errorf("no answer in %s", patience)
 	}
 }
