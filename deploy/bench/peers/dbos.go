@@ -19,7 +19,7 @@ import (
 	peers "skandha.dev/deploy/bench/peers/protocol"
 )
 
-// dbos is DBOS in this process on a PostgreSQL of its own, as a child: a turn is a workflow of three steps.
+// dbos is DBOS in this process on a separate PostgreSQL, as a child: a turn is a workflow of three steps.
 func dbos(ctx context.Context, dir string) (peers.Hello, open, func(), error) {
 	none := func() {}
 	bin := postgresBin()

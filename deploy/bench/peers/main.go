@@ -83,7 +83,7 @@ func missing(why string) (peers.Hello, open, func(), error) {
 	return peers.Hello{Missing: why}, nil, func() {}, nil
 }
 
-// always opens the same session: for engines in which a turn is a run of its own.
+// always opens the same session: for engines in which a turn is a separate run.
 type always func(ctx context.Context) error
 
 func (a always) Turn(ctx context.Context) error { return a(ctx) }

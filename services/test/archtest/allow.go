@@ -8,6 +8,7 @@ const (
 	internal = services + "/internal"
 	command  = services + "/skandha"
 	bench    = services + "/bench"
+	others   = root + "/deploy/bench/peers"
 	support  = services + "/test"
 	bridge   = services + "/uibridge"
 	compat   = bridge + "/compat"
@@ -79,7 +80,7 @@ var (
 		"github.com/redis/go-redis":                    {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},
 		"github.com/robfig/cron":                       {internal + "/clock"},
 		"github.com/tetratelabs/wazero":                {pdf},
-		"google.golang.org/genai":                      {services + "/provider/gemini"},
+		"google.golang.org/genai":                      {services + "/provider/gemini", others}, // adk-go's types
 		"github.com/yuin/goldmark":                     {services + "/uibridge/markdown"},
 		"mellium.im/sasl":                              {services + "/listener/xmpp"},
 		"modernc.org/sqlite":                           {internal + "/store/sqlitefile"},
