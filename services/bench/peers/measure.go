@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -43,43 +44,59 @@ type sample struct {
 	turns       int
 	total, used time.Duration
 	idle        float64
+	failed      error
 }
 
 // Measure starts all engines, then lets each run turns in every round, in an order that moves on by one. An engine
-// that says why it is missing has no figures; one that fails ends the measurement.
+// that cannot run here, or fails, has no figures but the reason; if it is the first, what the others are compared
+// with is missing, and that is an error.
 func Measure(ctx context.Context, engines []Engine, o Options) ([]Result, error) {
 	results := make([]Result, len(engines))
-	at := map[string]int{}
-	var samples []*sample
+	samples := make([]*sample, len(engines))
+	var here []*sample
 	defer func() {
-		for _, s := range samples {
+		for _, s := range here {
 			s.stop()
 		}
 	}()
 	for i, e := range engines {
 		o.progress("starting " + e.Name)
+		results[i].Name = e.Name
 		r, err := start(ctx, e)
 		if err != nil {
-			return nil, err
-		}
-		results[i], at[e.Name] = Result{Name: e.Name, Hello: r.Hello}, i
-		if r.Missing != "" {
-			r.stop()
+			results[i].Missing = err.Error()
 			continue
 		}
-		samples = append(samples, &sample{running: r})
+		samples[i] = &sample{running: r}
+		here, results[i].Hello = append(here, samples[i]), r.Hello
+		if r.Missing != "" {
+			samples[i] = nil
+		}
 	}
-	if err := o.measure(ctx, samples); err != nil {
+	if err := o.measure(ctx, slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s == nil })); err != nil {
 		return nil, err
 	}
-	for _, s := range samples {
-		r := &results[at[s.Name]]
-		slices.Sort(s.took)
-		r.Median, r.P95 = s.took[len(s.took)/2], s.took[len(s.took)*95/100]
-		r.Rate = float64(s.turns) / s.total.Seconds()
-		r.Turn, r.Idle = s.used/time.Duration(s.turns), s.idle
+	for i, s := range samples {
+		if s != nil {
+			s.sum(&results[i])
+		}
+	}
+	if len(results) > 0 && results[0].Missing != "" {
+		return nil, errors.New(results[0].Missing)
 	}
 	return results, nil
+}
+
+// sum computes the figures.
+func (s *sample) sum(r *Result) {
+	if s.failed != nil {
+		r.Missing = s.failed.Error()
+		return
+	}
+	slices.Sort(s.took)
+	r.Median, r.P95 = s.took[len(s.took)/2], s.took[len(s.took)*95/100]
+	r.Rate = float64(s.turns) / s.total.Seconds()
+	r.Turn, r.Idle = s.used/time.Duration(s.turns), s.idle
 }
 
 func (o Options) progress(what string) {
@@ -89,11 +106,11 @@ func (o Options) progress(what string) {
 }
 
 func (o Options) measure(ctx context.Context, samples []*sample) error {
-	for _, s := range samples { // warm-up
+	for _, s := range samples {
 		o.progress("warming up " + s.Name)
-		for _, r := range []Request{{1, o.Alone}, {o.Sessions, o.Each}} {
-			if _, err := s.ask(ctx, r); err != nil {
-				return err
+		for _, r := range []Request{{Sessions: 1, Turns: o.Alone}, {Sessions: o.Sessions, Turns: o.Each}} {
+			if s.failed == nil {
+				_, s.failed = s.ask(ctx, r)
 			}
 		}
 	}
@@ -103,21 +120,20 @@ func (o Options) measure(ctx context.Context, samples []*sample) error {
 	for round := range o.Rounds {
 		o.progress(fmt.Sprintf("round %d of %d", round+1, o.Rounds))
 		for i := range samples {
-			if err := samples[(i+round)%len(samples)].round(ctx, o); err != nil {
-				return err
+			if s := samples[(i+round)%len(samples)]; s.failed == nil {
+				s.failed = s.round(ctx, o)
 			}
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // rest measures what the engines use without a turn: each takes it from the others while they are measured.
 func (o Options) rest(ctx context.Context, samples []*sample) error {
 	before := make([]time.Duration, len(samples))
 	for i, s := range samples {
-		var err error
-		if before[i], err = s.processor(); err != nil {
-			return err
+		if s.failed == nil {
+			before[i], s.failed = s.processor()
 		}
 	}
 	begin := time.Now()
@@ -127,11 +143,11 @@ func (o Options) rest(ctx context.Context, samples []*sample) error {
 		return ctx.Err()
 	}
 	for i, s := range samples {
-		after, err := s.processor()
-		if err != nil {
-			return err
+		if s.failed == nil {
+			var after time.Duration
+			after, s.failed = s.processor()
+			s.idle = (after - before[i]).Seconds() / time.Since(begin).Seconds()
 		}
-		s.idle = (after - before[i]).Seconds() / time.Since(begin).Seconds()
 	}
 	return nil
 }

@@ -90,15 +90,23 @@ func TestEnginesAreMeasuredAndOneThatIsMissingSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAFailureNamesTheEngineAndTheReason(t *testing.T) {
-	for kind, want := range map[string]string{
-		"failing": "failing: the tool has failed",
-		"silent":  "silent did not start: EOF: no database",
-	} {
-		_, err := Measure(t.Context(), []Engine{engineOf(t, kind)}, brief)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", kind, err, want)
+func TestAnEngineThatFailsHasTheReasonAndTheOthersAreMeasured(t *testing.T) {
+	reasons := []string{"", "failing: the tool has failed", "silent did not start: EOF: no database"}
+	engines := []Engine{engineOf(t, "one"), engineOf(t, "failing"), engineOf(t, "silent")}
+	got, err := Measure(t.Context(), engines, brief)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range reasons {
+		if !strings.HasPrefix(got[i].Missing, want) || (got[i].Missing == "") != (want == "") {
+			t.Errorf("%s is missing: %q; want %q", engines[i].Name, got[i].Missing, want)
 		}
+		if measured := got[i].Rate > 0; measured != (want == "") {
+			t.Errorf("%+v", got[i])
+		}
+	}
+	if _, err := Measure(t.Context(), engines[1:], brief); err == nil || !strings.Contains(err.Error(), "the tool has failed") {
+		t.Errorf("what the others are compared with fails: %v", err)
 	}
 }
 
