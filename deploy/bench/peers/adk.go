@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
@@ -32,7 +33,12 @@ func adk(_ context.Context, dir string) (peers.Hello, open, func(), error) {
 	// A transaction takes the lock for writing at its begin: one that had read before could not wait for it.
 	db := filepath.Join(dir, "sessions.db") + "?_txlock=immediate" +
 		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(60000)"
-	sessions, err := database.NewSessionService(sqlite.Open(db), &gorm.Config{
+	pool, err := sql.Open(sqlite.DriverName, db)
+	if err != nil {
+		return peers.Hello{}, nil, none, err
+	}
+	pool.SetMaxOpenConns(4) // with one for each session, they wait for the lock by polling, and do a third less
+	sessions, err := database.NewSessionService(sqlite.Dialector{Conn: pool}, &gorm.Config{
 		PrepareStmt: true, Logger: logger.Default.LogMode(logger.Silent),
 	})
 	if err == nil {
