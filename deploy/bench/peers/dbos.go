@@ -53,8 +53,9 @@ func dbos(ctx context.Context, dir string) (peers.Hello, open, func(), error) {
 		}
 		return check(end)
 	}
+	postgres := release(ctx, filepath.Join(bin, "postgres"), "-V")
 	hello := peers.Hello{
-		Version: version("github.com/dbos-inc/dbos-transact-golang") + ", " + says(ctx, filepath.Join(bin, "postgres"), "--version"),
+		Version: version("github.com/dbos-inc/dbos-transact-golang") + ", PostgreSQL " + postgres,
 		Durable: "PostgreSQL, fsync and synchronous_commit on (the default)",
 	}
 	return hello, func(context.Context) (peers.Session, error) { return always(turn), nil }, func() {
@@ -112,10 +113,11 @@ func startPostgres(ctx context.Context, bin, dir string) (url string, _ *server,
 		if err := os.Chown(data, uid, gid); err != nil {
 			return "", nil, err
 		}
-		as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // ids
+		as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 		owner = u.Username
 	}
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "bench", "-A", "trust") //nolint:gosec // found in PATH
+	//nolint:gosec // found in PATH
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "bench", "-A", "trust")
 	initdb.SysProcAttr, initdb.Dir = as, data
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("initdb as %q: %w: %s", owner, err, out)
@@ -124,7 +126,8 @@ func startPostgres(ctx context.Context, bin, dir string) (url string, _ *server,
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", //nolint:gosec // as above
+	//nolint:gosec // as above
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1",
 		"-p", strconv.Itoa(free[0]), "-c", "unix_socket_directories=")
 	cmd.SysProcAttr, cmd.Dir = as, data
 	s, err := serve(filepath.Join(dir, "postgres.log"), cmd)

@@ -33,7 +33,8 @@ func restate(ctx context.Context, dir string) (peers.Hello, open, func(), error)
 		return peers.Hello{}, nil, none, err
 	}
 	local := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", free[i]) }
-	cmd := exec.CommandContext(ctx, bin, "--base-dir", filepath.Join(dir, "data"), "--no-logo", "--listen-mode", "tcp", //nolint:gosec // found in PATH
+	//nolint:gosec // found in PATH
+	cmd := exec.CommandContext(ctx, bin, "--base-dir", filepath.Join(dir, "data"), "--no-logo", "--listen-mode", "tcp",
 		"--bind-address", local(0), "--advertised-address", "http://"+local(0)+"/", "--node-name", "bench")
 	cmd.Env = append(os.Environ(), "RESTATE_INGRESS__BIND_ADDRESS="+local(1), "RESTATE_ADMIN__BIND_ADDRESS="+local(2),
 		"RESTATE_DISABLE_TELEMETRY=true", "RUST_LOG=error")
@@ -62,7 +63,7 @@ func restate(ctx context.Context, dir string) (peers.Hello, open, func(), error)
 	client := ingress.NewClient("http://"+local(1), ingress.WithHttpClient(&http.Client{Transport: transport}))
 	var opened atomic.Int64
 	hello := peers.Hello{
-		Version: says(ctx, bin, "--version") + ", SDK " + version("github.com/restatedev/sdk-go"),
+		Version: release(ctx, bin, "--version") + ", SDK " + version("github.com/restatedev/sdk-go"),
 		Durable: "its log in RocksDB, synced (the default)",
 	}
 	return hello, func(context.Context) (peers.Session, error) {

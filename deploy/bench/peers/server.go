@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -101,11 +102,13 @@ func accepts(addr string) func(context.Context) error {
 	}
 }
 
-// says is what a command prints, on one line.
-func says(ctx context.Context, argv ...string) string {
+// release is the version that a command prints, from the first word on that begins with a digit.
+func release(ctx context.Context, argv ...string) string {
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).Output() //nolint:gosec // of a server that was found
 	if err != nil {
 		return "unknown"
 	}
-	return strings.Join(strings.Fields(string(out)), " ")
+	words := strings.Fields(string(out))
+	first := max(0, slices.IndexFunc(words, func(w string) bool { return w[0] >= '0' && w[0] <= '9' }))
+	return strings.Join(words[first:], " ")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -13,7 +14,6 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"log/slog"
 
 	peers "skandha.dev/deploy/bench/peers/protocol"
 )
@@ -48,7 +48,8 @@ func temporal(ctx context.Context, dir string) (peers.Hello, open, func(), error
 	for _, l := range temporalLimits {
 		argv = append(argv, "--dynamic-config-value", l+"=1000000")
 	}
-	s, err := serve(filepath.Join(dir, "temporal.log"), exec.CommandContext(ctx, bin, argv...)) //nolint:gosec // found in PATH
+	cmd := exec.CommandContext(ctx, bin, argv...) //nolint:gosec // found in PATH
+	s, err := serve(filepath.Join(dir, "temporal.log"), cmd)
 	if err != nil {
 		return peers.Hello{}, nil, none, err
 	}
@@ -89,7 +90,7 @@ func temporal(ctx context.Context, dir string) (peers.Hello, open, func(), error
 		return check(end)
 	}
 	hello := peers.Hello{
-		Version: says(ctx, bin, "--version") + ", SDK " + version("go.temporal.io/sdk"),
+		Version: release(ctx, bin, "--version") + ", SDK " + version("go.temporal.io/sdk"),
 		Durable: "dev server, SQLite, WAL, synchronous=FULL, limits lifted",
 	}
 	return hello, func(context.Context) (peers.Session, error) { return always(turn), nil },

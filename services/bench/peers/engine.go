@@ -37,7 +37,7 @@ type running struct {
 
 func start(ctx context.Context, e Engine) (*running, error) {
 	// The end of its input ends it, so that it can end its servers; a signal would not.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), e.Argv[0], e.Argv[1:]...) //nolint:gosec // the caller's choice
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), e.Argv[0], e.Argv[1:]...) //nolint:gosec // the caller's
 	r := &running{Engine: e, cmd: cmd}
 	cmd.Dir, cmd.Stderr = e.Dir, &r.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us alone

@@ -73,7 +73,8 @@ func Measure(ctx context.Context, engines []Engine, o Options) ([]Result, error)
 			samples[i] = nil
 		}
 	}
-	if err := o.measure(ctx, slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s == nil })); err != nil {
+	measured := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s == nil })
+	if err := o.measure(ctx, measured); err != nil {
 		return nil, err
 	}
 	for i, s := range samples {

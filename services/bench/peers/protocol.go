@@ -38,7 +38,9 @@ type Session interface {
 
 // Serve answers requests until the end of the input, which also ends the turns that are running. A failed turn is an
 // answer; the error is of the pipe.
-func Serve(ctx context.Context, hello Hello, in io.Reader, out io.Writer, open func(context.Context) (Session, error)) error {
+func Serve(
+	ctx context.Context, hello Hello, in io.Reader, out io.Writer, open func(context.Context) (Session, error),
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	requests, ended := make(chan Request), make(chan error, 1)
