@@ -422,6 +422,7 @@ const (
 	StateExecuting  AgentState = "executing_tool"
 	StateReflecting AgentState = "reflecting"
 	StateLocked     AgentState = "locked"
+	StatePaused     AgentState = "paused" // nothing runs, and nothing starts until /resume
 )
 
 // EventType implements Payload.
@@ -462,6 +463,9 @@ func (SessionLocked) EventType() Type { return TypeSessionLocked }
 
 // EventType implements Payload.
 func (SessionReset) EventType() Type { return TypeSessionReset }
+
+// EventType implements Payload.
+func (SessionPaused) EventType() Type { return TypeSessionPaused }
 
 // EventType implements Payload.
 func (Checkpoint) EventType() Type { return TypeCheckpoint }

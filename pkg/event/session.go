@@ -29,6 +29,13 @@ type SessionReset struct {
 	By subject.Writer `json:"by"`
 }
 
+// SessionPaused reports that the session was paused, or resumed. In a paused session nothing starts:
+// inputs wait, and so does whatever follows what was running.
+type SessionPaused struct {
+	By     subject.Writer `json:"by"`
+	Paused bool           `json:"paused"` // false: it was resumed
+}
+
 // Checkpoint carries the full state of a session, so that a fold can start here.
 type Checkpoint struct {
 	State  json.RawMessage `json:"state"` // in the format of the fold's version; only for core

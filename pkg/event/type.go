@@ -34,6 +34,7 @@ const (
 	TypeTurnFailed      Type = "skandha.turn.failed.v1"
 	TypeSessionLocked   Type = "skandha.session.locked.v1"
 	TypeSessionReset    Type = "skandha.session.reset.v1"
+	TypeSessionPaused   Type = "skandha.session.paused.v1"
 	TypeCheckpoint      Type = "skandha.session.checkpoint.v1"
 	TypeSummarized      Type = "skandha.session.summarized.v1"
 	TypeUIMessage       Type = "skandha.ui.message.v1"
@@ -59,8 +60,8 @@ func CommitTypes() []Type {
 	return []Type{
 		TypePerceived, TypeRecalled, TypePlanConsidered, TypePlanRequested, TypePlanCompleted,
 		TypeActRequested, TypeActApproved, TypeActConfirmed, TypeActCompleted, TypeAudited, TypeRecorded,
-		TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeCheckpoint, TypeSummarized,
-		TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
+		TypeTurnFailed, TypeSessionLocked, TypeSessionReset, TypeSessionPaused, TypeCheckpoint,
+		TypeSummarized, TypeUIMessage, TypeToolCallRequest, TypeUIReady, TypeUIState,
 	}
 }
 

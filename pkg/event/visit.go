@@ -20,6 +20,7 @@ type Visitor struct {
 	TurnFailed      func(TurnFailed)
 	SessionLocked   func(SessionLocked)
 	SessionReset    func(SessionReset)
+	SessionPaused   func(SessionPaused)
 	Checkpoint      func(Checkpoint)
 	Summarized      func(Summarized)
 	UIMessage       func(UIMessage)
@@ -62,6 +63,8 @@ func (v Visitor) Visit(e Event) error {
 		return visit(e, v.SessionLocked)
 	case TypeSessionReset:
 		return visit(e, v.SessionReset)
+	case TypeSessionPaused:
+		return visit(e, v.SessionPaused)
 	case TypeCheckpoint:
 		return visit(e, v.Checkpoint)
 	case TypeSummarized:

@@ -29,6 +29,8 @@ type sessionsCmd struct {
 	Show     sessionsShowCmd     `cmd:"" help:"Show a session's conversation and state."`
 	Tail     sessionsTailCmd     `cmd:"" help:"Show a session's log: causes and commits, from the beginning, also those in the archive; --follow also shows new ones."`
 	Rebuild  sessionsRebuildCmd  `cmd:"" help:"Fold a session from the log, compare the result with the live state, and write it to the view."`
+	Pause    sessionsPauseCmd    `cmd:"" help:"Start nothing new in a session until it is resumed. What runs is finished, inputs wait."`
+	Resume   sessionsResumeCmd   `cmd:"" help:"Continue a paused session."`
 	Delete   sessionsDeleteCmd   `cmd:"" help:"Delete a session. Its content is removed from the log and the archive after retention.undelete, a week by default."`
 	Undelete sessionsUndeleteCmd `cmd:"" help:"Bring a deleted session back, while its content is still there."`
 	Repair   sessionsRepairCmd   `cmd:"" help:"Open a session whose log is damaged, with what could be saved. Without --yes, only report what would be lost."`

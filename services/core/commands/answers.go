@@ -16,6 +16,8 @@ import (
 const (
 	WasReset        = "The conversation was reset."
 	Cancelled       = "The running turn was cancelled."
+	NotPaused       = "The session is not paused."
+	StillPaused     = "It is still paused; /resume continues it."
 	NotRunning      = "Nothing was running."
 	Left            = "/quit only closes a terminal; to leave the page, close it. The session stays open."
 	NoPluginList    = "The list of plugins is not available here."
@@ -217,4 +219,31 @@ func Deleted(until time.Time) string {
 // Undeleted answers /undelete.
 func Undeleted(turns int) string {
 	return fmt.Sprintf("The session is back, with %s.", count(turns, "turn"))
+}
+
+// WasPaused answers /pause. running says that a model or a tool still works.
+func WasPaused(running bool) string {
+	if running {
+		return "Paused. What runs is finished and kept; nothing else starts until /resume."
+	}
+	return "Paused. Nothing starts until /resume."
+}
+
+// AlreadyPaused answers /pause in a paused session.
+func AlreadyPaused(by subject.Writer, since time.Time) string {
+	return fmt.Sprintf("The session is already paused, by %s, since %s; /resume continues it.", by, since.Format(time.RFC3339))
+}
+
+// Resumed answers /resume.
+func Resumed(by subject.Writer, since time.Time, waiting int) string {
+	s := fmt.Sprintf("Resumed; %s had paused the session at %s.", by, since.Format(time.RFC3339))
+	if waiting > 0 {
+		s += " " + count(waiting, "input") + " waited."
+	}
+	return s
+}
+
+// Waits is the notice about an input to a paused session.
+func Waits(by subject.Writer) string {
+	return fmt.Sprintf("The session is paused by %s: the input waits until /resume.", by)
 }

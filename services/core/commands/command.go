@@ -17,6 +17,8 @@ const (
 	Reset    = "reset"
 	Repair   = "repair"
 	Cancel   = "cancel"
+	Pause    = "pause"
+	Resume   = "resume"
 	Tools    = "tools"
 	Plugins  = "plugins"
 	Provider = "provider"
@@ -43,6 +45,8 @@ var all = []Command{
 	{Reset, "", "end the running turn, forget the conversation, unlock the session"},
 	{Repair, "", "unlock a session whose log is damaged, with whatever could be recovered"},
 	{Cancel, "", "cancel the running turn and report which of its tool calls ran"},
+	{Pause, "", "start nothing new in this session until /resume; what runs is finished"},
+	{Resume, "", "continue a paused session"},
 	{Tools, "", "list the tools that the agent can use now"},
 	{Plugins, "", "list the plugins with their hooks and tools"},
 	{Provider, "[name[/model] | default]", "show the language models, or choose the one that answers this session"},

@@ -42,6 +42,9 @@ func (b *builder) advance() {
 // move advances one step and reports whether it did. st is a copy.
 func (b *builder) move(st Step) bool {
 	t := b.s.Turn
+	if b.s.Paused != nil && st.Status != Expanded {
+		return false
+	}
 	switch st.Status {
 	case Approved:
 		return b.assign(st, st.Final)

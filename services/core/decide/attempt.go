@@ -91,6 +91,9 @@ func OnUnreachable(s *State, delivery uint64, call, attempt string, env *Env) (d
 // growing pauses: once a plugin or runner has refused, the next one is likely to
 // refuse for the same reason.
 func (b *builder) again(st Step, a executor.Answer) bool {
+	if b.s.Paused != nil && !st.probing() {
+		return false
+	}
 	ended := b.env.Heard
 	if ended.IsZero() {
 		ended = st.StartBy.Add(-executor.StartWithin)
@@ -259,7 +262,7 @@ func (b *builder) expire() {
 // abandoned reports whether a step is ready to run but no executor has offered its
 // tool for too long.
 func (b *builder) abandoned(st *Step) bool {
-	if b.s.Turn == nil || st.Status != Approved && (st.Status != Waiting || !b.s.Turn.ready(st)) {
+	if b.s.Turn == nil || b.s.Paused != nil || st.Status != Approved && (st.Status != Waiting || !b.s.Turn.ready(st)) {
 		return false
 	}
 	return !b.offers(st.Tool) && b.givenUp(st.Tool, b.s.Turn.Idle)

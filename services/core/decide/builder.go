@@ -181,9 +181,11 @@ func (b *builder) agentState() event.AgentState {
 	switch {
 	case t == nil && b.s.Locked != "":
 		return event.StateLocked
+	case b.s.Paused != nil && (t == nil || b.s.held() && len(b.s.Confirmations()) == 0):
+		return event.StatePaused
 	case t == nil:
 		return event.StateWaiting
-	case b.s.asking():
+	case b.s.asking() || b.s.held():
 		return event.StateConfirming
 	case len(t.Steps) > 0:
 		return event.StateExecuting

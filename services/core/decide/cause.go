@@ -163,9 +163,13 @@ func (x *causeDecider) input(in event.Input) {
 			in.Files[i].Ref, x.s.Ref))
 		return
 	}
-	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt
+	waits := x.s.Turn != nil && in.Mode != event.ModeInterrupt || x.s.Paused != nil
 	if waits && len(x.s.Queue) >= x.agent().Limits.Queue {
-		x.fail(event.FailQueueFull, fmt.Sprintf("%d inputs are already waiting", len(x.s.Queue)))
+		why := fmt.Sprintf("%d inputs are already waiting", len(x.s.Queue))
+		if x.s.Paused != nil {
+			why += "; the session is paused, and /resume continues it"
+		}
+		x.fail(event.FailQueueFull, why)
 		return
 	}
 	p := event.Perceived{
@@ -179,6 +183,9 @@ func (x *causeDecider) input(in event.Input) {
 	if waits {
 		p.Disposition = event.Queued
 		x.emit(p)
+		if x.s.Paused != nil {
+			x.notices = append(x.notices, commands.Waits(x.s.Paused.By))
+		}
 		return
 	}
 	if x.s.Turn != nil {

@@ -37,9 +37,16 @@ func (x *causeDecider) command(c event.Command) {
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
 	}
 	answer, chosen := x.run(c)
+	resumes := false
+	if c.Name == commands.Resume {
+		answer, resumes = x.resume()
+	}
 	x.emitIn("", event.UIMessage{Content: answer, Format: event.Markdown})
 	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer, Provider: chosen})
 	x.ready = true
+	if resumes {
+		x.goOn()
+	}
 	x.next()
 }
 
@@ -55,6 +62,8 @@ func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 		answer = x.delete()
 	case commands.Undelete:
 		answer = x.undelete()
+	case commands.Pause:
+		answer = x.pause()
 	case commands.Cancel:
 		answer = x.cancelRunning()
 	case commands.Tools:
@@ -78,6 +87,9 @@ func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 func (x *causeDecider) reset() string {
 	x.endAll("/reset by " + string(x.c.Writer))
 	x.emit(event.SessionReset{By: x.c.Writer})
+	if x.s.Paused != nil {
+		return commands.WasReset + " " + commands.StillPaused
+	}
 	return commands.WasReset
 }
 

@@ -140,7 +140,7 @@ func TestAnUnknownCommandNamesTheNearest(t *testing.T) {
 		"halp":       "unknown command /halp; did you mean /help? (",
 		"HELP":       "did you mean /help? (",
 		"plug":       "did you mean /plugins? (",
-		"re":         "did you mean /reset or /repair or /replay? (",
+		"re":         "did you mean /reset or /repair or /resume or /replay? (",
 		"cnacel":     "did you mean /cancel? (",
 		"metricss":   "did you mean /metrics? (",
 		"toosl":      "did you mean /tools? (",

@@ -11,9 +11,9 @@ import (
 )
 
 // wellFormed checks what models rely on (the window begins with a user's message, and
-// every call has a result), and that no input waits without a running turn.
+// every call has a result), and that no input waits without a running turn or a pause.
 func wellFormed(s *decide.State) error {
-	if s.Turn == nil && len(s.Queue) > 0 {
+	if s.Turn == nil && len(s.Queue) > 0 && s.Paused == nil {
 		return fmt.Errorf("%d inputs wait and no turn is open", len(s.Queue))
 	}
 	if (s.Turn == nil) != (s.Driver == 0) {

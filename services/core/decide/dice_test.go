@@ -18,6 +18,9 @@ func (s *simulation) perceive() {
 	if s.state.Locked != "" && chance(s.r, 3) {
 		s.put(subject.Command, event.Command{Name: oneOf(s.r, "reset", "undelete")})
 	}
+	if s.state.Paused != nil && chance(s.r, 2) {
+		s.put(subject.Command, event.Command{Name: "resume"})
+	}
 	if chance(s.r, 8) {
 		if d := decide.OnRetention(s.state, s.env()); d != nil {
 			s.commit(d, 0)
@@ -41,7 +44,8 @@ func (s *simulation) perceive() {
 	case 10:
 		s.put(subject.Command,
 			event.Command{
-				Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo", "delete", "undelete"),
+				Name: oneOf(s.r, "help", "/reset", "cancel", "tools", "provider", "metrics", "plugins", "replay", "quit", "sudo", "delete",
+					"undelete", "pause", "pause", "resume"),
 				Args: oneOf(s.r, nil, []string{"1"}), ID: oneOf(s.r, "", "k1"),
 			})
 	case 11:

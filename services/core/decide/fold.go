@@ -109,6 +109,7 @@ func (s *State) fold(e event.Event) (err error) {
 		TurnFailed:      s.onTurnFailed,
 		SessionLocked:   s.onSessionLocked,
 		SessionReset:    func(p event.SessionReset) { err = s.onReset(p) },
+		SessionPaused:   func(p event.SessionPaused) { s.onPaused(p) },
 		Checkpoint:      func(p event.Checkpoint) { err = s.onCheckpoint(p) },
 		Summarized:      func(p event.Summarized) { err = s.onSummarized(p) },
 		UIState:         func(p event.UIState) { s.UI = p.State },

@@ -36,6 +36,7 @@ type observer struct {
 	grants    []event.Grant       // since the last reset
 	answers   map[uint64]int      // confirmation -> how often it was decided
 	first     uint64              // the first cause that was committed
+	paused    bool
 
 	// What the simulation knows about the world outside the log.
 	answered  map[string]bool                 // calls that a before_act hook answered
@@ -112,7 +113,7 @@ func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 	}
 	touched := false
 	for i, e := range c.Events {
-		about, err := o.event(c, e, seq)
+		about, err := o.witness(c, e, seq)
 		if err != nil {
 			return fmt.Errorf("event %d, %s: %w", i, e.Type, err)
 		}

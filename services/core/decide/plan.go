@@ -28,12 +28,15 @@ const (
 
 // wantsPlan reports whether the turn is waiting to ask the model.
 func (s *State) wantsPlan() bool {
-	return s.Turn != nil && s.Turn.Plan == nil && len(s.Turn.Steps) == 0
+	return s.Turn != nil && s.Turn.Plan == nil && len(s.Turn.Steps) == 0 && s.Paused == nil
 }
 
-// requestPlan asks the model for the next round, unless a limit ends the turn.
+// requestPlan asks the model for the next round, unless a limit ends the turn, or the session is paused.
 // Without a live provider the turn waits, and [OnProgress] asks again.
 func (b *builder) requestPlan() {
+	if b.s.Paused != nil {
+		return
+	}
 	if b.mustEnd() {
 		b.next()
 		return
@@ -214,6 +217,9 @@ func (b *builder) planFailed(a executor.Answer, e provider.Error) bool {
 		code = event.FailLimitCost
 	}
 	if len(next) > 0 {
+		if b.s.Paused != nil {
+			return false
+		}
 		if b.againPlan(p, a, e, next) {
 			return true
 		}

@@ -338,6 +338,7 @@ func (s *simulation) fireTimers() {
 func (s *simulation) rest() {
 	s.unruly = false
 	s.everybodyIsThere()
+	s.put(subject.Command, event.Command{Name: "resume"})
 	for n := 0; s.state.Turn != nil || len(s.next) > 0; n++ {
 		if n > 3000 {
 			s.fail("it is wedged: %s", mustJSON(s.state))

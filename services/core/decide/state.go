@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 13
+const FoldVersion = 14
 
 // Bounds of what a state keeps.
 const (
@@ -85,6 +85,7 @@ type core struct {
 	ProjectSum string           `json:"project_sum,omitempty"`
 	Damage     *Damage          `json:"damage,omitempty"` // why the session is locked, if its log is damaged
 	Deleted    *Deleted         `json:"deleted,omitempty"`
+	Paused     *Paused          `json:"paused,omitempty"`
 	Begun      *Begun           `json:"begun,omitempty"`  // of the cause that is to be decided next
 	Driven     *Begun           `json:"driven,omitempty"` // of the open turn, by its driver
 	// Summary replaces the turns before the window, if the agent's policy is to summarise.
@@ -395,10 +396,10 @@ func Hash(spec tool.Spec, args json.RawMessage, instead *event.Answered) string 
 // TurnID returns the id of the turn of the input stored at seq.
 func TurnID(seq uint64) string { return event.TurnID(seq) }
 
-// Parked reports whether only people, or their timers, can advance the turn. A request
-// that had expired when the last commit was made has lost its timer, so the driver must
-// end it.
-func (s *State) Parked() bool { return s.asking() && !s.expired() }
+// Parked reports whether only people, or their timers, can advance the turn: they must answer, or
+// resume the session. A request that had expired when the last commit was made has lost its timer,
+// so the driver must end it.
+func (s *State) Parked() bool { return (s.asking() || s.held()) && !s.expired() }
 
 func (s *State) expired() bool {
 	return s.Turn != nil && slices.ContainsFunc(s.Turn.Steps, func(st Step) bool {
@@ -444,7 +445,7 @@ func (s *State) Confirmations() []Step {
 // Wants returns what could run if an executor had a free slot: the turn's model call,
 // and the tools of calls.
 func (s *State) Wants() (plan bool, tools []string) {
-	if s.Turn == nil || s.Turn.Plan != nil {
+	if s.Turn == nil || s.Turn.Plan != nil || s.Paused != nil {
 		return false, nil
 	}
 	for i := range s.Turn.Steps {

@@ -22,7 +22,7 @@ func (b *builder) startTurn(p event.Perceived) {
 
 // next begins the turn of the input that has waited longest, if any.
 func (b *builder) next() {
-	for b.s.Turn == nil && len(b.s.Queue) > 0 {
+	for b.s.Turn == nil && len(b.s.Queue) > 0 && b.s.Paused == nil {
 		q := b.s.Queue[0]
 		if b.s.lockedAt(b.head.Now) {
 			b.emit(event.TurnFailed{
@@ -149,7 +149,7 @@ func ends(s *State, c Cause) bool {
 		return names(says, c.Writer, s.Turn.Pending)
 	case event.Input:
 		_, dup := s.seen(c.Writer, says.ID)
-		return !dup && says.Mode == event.ModeInterrupt
+		return !dup && says.Mode == event.ModeInterrupt && s.Paused == nil
 	case event.Command:
 		_, dup := s.seen(c.Writer, says.ID)
 		return !dup && (says.Name == commands.Reset || says.Name == commands.Delete || says.Name == commands.Cancel && s.Turn.Began < c.Sequence)
@@ -159,7 +159,7 @@ func ends(s *State, c Cause) bool {
 
 // OnDeadline ends the open turn if its wall time is used up. It returns nil if not.
 func OnDeadline(s *State, delivery uint64, closings Closings, env *Env) *Decision {
-	if s.Turn == nil || env.Now.Before(s.Turn.Deadline) {
+	if s.Turn == nil || s.Paused != nil || env.Now.Before(s.Turn.Deadline) {
 		return nil
 	}
 	b := start(s, delivery, event.Trigger{Kind: event.ByProgress}, env.Now, env)

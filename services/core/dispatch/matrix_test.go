@@ -48,7 +48,8 @@ var payloads = map[hook.Point]struct{ data, changed string }{
 
 // behaviour is how a plugin treats one request, on a separate connection.
 type behaviour struct {
-	name string
+	name   string
+	plugin subject.Plugin // that behaves so
 	// does it. An empty body of the reply means continue.
 	do func(t *testing.T, url string, m *nats.Msg)
 	// verb is what it answers; empty: it fails. Where the verb means nothing it fails, too.
@@ -106,8 +107,9 @@ func claimed(n int) func(*testing.T, string, *nats.Msg) {
 			t.Error(err)
 			return
 		}
+		plugin := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 		// A responder of the plugin's name answers on the reply subject of the request.
-		r, err := b.Respond("relay."+string(b.Instance()), "", "p", func(q *bus.Request) {
+		r, err := b.Respond("relay."+string(b.Instance()), "", plugin, func(q *bus.Request) {
 			if err := q.Reply([]byte(`{"verb":"continue","reason":"` + strings.Repeat("x", n) + `"}`)); err != nil {
 				t.Error(err)
 			}
@@ -208,22 +210,21 @@ func TestMatrix(t *testing.T) {
 	if err := others.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	cells, errs := 0, map[string]bool{}
-	for _, b := range behaviours() {
+	for i, b := range behaviours() {
+		b.plugin = subject.Plugin(fmt.Sprint("p", i))
 		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			errs := map[string]bool{}
 			for _, p := range hook.Points() {
 				for _, mode := range []hook.Mode{hook.Chain, hook.Parallel} {
 					for _, rule := range []hook.OnErrorRule{hook.Allow, hook.Deny} {
-						cells++
 						errs[cell{b, p, mode, rule}.check(t, e, srv.ClientURL())] = true
 					}
 				}
 			}
 			t.Logf("failures: %q", slices.Sorted(maps.Keys(errs)))
-			clear(errs)
 		})
 	}
-	t.Logf("%d cells", cells)
 }
 
 type cell struct {
@@ -244,12 +245,12 @@ func (c cell) check(t *testing.T, e *dispatch.Engine, at string) string {
 	}
 	d := e.NewHookSet([]dispatch.Hooked{
 		{Plugin: "first", Point: c.point, Mode: c.mode, OnError: hook.Deny, Deadline: natstest.Patience},
-		{Plugin: "p", Point: c.point, Mode: c.mode, OnError: c.rule, Deadline: deadline},
+		{Plugin: c.plugin, Point: c.point, Mode: c.mode, OnError: c.rule, Deadline: deadline},
 		{Plugin: "last", Point: c.point, Mode: c.mode, OnError: hook.Allow, Deadline: natstest.Patience},
 	}, ample()).Run(hook.Envelope{Point: c.point, Agent: "a", Session: "s", Data: json.RawMessage(payloads[c.point].data)})
 
 	verb, fails := c.expected(c.point, c.rule)
-	asked := []string{"first", "p", "last"}
+	asked := []string{"first", string(c.plugin), "last"}
 	if c.mode == hook.Chain && slices.Contains([]hook.Verb{hook.DenyVerb, hook.Stop, hook.AnswerFor}, verb) {
 		asked = asked[:2] // the chain ends there
 	}
@@ -277,7 +278,7 @@ func (c cell) outcome(verb hook.Verb, last bool) (hook.Verb, string) {
 	case verb == hook.DenyVerb && c.verb == hook.DenyVerb:
 		return hook.DenyVerb, "because"
 	case verb == hook.DenyVerb:
-		return hook.DenyVerb, "the hook p failed"
+		return hook.DenyVerb, "the hook " + string(c.plugin) + " failed"
 	case last && c.point.Deniable():
 		return hook.DenyVerb, "last"
 	case verb == hook.Stop:
@@ -302,7 +303,7 @@ func (c cell) serve(t *testing.T, at string) (stop func()) {
 	}
 	handled := make(chan struct{}, 16)
 	done := func() { handled <- struct{}{} }
-	sub, err := nc.QueueSubscribe(subject.Hook(string(c.point), "p"), "p", func(m *nats.Msg) {
+	sub, err := nc.QueueSubscribe(subject.Hook(string(c.point), c.plugin), string(c.plugin), func(m *nats.Msg) {
 		switch {
 		case c.drops:
 			nc.Close()

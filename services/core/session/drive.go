@@ -180,7 +180,7 @@ func (s *session) forgetTimers(asked []decide.Step) {
 // overdue ends a turn that is past its deadline.
 func (s *session) overdue() bool {
 	t := s.state.Turn
-	if t == nil || time.Now().Before(t.Deadline) || s.state.Parked() {
+	if t == nil || s.state.Paused != nil || time.Now().Before(t.Deadline) || s.state.Parked() {
 		return false
 	}
 	if !s.mayDrive("deadline") {
@@ -295,6 +295,9 @@ func (s *session) needs() (out []directory.Need, paused bool) {
 		if !slices.Contains(out, n) {
 			out = append(out, n)
 		}
+	}
+	if s.state.Paused != nil {
+		return nil, false
 	}
 	plan, tools := s.state.Wants()
 	ready := plan || len(tools) > 0

@@ -155,6 +155,8 @@ func (m *model) status(w int) string {
 		s = red.of("the bus cannot store")
 	case m.turn == nil && m.state == event.StateLocked:
 		s = m.lockedStatus()
+	case m.state == event.StatePaused:
+		s = yellow.of("paused") + dim.of(" · /resume continues the session")
 	case m.turn == nil:
 		s = dim.of(m.last)
 	default:

@@ -58,6 +58,7 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	p.turn("denied", "risky, but no", event.TypeRecorded)
 	p.send("commands", subject.Command, `{"name":"/help"}`, event.TypeRecorded)
 	p.send("commands", subject.Command, `{"name":"dance"}`, event.TypeTurnFailed)
+	p.send("commands", subject.Command, `{"name":"pause"}`, event.TypeRecorded)
 	p.send("commands", subject.Command, `{"name":"reset"}`, event.TypeRecorded)
 	p.send("malformed", subject.Input, `{"txt":"hello"}`, event.TypeTurnFailed)
 	p.send("odd", "telepathy", `{}`, event.TypeTurnFailed)
@@ -91,12 +92,11 @@ func TestWhatRunsOnTheBusIsTheContract(t *testing.T) {
 	t.Logf("%v", seen)
 	for _, id := range []string{
 		"input", "confirmation", "command", "commit", "perceived", "planRequested", "planCompleted", "actRequested",
-		"actConfirmed", "actCompleted",
-		"recorded", "turnFailed", "sessionReset", "uiMessage", "toolCallRequest", "uiReady", "uiState", "timerSchedule",
-		"runnerRequest", "providerRequest", "executorAnswer", "announcement", "beacon", "discovery", "coreToolsQuery",
-		"coreTools", "coreSessions", "coreSession", "corePast", "coreMessages", "coreStatus", "error",
-		"register", "heartbeat", "unregister", "lease", "hookCall", "hookReply", "toolCall", "toolResult", "coreCallRequest",
-		"coreHooks", "corePlugins", "corePlugin",
+		"actConfirmed", "actCompleted", "recorded", "turnFailed", "sessionPaused", "sessionReset", "uiMessage",
+		"toolCallRequest", "uiReady", "uiState", "timerSchedule", "runnerRequest", "providerRequest", "executorAnswer",
+		"announcement", "beacon", "discovery", "coreToolsQuery", "coreTools", "coreSessions", "coreSession", "corePast",
+		"coreMessages", "coreStatus", "error", "register", "heartbeat", "unregister", "lease", "hookCall", "hookReply",
+		"toolCall", "toolResult", "coreCallRequest", "coreHooks", "corePlugins", "corePlugin",
 	} {
 		if seen[id] == 0 {
 			t.Errorf("no message %s was seen: what it looks like was not checked", id)

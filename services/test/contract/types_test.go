@@ -52,6 +52,7 @@ var goTypes = map[string]any{
 	"events/turn.failed.v1":          event.TurnFailed{},
 	"events/session.locked.v1":       event.SessionLocked{},
 	"events/session.reset.v1":        event.SessionReset{},
+	"events/session.paused.v1":       event.SessionPaused{},
 	"events/session.checkpoint.v1":   event.Checkpoint{},
 	"events/session.summarized.v1":   event.Summarized{},
 	"events/ui.message.v1":           event.UIMessage{},

@@ -53,7 +53,7 @@ var sessions = map[subject.Session][]string{
 		`chain math:evaluate {"expression":"1+1"} ; math:evaluate {"expression":"2+2"}`, "spend 100 tokens", "fail bad_request",
 		`call http:request {"url":"http://127.0.0.1:1/"}`, `calls 5 math:evaluate {"expression":"1+2"}`, "answer in json",
 	},
-	"commands":  {"hello", "/help", "/tools", "/reset", "after the reset", "/replay", "/provider", "/unknown"},
+	"commands":  {"hello", "/help", "/tools", "/reset", "after the reset", "/replay", "/provider", "/unknown", "/pause", "/resume"},
 	"asked":     {`yes call time:now {}`, `no call time:now {}`, "hello"},
 	"waiting":   {"hello", `leave call time:now {}`},
 	"remembers": {"what do you know of the boiler?"},

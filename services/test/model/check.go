@@ -58,6 +58,9 @@ var invariants = []invariant{
 	{"a deleted session has a turn or a queued input", func(_ *Model, _ *State, f *Fold) bool {
 		return f.Deletion == Kept || f.idle()
 	}},
+	{"a paused session has started something", func(_ *Model, _ *State, f *Fold) bool {
+		return !f.PausedStart
+	}},
 	{"a tombstone of a session that is not deleted", func(_ *Model, _ *State, f *Fold) bool {
 		return !f.EarlyTomb
 	}},
@@ -188,7 +191,7 @@ func cursorSkipsNothing(_ *Model, s *State, f *Fold) bool {
 	_, committed := committedCauses(s)
 	for at := uint8(1); at <= f.Cursor; at++ {
 		switch s.Log[at-1].Kind {
-		case InputEntry, DeleteEntry, UndeleteEntry:
+		case InputEntry, DeleteEntry, UndeleteEntry, PauseEntry, ResumeEntry:
 			if committed&(1<<(at-1)) == 0 {
 				return false
 			}

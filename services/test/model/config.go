@@ -28,6 +28,7 @@ type Config struct {
 	Poison     bool  // the first input kills every core that parses it
 	Delete     bool  // one delete of the session
 	Undelete   bool  // and then one undelete
+	Pause      bool  // one pause of the session, and then one resume
 	Piecewise  bool  // retention deletes message by message, so that any of them may remain
 	// Redelivered: the first cause, which is healthy, is delivered repeatedly to cores that
 	// stall or lose their connection.

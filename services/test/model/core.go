@@ -203,11 +203,11 @@ func (c *core) driveOrAck() {
 	if c.broken(NoDriver) {
 		drives = !c.Handed // any holder of a cause drives, unless the cause was queued into a driven session
 	}
-	if c.broken(AckEarly) {
+	if c.broken(AckEarly) || c.broken(PausedAcks) && c.f.Paused {
 		drives = false
 	}
 	switch {
-	case !drives || c.f.Phase == NoTurn:
+	case !drives || c.f.Phase == NoTurn || c.f.Phase == Held:
 		c.ackDelivery("neither driver nor anything to drive: acks")
 	case c.f.Phase == Parked && c.broken(AckTimerLate):
 		if c.s.TimerSet {

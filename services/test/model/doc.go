@@ -71,6 +71,12 @@
 //	               "did not run" stays true. A probe has no effect, so it is repeated like an
 //	               idempotent call (ADR 31)
 //
+//	19 Pause       a pause keeps what runs, and its driver. While a session is paused, no input starts a turn,
+//	               an interrupt neither; no call begins, whatever model and people answer; no call gets
+//	               another attempt, but for a probe. A turn of which nothing runs is held: its cause may be
+//	               acked without a timer. A resume starts what was held, and its delivery becomes the
+//	               driver of the open turn, as that of the driver may be acked
+//
 // # What is checked
 //
 // In every state (check.go): one terminal event per input; one result per call; an

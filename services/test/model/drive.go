@@ -99,7 +99,9 @@ func (c *core) conclude(call uint8, r Result, why string, args ...uint8) {
 
 // tryAgain proposes a new attempt or, at the limit, the result otherwise.
 func (c *core) tryAgain(n State, call uint8, otherwise Result, why string, args ...uint8) {
-	c.propose(n, c.retry(call, c.f.Calls[call].Attempt, otherwise), why, args...)
+	if plan := c.retry(call, c.f.Calls[call].Attempt, otherwise); !c.holdsAttempt(plan) {
+		c.propose(n, plan, why, args...)
+	}
 }
 
 // retry returns the commit for a call whose attempt failed to run.
@@ -120,7 +122,7 @@ func (c *core) retry(call, attempt uint8, otherwise Result) Commit {
 // idempotent is open (rule 10).
 func (c *core) closesCalls(e Entry) bool {
 	ends := e.Kind == CancelEntry && (e.Input == c.f.Turn || c.broken(NoPosition)) ||
-		e.Kind == InputEntry && e.Interrupt || e.Kind == DeleteEntry
+		e.Kind == InputEntry && e.Interrupt && !c.f.Paused || e.Kind == DeleteEntry
 	if !ends || c.cfg.Idempotent {
 		return false
 	}

@@ -11,6 +11,7 @@ const (
 	Planning       // the model's reply
 	Parked         // a person's answer, or its timer (rule 12)
 	Acting         // the results of calls
+	Held           // the session to be resumed, with calls that may begin then (rule 19)
 )
 
 // InputState is the progress of an input.
@@ -36,7 +37,7 @@ const (
 )
 
 func (p Phase) String() string {
-	return [...]string{"no-turn", "planning", "parked", "acting"}[p]
+	return [...]string{"no-turn", "planning", "parked", "acting", "held"}[p]
 }
 
 func (i InputState) String() string {
@@ -87,6 +88,7 @@ type Fold struct {
 	Begun uint8 // how many cores have begun to decide the first cause, and are not done (rule 13)
 
 	Deletion Deletion
+	Paused   bool // nothing starts until the session is resumed (rule 19)
 
 	// Must always be false; see check.go.
 	LateApproval bool
@@ -94,9 +96,11 @@ type Fold struct {
 	FalsePoison  bool
 	EarlyTomb    bool
 	Revived      bool
+	PausedStart  bool
 }
 
-// driven reports whether the turn needs a driver; a parked one needs only its timer.
+// driven reports whether the turn needs a driver; a parked one needs only its timer, and one that is held
+// needs only the command that resumes the session.
 func (f *Fold) driven() bool { return f.Phase == Planning || f.Phase == Acting }
 
 // open reports whether the call waits for a result.
@@ -170,8 +174,10 @@ func (m *Model) apply(s *State, f Fold, c Commit, at uint8) (Fold, bool) {
 		did = t.callResult()
 	case Reassigned:
 		if t.Phase == Acting && t.stillOpen(c.Call) {
+			probes := c.Result == OutcomeUnknown
+			t.PausedStart = t.PausedStart || t.Paused && !probes
 			t.assign(c.Call)
-			t.Calls[c.Call].Probed = c.Result == OutcomeUnknown
+			t.Calls[c.Call].Probed = probes
 			did = changes
 		}
 	case Checkpoint:
@@ -218,6 +224,10 @@ func (t *folder) cause(e Entry, position uint8) effect {
 		return t.delete()
 	case UndeleteEntry:
 		return t.undelete()
+	case PauseEntry:
+		return t.pause()
+	case ResumeEntry:
+		return t.resume()
 	}
 	return changes
 }
@@ -240,6 +250,8 @@ func (t *folder) input(e Entry) effect {
 	}
 	t.Inputs[e.Input] = Queued
 	switch {
+	case t.Paused && !t.broken(PausedStarts): // rule 19: an interrupt waits, too
+		return queues
 	case t.Phase == NoTurn:
 		t.start(e.Input)
 	case e.Interrupt: // rule 10: closes and starts the next input in one commit
@@ -287,7 +299,7 @@ func (t *folder) answer(e Entry, position uint8) effect {
 		t.Confirmation = Approved
 		t.Approvals++
 		t.LateApproval = e.Expired
-		t.assignAll()
+		t.actOrHold(t.assignAll)
 	case !e.Approve:
 		t.deny()
 	default:
@@ -337,7 +349,7 @@ func (t *folder) modelReply() effect {
 		return nothing
 	}
 	if t.Turn == t.caller() && t.cfg.Calls > 0 {
-		t.act()
+		t.actOrHold(t.act)
 	} else {
 		t.end()
 	}

@@ -54,6 +54,12 @@ const (
 	UndeleteAfterTombstone
 	DeletedStarts
 	DeleteKeepsQueue
+	PausedStarts
+	PausedActs
+	PausedRetries
+	PausedAcks
+	PauseFrees
+	ResumeKeepsDriver
 )
 
 // Mutations lists all mutations by number, with their names and the rules they break.
@@ -114,6 +120,12 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	},
 	DeletedStarts:     {"deletedStarts", "17", "an input starts a turn of a deleted session"},
 	DeleteKeepsQueue:  {"deleteKeepsQueue", "17", "a delete closes the turn, and does not end queued inputs"},
+	PausedStarts:      {"pausedStarts", "19", "an input starts a turn of a paused session"},
+	PausedActs:        {"pausedActs", "19", "calls begin after a model's reply or an approval, although the session is paused"},
+	PausedRetries:     {"pausedRetries", "19", "a call of a paused session gets another attempt"},
+	PausedAcks:        {"pausedAcks", "19", "a pause acks the driver's cause, whatever still runs"},
+	PauseFrees:        {"pauseFrees", "19", "the commit of a pause names no driver, as if nothing ran"},
+	ResumeKeepsDriver: {"resumeKeepsDriver", "19", "the commit of a resume keeps the driver, whose cause may be acked"},
 	ProbeWithoutFence: {"probeNoFence", "18", "a probe finds that a call has not begun, and does not close it"},
 }
 

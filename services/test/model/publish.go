@@ -188,6 +188,9 @@ func (c *core) send(k Core, call, a uint8) {
 func (c *core) noResponders(k Core, call, a uint8) {
 	c.emit(c.become(k.settled()), "dispatch of call %d, attempt %d is not answered", call, a)
 	k.Phase, k.Plan = Publishing, c.retry(call, a, NotRun)
+	if c.holdsAttempt(k.Plan) {
+		return
+	}
 	k.Plan.Driver = c.Delivery
 	for r := range uint8(runners) {
 		k.Plan.Runner[call] = r

@@ -125,6 +125,18 @@ func Scenarios() []Scenario {
 			Scenario: "deleteconf", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Delete: true,
 			Budget: Budget{Crashes: 1, Checkpoints: 1, Purges: 1},
 		}},
+		{"two inputs without calls, the second of which interrupts; the session is paused, and resumed", Config{
+			Scenario: "pausetwo", Inputs: 2, Interrupt: true, Pause: true,
+			Budget: Budget{Crashes: 1, ForgottenAcks: 1},
+		}},
+		{"one call; the session is paused, and resumed", Config{
+			Scenario: "pausetool", Inputs: 1, Calls: 1, Plan: true, Pause: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
+		}},
+		{"one call with a confirmation; the session is paused, and resumed", Config{
+			Scenario: "pauseconf", Inputs: 1, Calls: 1, Confirm: true, Answers: 1, Pause: true,
+			Budget: Budget{Crashes: 1},
+		}},
 		{"two calls at once", Config{
 			Scenario: "parallel", Inputs: 1, Calls: 2,
 			Budget: Budget{Crashes: 1, RunnerCrashes: 1},

@@ -32,6 +32,8 @@ const (
 	NoiseEntry // on the subject of the commits, by nobody: the server answered there
 	DeleteEntry
 	UndeleteEntry
+	PauseEntry
+	ResumeEntry
 )
 
 // Entry is one stored message of the session's log.
@@ -210,7 +212,7 @@ type State struct {
 	InputsSent  uint8
 	AnswersSent uint8
 	CancelSent  bool
-	Commands    uint8 // sent so far: a delete, then an undelete
+	Commands    uint8 // sent so far: a delete, then an undelete; or a pause, then a resume
 
 	LateEffect      bool // an effect began after its call was closed
 	NeedlessUnknown bool // outcome_unknown although the reachable runner knew
@@ -352,6 +354,10 @@ func (e Entry) String() string {
 		return "delete"
 	case UndeleteEntry:
 		return "undelete"
+	case PauseEntry:
+		return "pause"
+	case ResumeEntry:
+		return "resume"
 	}
 	return "no entry"
 }

@@ -46,6 +46,9 @@ func Smoke() []Run {
 		"deletetwo"+none+" -ckpt 0 -purge 0",
 		"deletetool"+none,
 		"deleteconf"+none+" -ans 0",
+		"pausetwo"+none,
+		"pausetool"+none,
+		"pauseconf"+none+" -ans 0",
 	)
 }
 
@@ -101,6 +104,9 @@ func Small() []Run {
 		"deletetwo"+none,
 		"deletetool"+none+" -crash 1",
 		"deleteconf"+none+" -ans 0",
+		"pausetwo"+none,
+		"pausetool"+none+" -crash 1",
+		"pauseconf"+none+" -ans 0",
 	)
 }
 
@@ -171,6 +177,10 @@ func Full() []Run {
 		"deletetool"+none+" -crash 1 -rc 1 -pt 1",
 		"deleteconf"+none+" -ans 0 -crash 1",
 		"deleteconf"+none+" -ckpt 0 -purge 0",
+		"pausetwo",
+		"pausetool"+none+" -crash 1 -rc 1",
+		"pausetool"+none+" -att 2 -net 1",
+		"pauseconf -ans 0 -att 1",
 	)
 }
 
@@ -193,6 +203,7 @@ func Broken() []Run {
 		unheld      = "a turn is open and no core must drive it"
 		unfoldable  = "the log alone does not fold to the state of archive and log"
 		starts      = "a deleted session has a turn or a queued input"
+		paused      = "a paused session has started something"
 		retained    = none + " -ckpt 1 -purge 1 -bug "
 	)
 	return []Run{
@@ -250,5 +261,11 @@ func Broken() []Run {
 		{"deletetwo" + none + " -bug deletedStarts", Violation, starts},
 		{"deletetwo" + none + " -bug deleteKeepsQueue", Violation, starts},
 		{"deletetool" + none + " -bug cancelNoAsk", Violation, ranAfterAll},
+		{"pausetwo" + none + " -bug pausedStarts", Violation, paused},
+		{"pausetool" + none + " -bug pausedActs", Violation, paused},
+		{"pausetool" + none + " -att 2 -bug pausedRetries", Violation, paused},
+		{"pausetool" + none + " -bug pausedAcks", Violation, unheld},
+		{"pausetool" + none + " -bug pauseFrees", Violation, unheld},
+		{"pausetool" + none + " -bug resumeKeepsDriver", Violation, unheld},
 	}
 }

@@ -2,6 +2,7 @@ package model
 
 // start opens the turn of an input.
 func (t *folder) start(input uint8) {
+	t.PausedStart = t.PausedStart || t.Paused
 	t.Turn, t.Inputs[input] = input, Current
 	if input == t.caller() && t.cfg.Calls > 0 && !t.cfg.Plan {
 		t.act()
@@ -58,7 +59,7 @@ func (t *folder) cut() {
 		if t.Turn != t.caller() || t.Calls[call].Result != NoResult {
 			continue
 		}
-		if t.Phase == Parked || t.Phase == Acting && t.cfg.Idempotent {
+		if t.Phase == Parked || t.Phase == Held || t.Phase == Acting && t.cfg.Idempotent {
 			t.record(call, NotRun)
 		} else if t.Phase == Acting {
 			t.record(call, t.commit.Closed[call])
@@ -76,6 +77,14 @@ func (t *folder) end() {
 	t.Phase, t.Turn = NoTurn, 0
 	if t.Confirmation == Pending {
 		t.Confirmation = Over
+	}
+	t.next()
+}
+
+// next starts the turn of the first queued input, unless the session is paused.
+func (t *folder) next() {
+	if t.Paused {
+		return
 	}
 	for input := uint8(1); input <= maxInputs; input++ {
 		if t.Inputs[input] == Queued {

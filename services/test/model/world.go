@@ -133,6 +133,7 @@ func (w *world) people() {
 		}
 	}
 	w.deletes()
+	w.pauses()
 	if s.AnswersSent < cfg.Answers {
 		switch {
 		case !cfg.TwoPeople:

@@ -123,6 +123,7 @@ var payloads = []struct {
 	},
 	{event.UIReady{}, contract.OnReadyForInput, ``},
 	{event.UIState{State: event.StateThinking}, contract.OnAgentStateChange, `"state":"thinking"`},
+	{event.SessionPaused{By: "ui-ann", Paused: true}, "", ``}, // onAgentStateChange and a message say so
 	{event.Recalled{Plan: "t3-p1"}, "", ``},
 	{event.Summarized{Plan: "t3-p1"}, "", ``},
 	{event.Checkpoint{State: json.RawMessage(`{"big":1}`), Reason: "every 100"}, "", ``},

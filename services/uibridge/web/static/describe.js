@@ -248,6 +248,7 @@ const DESCRIBE = {
     return { lane: 'reflect', tone: 'ok', text: `The turn ended with an answer after ${duration(d.duration_ms)}: ${d.rounds} ${d.rounds === 1 ? 'question' : 'questions'} to the model${calls}${tokens(d.usage)}.` };
   },
   'turn.failed': (d) => ({ lane: 'reflect', tone: ['cancelled', 'interrupted', 'reset', 'duplicate_of'].includes(d.code) ? 'warn' : 'bad', text: ends(`The turn ended without an answer (${d.code}): ${oneLine(d.reason, 300)}`) }),
+  'session.paused': (d) => ({ lane: 'reflect', text: d.paused ? `${d.by} paused the session: nothing new starts until /resume.` : `${d.by} resumed the session.` }),
   'session.locked': (d) => ({ lane: 'reflect', tone: 'bad', text: ends(d.deleted ? oneLine(d.reason, 300) : `The session is locked until ${d.until ?? '/reset'}: ${oneLine(d.reason, 300)}`) }),
   'session.reset': (d) => ({ lane: 'reflect', tone: 'warn', text: `${d.by} reset the conversation.` }),
   'session.checkpoint': () => ({ lane: 'reflect', text: 'A checkpoint of the session was written; it continues from there.' }),
@@ -282,7 +283,7 @@ export function particulars({ type, data: d = {} }) {
 
 const STATES = {
   waiting_for_input: 'waiting for an input', sensing: 'reading', thinking: 'thinking', awaiting_confirmation: 'waiting for a person',
-  executing_tool: 'running a tool', reflecting: 'reflecting', locked: 'locked',
+  executing_tool: 'running a tool', reflecting: 'reflecting', locked: 'locked', paused: 'paused',
 };
 
 function clock(t) {

@@ -151,11 +151,11 @@ export class Sessions {
     if (current && updated && document.visibilityState === 'visible') this.#look(key, updated);
     const unread = !current && updated > Math.max(this.#seen[key] ?? 0, this.#since);
     const asks = r.state === 'awaiting_confirmation';
-    const doing = asks || r.state === 'locked' || busy(r.state) ? STATES[r.state] ?? r.state : '';
+    const doing = asks || ['locked', 'paused'].includes(r.state) || busy(r.state) ? STATES[r.state] ?? r.state : '';
     return el('li', null, el('a', { class: 'session', href: `#/${r.agent}/${r.session}`, 'aria-current': current ? 'page' : null, dataset: { unread: String(unread) } },
       el('span', { class: 'session-title clip' }, r.title || (r.turns ? r.session : 'New session')),
       el('span', { class: 'session-meta tiny' },
-        doing ? el('span', { class: `session-state ${asks ? 'asks' : r.state === 'locked' ? 'locked' : 'busy'}` }, el('span', { class: 'dot', 'aria-hidden': 'true' }), doing)
+        doing ? el('span', { class: `session-state ${asks || r.state === 'paused' ? 'asks' : r.state === 'locked' ? 'locked' : 'busy'}` }, el('span', { class: 'dot', 'aria-hidden': 'true' }), doing)
           : el('span', { class: 'clip' }, withAgent ? key : r.session),
         updated > 0 && el('time', { class: 'num session-ago', datetime: r.updated, title: fmt.exact(r.updated) }, fmt.ago(r.updated))),
       unread && el('span', { class: 'unread' }, el('span', { class: 'visually-hidden' }, ', unread'))));

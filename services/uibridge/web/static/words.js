@@ -9,11 +9,12 @@ export const STATES = {
   executing_tool: 'Running a tool',
   reflecting: 'Remembering',
   locked: 'Locked',
+  paused: 'Paused',
 };
 
 // busy reports whether there is something to cancel in a state.
 export function busy(state) {
-  return Boolean(state) && state !== 'waiting_for_input' && state !== 'locked';
+  return Boolean(state) && state !== 'waiting_for_input' && state !== 'locked' && state !== 'paused';
 }
 
 const FAILURES = {
