@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
+	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 )
@@ -51,7 +52,8 @@ type Config struct {
 	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
 	// all left; default 5 s.
 	PluginGrace time.Duration `default:"5s" min:"0"`
-	// File is the configuration file, whose section email has the accounts of the e-mail tools.
+	// File is the configuration file, whose section email has the accounts of the e-mail tools, and
+	// whose section mcp the MCP servers.
 	// Tools must not reach it, nor the secrets that it names. Empty: none.
 	File string
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
@@ -79,7 +81,7 @@ func (c Config) WithFile(path string) (Config, error) {
 	c.MQTT, err = mqttclient.ReadConfig(path)
 	delete(c.MQTT, mqttclient.Embedded) // a file does not say where it is
 	c.File = path
-	return c, errors.Join(err, mail.CheckFile(path))
+	return c, errors.Join(err, mail.CheckFile(path), mcp.CheckFile(path))
 }
 
 // Validate reports every field that is wrong; each error names its field.
