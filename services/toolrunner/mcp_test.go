@@ -68,7 +68,7 @@ func TestAnMCPServerOffersItsTools(t *testing.T) {
 			server := sdk.NewServer(&sdk.Implementation{Name: "greeter", Version: "1"}, nil)
 			sdk.AddTool(server, &sdk.Tool{Name: "greet", Description: "Greets."}, greets)
 			web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, opts))
-			defer web.Close()
+			t.Cleanup(web.Close)
 			c := start(t, configured(t, "    hi: {url: "+web.URL+"}\n"))
 			spec := c.await("hi:greet", true)
 			if spec.Risk != tool.RiskHigh || spec.Idempotent || !strings.Contains(spec.Description, "the MCP server hi") {

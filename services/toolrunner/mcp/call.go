@@ -70,6 +70,9 @@ func (s *session) do(ctx context.Context, f func(context.Context) (*sdk.CallTool
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
+	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing) {
+		s.link.drop(s) // the next call waits for another one
+	}
 	return nil, sending{err, reached.Load()}
 }
 

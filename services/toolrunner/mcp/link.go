@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,19 +123,22 @@ func (l *link) connect(ctx context.Context, old bool) (err error) {
 		return fmt.Errorf("connecting: %w", err)
 	}
 	s.sdk = client
-	ended := make(chan error, 1)
-	go func() { ended <- client.Wait() }()
+	var why error
+	ended := make(chan struct{})
+	go func() { why = client.Wait(); close(ended) }()
 	defer func() {
-		l.put(nil)
-		s.fail()
+		l.drop(s)
 		_ = client.Close()
 		<-ended
 	}()
-	return l.serve(ctx, s, ended)
+	if err = l.serve(ctx, s, ended); err == nil {
+		err = cmp.Or(why, errors.New("the server has ended the connection"))
+	}
+	return err
 }
 
-// serve offers what the server has until the connection ends.
-func (l *link) serve(ctx context.Context, s *session, ended <-chan error) error {
+// serve offers what the server has until the connection ends, and then returns nil.
+func (l *link) serve(ctx context.Context, s *session, ended <-chan struct{}) error {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
 	for first := true; ; first = false {
@@ -153,24 +157,31 @@ func (l *link) serve(ctx context.Context, s *session, ended <-chan error) error 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-ended:
-			if err == nil {
-				err = errors.New("the server has ended the connection")
-			}
-			return err
+		case <-ended:
+			return nil
 		case <-s.relist:
 		case <-tick.C:
 		}
 	}
 }
 
-// put changes the session that calls use.
+// put makes the session that which calls use.
 func (l *link) put(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.session = s
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// drop ends the session for calls: those that wait for an answer, and later ones.
+func (l *link) drop(s *session) {
+	l.mu.Lock()
+	if l.session == s {
+		l.session = nil
+	}
+	l.mu.Unlock()
+	s.fail()
 }
 
 // get returns the session, and waits a while for one.

@@ -22,6 +22,7 @@ type session struct {
 	sdk    *sdk.ClientSession
 	relist chan struct{} // has one while the server's lists have changed
 	ended  chan struct{}
+	once   sync.Once // closes it
 
 	last  atomic.Int64
 	mu    sync.Mutex
@@ -58,7 +59,7 @@ func (s *session) client() *sdk.Client {
 }
 
 // fail ends the session for calls.
-func (s *session) fail() { close(s.ended) }
+func (s *session) fail() { s.once.Do(func() { close(s.ended) }) }
 
 func (s *session) protocol() string {
 	if r := s.sdk.InitializeResult(); r != nil {
