@@ -56,6 +56,9 @@ type Config struct {
 	// whose section mcp the MCP servers.
 	// Tools must not reach it, nor the secrets that it names. Empty: none.
 	File string
+	// MCPFile is a file with MCP servers beside those of File, which may change while the runner runs;
+	// see [mcp.Add]. Tools must not reach it. Empty: none. It need not exist.
+	MCPFile string
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
 	NotesPlugin string
@@ -110,6 +113,9 @@ func (c Config) protected() []string {
 	out := slices.Clone(c.Protected)
 	if c.StateDir != "" {
 		out = append(out, c.StateDir)
+	}
+	if c.MCPFile != "" {
+		out = append(append(out, c.MCPFile), configfile.Secrets(c.MCPFile)...)
 	}
 	if c.File != "" {
 		out = append(append(out, c.File), configfile.Secrets(c.File)...)

@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		}
 		defer leave()
 	}
-	r.mcp.Start(r.servers)
+	r.mcp.Follow(ctx, r.servers, r.cfg.MCPFile)
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 
@@ -168,6 +168,7 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	}
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status), r.cameras.Tool(),
+		mcp.Query(func() *mcp.Group { return r.mcp }),
 	})
 	list = append(list, r.email.Tools()...)
 	requests, err := r.cfg.HTTP.Tools()

@@ -26,30 +26,30 @@ type Config struct {
 // Server is an MCP server: what is reached at a URL, or a command that speaks MCP on its standard input
 // and output.
 type Server struct {
-	URL     string            `yaml:"url" json:"url,omitempty"`         // of the streamable HTTP endpoint
-	Headers map[string]string `yaml:"headers" json:"headers,omitempty"` // of each request; env:NAME or file:PATH for secrets
-	Token   string            `yaml:"token" json:"token,omitempty"`     // env:NAME or file:PATH: sent as Authorization: Bearer
+	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`         // of the streamable HTTP endpoint
+	Headers map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"` // of each request; env:NAME or file:PATH for secrets
+	Token   string            `yaml:"token,omitempty" json:"token,omitempty"`     // env:NAME or file:PATH: sent as Authorization: Bearer
 
-	Command   []string          `yaml:"command" json:"command,omitempty"`     // program and arguments, instead of a url
-	Env       map[string]string `yaml:"env" json:"env,omitempty"`             // of the command; env:NAME or file:PATH for secrets
-	Dir       string            `yaml:"dir" json:"dir,omitempty"`             // where the command starts; only with isolation host
-	Isolation Isolation         `yaml:"isolation" json:"isolation,omitempty"` // of the command: sandbox (default) or host
-	Network   bool              `yaml:"network" json:"network,omitempty"`     // the command has the host's network, in the sandbox, too
-	Read      []string          `yaml:"read" json:"read,omitempty"`           // directories that the command sees in the sandbox, read-only
+	Command   []string          `yaml:"command,omitempty" json:"command,omitempty"`     // program and arguments, instead of a url
+	Env       map[string]string `yaml:"env,omitempty" json:"env,omitempty"`             // of the command; env:NAME or file:PATH for secrets
+	Dir       string            `yaml:"dir,omitempty" json:"dir,omitempty"`             // where the command starts; only with isolation host
+	Isolation Isolation         `yaml:"isolation,omitempty" json:"isolation,omitempty"` // of the command: sandbox (default) or host
+	Network   bool              `yaml:"network,omitempty" json:"network,omitempty"`     // the command has the host's network, in the sandbox, too
+	Read      []string          `yaml:"read,omitempty" json:"read,omitempty"`           // directories that the command sees in the sandbox, read-only
 
-	Trust Trust `yaml:"trust" json:"trust,omitempty"` // none (default), or annotations: believe what the server says of its tools
-	Tools Tools `yaml:"tools" json:"tools,omitzero"`
+	Trust Trust `yaml:"trust,omitempty" json:"trust,omitempty"` // none (default), or annotations: believe what the server says of its tools
+	Tools Tools `yaml:"tools,omitempty" json:"tools,omitzero"`
 }
 
 // Tools says which tools of a server are offered, and as what. Patterns are those of path.Match, for
 // names without the server's.
 type Tools struct {
-	Enable     []string             `yaml:"enable" json:"enable,omitempty"`         // patterns; default all
-	Disable    []string             `yaml:"disable" json:"disable,omitempty"`       // patterns; wins over enable
-	Risk       map[string]tool.Risk `yaml:"risk" json:"risk,omitempty"`             // low, medium or high by pattern; default high
-	Idempotent []string             `yaml:"idempotent" json:"idempotent,omitempty"` // patterns: a call may be repeated
+	Enable     []string             `yaml:"enable,omitempty" json:"enable,omitempty"`         // patterns; default all
+	Disable    []string             `yaml:"disable,omitempty" json:"disable,omitempty"`       // patterns; wins over enable
+	Risk       map[string]tool.Risk `yaml:"risk,omitempty" json:"risk,omitempty"`             // low, medium or high by pattern; default high
+	Idempotent []string             `yaml:"idempotent,omitempty" json:"idempotent,omitempty"` // patterns: a call may be repeated
 	// limit of a call
-	Timeout time.Duration `yaml:"timeout" json:"timeout,omitempty" default:"1m" min:"1s" max:"2h"`
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" default:"1m" min:"1s" max:"2h"`
 }
 
 // Isolation is where a command runs.

@@ -50,7 +50,7 @@ func New(opt Options) *Group {
 // Start connects to the servers in the background. Their tools are offered as they become known.
 func (g *Group) Start(cfg Config) {
 	for name, s := range cfg.Servers {
-		g.add(name, s)
+		g.add(name, s, false)
 	}
 }
 
@@ -61,12 +61,19 @@ func (g *Group) Close() {
 }
 
 // add connects to a server.
-func (g *Group) add(name string, s Server) {
-	l := newLink(name, bounds.Filled(s), g)
+func (g *Group) add(name string, s Server, added bool) {
+	l := newLink(name, bounds.Filled(s), added, g)
+	ctx, cancel := context.WithCancel(g.ctx)
+	ended := make(chan struct{})
+	l.end = func() { cancel(); <-ended }
 	g.mu.Lock()
 	g.links[name] = l
 	g.mu.Unlock()
-	g.done.Go(func() { l.run(g.ctx) })
+	g.done.Go(func() {
+		defer close(ended)
+		defer cancel()
+		l.run(ctx)
+	})
 }
 
 // Get returns the tool with the name, or nil.

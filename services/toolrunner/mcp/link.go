@@ -19,6 +19,7 @@ import (
 const (
 	connectWithin = 2 * time.Minute  // npx and its like install the server first
 	listWithin    = 30 * time.Second // the lists of a server
+	recheckAdded  = 2 * time.Second  // the file of servers that were added is read again
 	recheck       = time.Minute      // a list is read again, which notices a server that has gone
 	firstPause    = 500 * time.Millisecond
 	lastPause     = time.Minute
@@ -35,7 +36,9 @@ const legacy = "2025-11-25"
 type link struct {
 	name   string
 	server Server
+	added  bool // while the system ran
 	group  *Group
+	end    func() // ends the connection for good
 	log    *slog.Logger
 	wants  func(string) bool
 
@@ -46,9 +49,9 @@ type link struct {
 	err     error // of the last attempt; nil while connected
 }
 
-func newLink(name string, s Server, g *Group) *link {
+func newLink(name string, s Server, added bool, g *Group) *link {
 	return &link{
-		name: name, server: s, group: g, log: g.opt.Logger.With("server", name), wants: g.opt.Wants, changed: make(chan struct{}),
+		name: name, server: s, added: added, group: g, log: g.opt.Logger.With("server", name), wants: g.opt.Wants, changed: make(chan struct{}),
 	}
 }
 

@@ -68,6 +68,14 @@ func (s *session) protocol() string {
 	return ""
 }
 
+// implementation is what the server calls itself.
+func (s *session) implementation() string {
+	if r := s.sdk.InitializeResult(); r != nil && r.ServerInfo != nil {
+		return text.Cut(plain(r.ServerInfo.Name+" "+r.ServerInfo.Version), maxNameShown)
+	}
+	return ""
+}
+
 // list reads the server's tools.
 func (s *session) list(ctx context.Context) (catalog, error) {
 	if r := s.sdk.InitializeResult(); r != nil && r.Capabilities != nil && r.Capabilities.Tools == nil {
