@@ -112,6 +112,7 @@ type runner struct {
 	offers  *offering
 	skills  *skillTools
 	servers mcp.Config
+	reads   map[string]offered // of the servers' resources and prompts
 	mcp     *mcp.Group
 	remote  *remotes          // nil without plugins
 	plugins *plugincall.Asker // likewise
@@ -132,7 +133,7 @@ type offered struct {
 }
 
 func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
-	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, marks: effect.New(deps.Bus), tools: map[string]offered{}, started: time.Now()}
+	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, marks: effect.New(deps.Bus), tools: map[string]offered{}, reads: map[string]offered{}, started: time.Now()}
 	accounts, err := mail.ReadAccounts(cfg.File)
 	if err != nil {
 		return nil, err
@@ -221,6 +222,9 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 		return answer(r.run(ctx, c, t, req.Tool.Probe))
 	}
 	if t, own := r.skills.tools[req.Tool.Name]; own {
+		return answer(r.run(ctx, c, t, nil))
+	}
+	if t, own := r.reads[req.Tool.Name]; own {
 		return answer(r.run(ctx, c, t, nil))
 	}
 	if t := r.mcp.Get(req.Tool.Name); t != nil {

@@ -5,6 +5,7 @@ import (
 
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/executor/engine"
+	"skandha.dev/services/internal/toolschema"
 	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/toolrunner/tools"
 )
@@ -18,6 +19,13 @@ func (r *runner) clients(deps Deps) *mcp.Group {
 		Taken:   func(name string) bool { return r.remote.takes(name) },
 		Changed: func() { r.offers.put(func(o *offering) { o.mcp = g.Specs() }) },
 	})
+	for _, t := range g.Reads() {
+		v, err := toolschema.Compile(t.Spec)
+		if err != nil {
+			panic("toolrunner: " + err.Error()) // the schemas are ours
+		}
+		r.reads[t.Spec.Name] = offered{t, v}
+	}
 	return g
 }
 

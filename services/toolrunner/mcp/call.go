@@ -31,7 +31,7 @@ func (t *Tool) Call(ctx context.Context, c tools.Call) (tool.Result, error) {
 	defer leave()
 	params := &sdk.CallToolParams{Name: t.remote, Arguments: c.Args}
 	params.SetProgressToken(token)
-	res, err := s.do(ctx, func(ctx context.Context) (*sdk.CallToolResult, error) { return s.sdk.CallTool(ctx, params) })
+	res, err := request(ctx, s, func(ctx context.Context) (*sdk.CallToolResult, error) { return s.sdk.CallTool(ctx, params) })
 	if err != nil {
 		out, err := t.link.failure(ctx, err)
 		return t.link.label(out, r), err
@@ -47,8 +47,9 @@ type sending struct {
 
 func (e sending) Unwrap() error { return e.error }
 
-// do makes a request, and gives up when the connection ends.
-func (s *session) do(ctx context.Context, f func(context.Context) (*sdk.CallToolResult, error)) (*sdk.CallToolResult, error) {
+// request makes a request, and gives up when the connection ends. Its errors are of type sending.
+func request[R any](ctx context.Context, s *session, f func(context.Context) (R, error)) (R, error) {
+	var none R
 	var reached atomic.Bool
 	reached.Store(s.link.server.URL == "") // whether a pipe was written to is not known
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached.Store(true) }})
@@ -73,7 +74,7 @@ func (s *session) do(ctx context.Context, f func(context.Context) (*sdk.CallTool
 	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing) {
 		s.link.drop(s) // the next call waits for another one
 	}
-	return nil, sending{err, reached.Load()}
+	return none, sending{err, reached.Load()}
 }
 
 // failure returns the result of a call without an answer: it claims nothing that is not known.

@@ -44,7 +44,11 @@ func (t *Tool) Server() string { return t.link.name }
 type catalog struct {
 	tools []*Tool
 	out   []string
+	has   capabilities
 }
+
+// capabilities are what a server has beside tools.
+type capabilities struct{ resources, prompts bool }
 
 // read makes the offer of a list of tools; each is judged apart, and the first of equal names stays.
 func (l *link) read(list []*sdk.Tool, more bool) catalog {

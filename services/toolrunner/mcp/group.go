@@ -10,6 +10,7 @@ import (
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/bounds"
+	"skandha.dev/services/toolrunner/tools"
 )
 
 // Options are what a group is given by its runner.
@@ -33,17 +34,20 @@ type Group struct {
 	ctx   context.Context //nolint:containedctx // of all connections, until Close
 	close context.CancelFunc
 	done  sync.WaitGroup
+	reads []tools.Tool
 
 	mu     sync.Mutex
 	links  map[string]*link
 	tools  map[string]*Tool // by folded name
 	warned map[string]bool
+	has    capabilities // of any server
 }
 
 // New returns a group without connections; see [Group.Start].
 func New(opt Options) *Group {
 	g := &Group{opt: opt, links: map[string]*link{}, tools: map[string]*Tool{}, warned: map[string]bool{}}
 	g.ctx, g.close = context.WithCancel(context.Background())
+	g.reads = g.Reads()
 	return g
 }
 
@@ -107,6 +111,12 @@ func (g *Group) Specs() []tool.Spec {
 	for _, t := range g.tools {
 		out = append(out, t.Spec)
 	}
+	for _, t := range g.reads {
+		lists := t.Spec.Name == promptsTool || t.Spec.Name == promptTool
+		if lists && g.has.prompts || !lists && g.has.resources {
+			out = append(out, t.Spec)
+		}
+	}
 	slices.SortFunc(out, func(a, b tool.Spec) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
@@ -115,9 +125,11 @@ func (g *Group) Specs() []tool.Spec {
 // runner cannot take it, nor does it take what another part has.
 func (g *Group) refresh() {
 	g.mu.Lock()
-	tools, warned, room := map[string]*Tool{}, map[string]bool{}, g.opt.Room
+	offered, warned, room := map[string]*Tool{}, map[string]bool{}, g.opt.Room
+	g.has = capabilities{}
 	for _, name := range slices.Sorted(maps.Keys(g.links)) {
 		c := g.links[name].offered()
+		g.has = capabilities{g.has.resources || c.has.resources, g.has.prompts || c.has.prompts}
 		for _, why := range c.out {
 			g.warn(warned, name, why)
 		}
@@ -130,11 +142,11 @@ func (g *Group) refresh() {
 			case size > room:
 				g.warn(warned, name, t.Spec.Name+": the announcement has no room for it")
 			default:
-				tools[key], room = t, room-size
+				offered[key], room = t, room-size
 			}
 		}
 	}
-	g.tools, g.warned = tools, warned
+	g.tools, g.warned = offered, warned
 	g.mu.Unlock()
 	g.opt.Changed()
 }

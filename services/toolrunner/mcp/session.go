@@ -76,11 +76,22 @@ func (s *session) implementation() string {
 	return ""
 }
 
-// list reads the server's tools.
+// list reads what the server offers. A server without tools is asked for them, too: an error of the
+// protocol shows that it is alive.
 func (s *session) list(ctx context.Context) (catalog, error) {
-	if r := s.sdk.InitializeResult(); r != nil && r.Capabilities != nil && r.Capabilities.Tools == nil {
-		return catalog{}, s.sdk.Ping(ctx, nil)
+	c, err := s.tools(ctx)
+	r := s.sdk.InitializeResult()
+	if r == nil || r.Capabilities == nil {
+		return c, err
 	}
+	c.has = capabilities{r.Capabilities.Resources != nil, r.Capabilities.Prompts != nil}
+	if r.Capabilities.Tools == nil && answered(err) != nil {
+		err = nil
+	}
+	return c, err
+}
+
+func (s *session) tools(ctx context.Context) (catalog, error) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	var all []*sdk.Tool
