@@ -92,7 +92,7 @@ func (l *link) failure(ctx context.Context, err error) (tool.Result, error) {
 		return l.refused(said), nil
 	}
 	return tool.Failure(tool.CodeOutcomeUnknown,
-		fmt.Sprintf("it may have run: the MCP server %s gave no answer: %s", l.name, brief(err))), nil
+		fmt.Sprintf("it may have run: the MCP server %s gave no answer that can be used: %s", l.name, brief(err))), nil
 }
 
 // answered returns the error that the server answered with; nil if the error is the client's.

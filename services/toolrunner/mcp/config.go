@@ -41,6 +41,14 @@ type Server struct {
 	Tools Tools `yaml:"tools,omitempty" json:"tools,omitzero"`
 }
 
+// OAuth are credentials with which access tokens are obtained (client credentials grant, RFC 6749). The
+// server says where; what it names must be the issuer.
+type OAuth struct {
+	Issuer       string `yaml:"issuer" json:"issuer"`               // URL of the authorization server; required
+	ClientID     string `yaml:"client_id" json:"client_id"`         // required
+	ClientSecret string `yaml:"client_secret" json:"client_secret"` // env:NAME or file:PATH; required
+}
+
 // Tools says which tools of a server are offered, and as what. Patterns are those of path.Match, for
 // names without the server's.
 type Tools struct {
@@ -147,8 +155,16 @@ func (s Server) Validate() error {
 		}
 	case s.Command[0] == "":
 		wrong("command: the first element must name a program")
-	case len(s.Headers) > 0 || s.Token != "":
-		wrong("command: headers and token are for servers with a url; use env")
+	case len(s.Headers) > 0 || s.Token != "" || s.OAuth != nil:
+		wrong("command: headers, token and oauth are for servers with a url; use env")
+	}
+	if o := s.OAuth; o != nil {
+		if o.Issuer == "" || o.ClientID == "" || o.ClientSecret == "" {
+			wrong("oauth: issuer, client_id and client_secret are required")
+		}
+		if s.Token != "" {
+			wrong("oauth: set either oauth or token")
+		}
 	}
 	switch s.Isolation {
 	case "", Sandbox:
@@ -224,6 +240,7 @@ func (s Server) transport() string {
 type secrets struct {
 	headers map[string]string // with the token's
 	env     map[string]string
+	client  string // OAuth's secret
 }
 
 func (s Server) secrets() (out secrets, err error) {
@@ -249,6 +266,11 @@ func (s Server) secrets() (out secrets, err error) {
 			errs = append(errs, fmt.Errorf("token: %w", err))
 		}
 		out.headers["Authorization"] = "Bearer " + v
+	}
+	if s.OAuth != nil {
+		if out.client, err = secret.Read(s.OAuth.ClientSecret); err != nil {
+			errs = append(errs, fmt.Errorf("oauth.client_secret: %w", err))
+		}
 	}
 	return out, errors.Join(errs...)
 }

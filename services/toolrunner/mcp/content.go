@@ -1,12 +1,13 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
-	"path"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -158,14 +159,21 @@ func (g *gathering) keep(kind, uri, media string, content []byte) {
 // mediaType returns a type that is one, and an extension for it.
 func mediaType(said string) (media, extension string) {
 	media, _, err := mime.ParseMediaType(said)
-	if err != nil || len(media) > maxNameShown {
+	kind, _, _ := strings.Cut(media, "/")
+	if err != nil || len(media) > maxNameShown || !slices.Contains(kinds, kind) {
 		return "application/octet-stream", ".bin"
 	}
-	if all, err := mime.ExtensionsByType(media); err == nil && len(all) > 0 && path.Ext(all[0]) == all[0] {
-		return media, all[0]
-	}
-	return media, ".bin"
+	return media, cmp.Or(extensions[media], ".bin")
 }
+
+var (
+	kinds      = []string{"application", "audio", "font", "image", "model", "text", "video"}
+	extensions = map[string]string{
+		"application/json": ".json", "application/pdf": ".pdf", "application/zip": ".zip", "audio/mpeg": ".mp3", "audio/wav": ".wav",
+		"image/gif": ".gif", "image/jpeg": ".jpg", "image/png": ".png", "image/svg+xml": ".svg", "image/webp": ".webp",
+		"text/csv": ".csv", "text/html": ".html", "text/markdown": ".md", "text/plain": ".txt", "video/mp4": ".mp4",
+	}
+)
 
 func (g *gathering) note(format string, args ...any) {
 	if words := fmt.Sprintf(format, args...); len(g.answer.Notes) < maxAsked {

@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth/extauth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"skandha.dev/services/toolrunner/tools/web/guard"
 )
@@ -34,8 +36,27 @@ func (l *link) dialHTTP() (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.StreamableClientTransport{Endpoint: u.String(), HTTPClient: client, MaxEventSize: maxMessage}, nil
+	t := &sdk.StreamableClientTransport{Endpoint: u.String(), HTTPClient: client, MaxEventSize: maxMessage}
+	if o := l.server.OAuth; o != nil {
+		credentials := &oauthex.ClientCredentials{
+			ClientID: o.ClientID, ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: s.client}, Issuer: o.Issuer,
+		}
+		metadata, err := guarded(u, nil)
+		if err != nil {
+			return nil, err
+		}
+		metadata.Timeout = oauthWithin
+		t.OAuthHandler, err = extauth.NewClientCredentialsHandler(
+			&extauth.ClientCredentialsHandlerConfig{Credentials: credentials, HTTPClient: metadata})
+		if err != nil {
+			return nil, fmt.Errorf("oauth: %w", err)
+		}
+	}
+	return t, nil
 }
+
+// oauthWithin bounds each request for a token, and for what says where it is obtained.
+const oauthWithin = 15 * time.Second
 
 // guarded returns a client for the server at a URL. Its host may be one of the local network, since
 // the operator has named it; what the server leads to must be public.
