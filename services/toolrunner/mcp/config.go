@@ -29,6 +29,7 @@ type Server struct {
 	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`         // of the streamable HTTP endpoint
 	Headers map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"` // of each request; env:NAME or file:PATH for secrets
 	Token   string            `yaml:"token,omitempty" json:"token,omitempty"`     // env:NAME or file:PATH: sent as Authorization: Bearer
+	OAuth   *OAuth            `yaml:"oauth,omitempty" json:"oauth,omitempty"`     // instead of a token
 
 	Command   []string          `yaml:"command,omitempty" json:"command,omitempty"`     // program and arguments, instead of a url
 	Env       map[string]string `yaml:"env,omitempty" json:"env,omitempty"`             // of the command; env:NAME or file:PATH for secrets
