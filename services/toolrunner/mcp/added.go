@@ -136,7 +136,7 @@ func (g *Group) Follow(ctx context.Context, c Config, path string) {
 	g.done.Go(func() {
 		ctx, cancel := context.WithCancel(ctx)
 		defer context.AfterFunc(g.ctx, cancel)()
-		periodic.Every(ctx, recheckAdded, refresh)
+		periodic.Every(ctx, g.opt.Recheck, refresh)
 	})
 }
 

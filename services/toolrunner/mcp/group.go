@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/bounds"
@@ -19,6 +21,8 @@ type Options struct {
 	StateDir string
 	// Room is the limit of all servers' specs together, in bytes.
 	Room int
+	// Recheck is the interval at which the file of added servers is read again; default 2 s.
+	Recheck time.Duration
 	// Wants reports whether the runner's operator wants the tool.
 	Wants func(name string) bool
 	// Taken reports whether another part of the runner offers a tool of the name.
@@ -46,6 +50,7 @@ type Group struct {
 // New returns a group without connections; see [Group.Start].
 func New(opt Options) *Group {
 	g := &Group{opt: opt, links: map[string]*link{}, tools: map[string]*Tool{}, warned: map[string]bool{}}
+	g.opt.Recheck = cmp.Or(opt.Recheck, recheckAdded)
 	g.ctx, g.close = context.WithCancel(context.Background())
 	g.reads = g.Reads()
 	return g
