@@ -15,7 +15,6 @@ import (
 
 type service struct {
 	process.Flags
-
 	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The e-mail accounts (YAML, section email), the brokers of mqtt:publish (section mqtt) and the MCP servers (section mcp). None: these tools are not offered."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
