@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	endWithin   = 2 * time.Second // a command has that long after its input ended, and again after SIGTERM
-	maxLine     = 1 << 10         // of what a command writes to its standard error, in bytes
-	maxLast     = 400             // of the last words of a command, in bytes
+	endWithin   = time.Second // a command has that long after its input ended, and again after SIGTERM
+	maxLine     = 1 << 10     // of what a command writes to its standard error, in bytes
+	maxLast     = 400         // of the last words of a command, in bytes
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
