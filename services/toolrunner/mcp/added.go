@@ -146,7 +146,7 @@ func (g *Group) apply(configured, added Config) {
 	var gone []*link
 	for name, l := range g.links {
 		s, there := added.Servers[name]
-		if l.added && !(there && reflect.DeepEqual(bounds.Filled(s), l.server)) {
+		if l.added && (!there || !reflect.DeepEqual(bounds.Filled(s), l.server)) {
 			gone = append(gone, l)
 			delete(g.links, name)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -49,33 +50,46 @@ func (e sending) Unwrap() error { return e.error }
 
 // request makes a request, and gives up when the connection ends. Its errors are of type sending.
 func request[R any](ctx context.Context, s *session, f func(context.Context) (R, error)) (R, error) {
-	var none R
 	var reached atomic.Bool
-	reached.Store(s.link.server.URL == "") // whether a pipe was written to is not known
+	reached.Store(s.link.server.URL == "") // whether a pipe was read is not known
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached.Store(true) }})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	gone := make(chan struct{})
-	defer close(gone)
+	type answer struct {
+		res R
+		err error
+	}
+	answers := make(chan answer, 1)
 	go func() {
-		select {
-		case <-s.ended:
-			cancel(sdk.ErrConnectionClosed)
-		case <-gone:
-		}
+		res, err := f(ctx)
+		answers <- answer{res, err}
 	}()
-	res, err := f(ctx)
-	if err == nil {
-		return res, nil
+	var a answer
+	select {
+	case a = <-answers:
+	case <-s.ended:
+		cancel(sdk.ErrConnectionClosed)
+		a.err = sdk.ErrConnectionClosed
+	case <-ctx.Done():
+		select {
+		case a = <-answers:
+		case <-time.After(hangWithin): // a server that does not read blocks whoever writes to it
+			s.link.drop(s)
+			a.err = ctx.Err()
+		}
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing) {
+	switch {
+	case a.err == nil:
+		return a.res, nil
+	case errors.Is(a.err, sdk.ErrConnectionClosed), errors.Is(a.err, sdk.ErrSessionMissing):
 		s.link.drop(s) // the next call waits for another one
 	}
-	return none, sending{err, reached.Load()}
+	var none R
+	return none, sending{a.err, reached.Load()}
 }
+
+// hangWithin is how long a request may take to end after its context has.
+const hangWithin = time.Second
 
 // failure returns the result of a call without an answer: it claims nothing that is not known.
 func (l *link) failure(ctx context.Context, err error) (tool.Result, error) {

@@ -190,7 +190,7 @@ func TestEveryAnswerIsOneResult(t *testing.T) {
 		"another id":          {func(w http.ResponseWriter, _ request) { reply(w, json.RawMessage(`999`), `{}`) }, tool.CodeTimeout, "in time"},
 		"no JSON":             {func(w http.ResponseWriter, _ request) { _, _ = io.WriteString(w, "hello") }, tool.CodeOutcomeUnknown, "may have run"},
 		"a page":              {func(w http.ResponseWriter, _ request) { w.Header().Set("Content-Type", "text/html") }, tool.CodeOutcomeUnknown, "may have run"},
-		"500":                 {func(w http.ResponseWriter, _ request) { w.WriteHeader(500) }, tool.CodeOutcomeUnknown, "may have run"},
+		"500":                 {func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusInternalServerError) }, tool.CodeOutcomeUnknown, "may have run"},
 		"a lost connection":   {func(http.ResponseWriter, request) { panic(http.ErrAbortHandler) }, tool.CodeOutcomeUnknown, "may have run"},
 		"an empty stream":     {events(func(http.ResponseWriter, request) {}), tool.CodeOutcomeUnknown, "may have run"},
 		"a stream of garbage": {events(func(w http.ResponseWriter, _ request) { _, _ = io.WriteString(w, "data: {\n\n") }), tool.CodeOutcomeUnknown, "may have run"},

@@ -21,6 +21,7 @@ const (
 	listWithin    = 30 * time.Second // the lists of a server
 	recheckAdded  = 2 * time.Second  // the file of servers that were added is read again
 	recheck       = time.Minute      // a list is read again, which notices a server that has gone
+	relistPause   = 100 * time.Millisecond
 	firstPause    = 500 * time.Millisecond
 	lastPause     = time.Minute
 	steady        = time.Minute      // a connection of that age begins with the first pause again
@@ -131,11 +132,20 @@ func (l *link) connect(ctx context.Context, old bool) (err error) {
 	go func() { why = client.Wait(); close(ended) }()
 	defer func() {
 		l.drop(s)
-		_ = client.Close()
-		<-ended
+		closed := make(chan struct{})
+		go func() { _ = client.Close(); close(closed) }()
+		select {
+		case <-closed:
+		case <-time.After(hangWithin): // until the command has been ended
+		}
 	}()
 	if err = l.serve(ctx, s, ended); err == nil {
-		err = cmp.Or(why, errors.New("the server has ended the connection"))
+		err = errors.New("the connection has ended")
+		select {
+		case <-ended:
+			err = cmp.Or(why, err)
+		default: // it was dropped
+		}
 	}
 	return err
 }
@@ -162,7 +172,13 @@ func (l *link) serve(ctx context.Context, s *session, ended <-chan struct{}) err
 			return ctx.Err()
 		case <-ended:
 			return nil
+		case <-s.ended:
+			return nil
 		case <-s.relist:
+			select { // a server may change its list without end
+			case <-ctx.Done():
+			case <-time.After(relistPause):
+			}
 		case <-tick.C:
 		}
 	}

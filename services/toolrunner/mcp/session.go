@@ -97,7 +97,7 @@ func (s *session) tools(ctx context.Context) (catalog, error) {
 	var all []*sdk.Tool
 	params := &sdk.ListToolsParams{}
 	for range maxPages {
-		page, err := s.sdk.ListTools(ctx, params)
+		page, err := request(ctx, s, func(ctx context.Context) (*sdk.ListToolsResult, error) { return s.sdk.ListTools(ctx, params) })
 		if err != nil {
 			return catalog{}, err
 		}

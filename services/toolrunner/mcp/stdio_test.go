@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/test/natstest"
@@ -99,9 +100,24 @@ func TestACommandThatCannotStartIsReported(t *testing.T) {
 	r.logged("its last words: its reason")
 }
 
+// Who writes to a server that does not read hangs, but not the call.
+func TestAServerThatDoesNotReadIsEnded(t *testing.T) {
+	deaf := python(t, mcp.Host)
+	deaf.Command = append(deaf.Command, "deaf")
+	r := newRig(t, map[string]mcp.Server{"py": deaf})
+	target := r.tool("py:echo")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	res, err := target.Call(ctx, r.with(`{"text":"`+strings.Repeat("x", 200<<10)+`"}`, nil))
+	if err != nil || res.Success || res.Error.Code != tool.CodeTimeout {
+		t.Errorf("the result is %+v, %v", res, err)
+	}
+	r.logged("the connection has ended")
+}
+
 func needBwrap(t *testing.T) {
 	t.Helper()
-	if err := exec.Command("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true").Run(); err != nil { //nolint:noctx // it ends at once
+	if err := exec.Command("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true").Run(); err != nil {
 		missing(t, "bubblewrap does not work (Debian: apt install bubblewrap): "+err.Error())
 	}
 }
@@ -117,7 +133,7 @@ func missing(t *testing.T, what string) {
 
 // A server in the sandbox sees the system's programs, the directories that are named, and its home.
 func TestACommandInTheSandboxSeesNothingOfTheHost(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

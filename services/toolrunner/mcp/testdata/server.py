@@ -75,6 +75,8 @@ for line in sys.stdin:
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info}})
     elif method == "tools/list":
         send({"id": request["id"], "result": {"tools": TOOLS}})
+        if "deaf" in sys.argv:
+            threading.Event().wait()
     elif method == "tools/call":
         threading.Thread(target=call, args=(request,), daemon=True).start()
     elif method == "notifications/cancelled":
