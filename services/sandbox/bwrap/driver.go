@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/seccomp"
+	"skandha.dev/services/internal/seccomp"
 )
 
 // Driver runs sandboxes with bubblewrap. It implements driver.Driver.

@@ -120,7 +120,6 @@ var (
 			"deps":     "package sets, for any driver",
 			"driver":   "the interface that they implement",
 			"pool":     "warm sandboxes, for any driver",
-			"seccomp":  "what system calls drivers let through",
 			"snapshot": "copies of workspaces, for any driver",
 			"tools":    "the tools of the sandbox",
 		},

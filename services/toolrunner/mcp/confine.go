@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"skandha.dev/services/internal/seccomp"
 )
 
 // Where a command in the sandbox has its home, and the limits of each of its processes.
@@ -33,7 +35,7 @@ func confined(s Server, home string) (argv, env []string, err error) {
 			"install it (Debian: apt install bubblewrap), or let the command run as a program of this user with isolation: host")
 	}
 	argv = []string{
-		bwrap, "--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
+		bwrap, "--seccomp", "3", "--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
 		"--new-session", "--die-with-parent", "--hostname", "mcp", "--ro-bind", "/usr", "/usr",
 	}
 	if s.Network {
@@ -69,6 +71,24 @@ func confined(s Server, home string) (argv, env []string, err error) {
 		return nil, nil, err
 	}
 	return append(argv, s.Command...), env, nil
+}
+
+// filter returns the system calls that a command in the sandbox may make, for bubblewrap, which reads
+// them from its file 3.
+func filter() (*os.File, error) {
+	b, err := seccomp.BPF()
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() { // it may be more than a pipe holds
+		_, _ = w.Write(b) // an error is bubblewrap's, which then has ended
+		_ = w.Close()
+	}()
+	return r, nil
 }
 
 // visible returns why the command's program cannot be in the sandbox.

@@ -21,8 +21,9 @@ import (
 
 const (
 	endWithin   = time.Second // a command has that long after its input ended, and again after SIGTERM
-	maxLine     = 1 << 10     // of what a command writes to its standard error, in bytes
-	maxLast     = 400         // of the last words of a command, in bytes
+	hearWithin  = 200 * time.Millisecond
+	maxLine     = 1 << 10 // of what a command writes to its standard error, in bytes
+	maxLast     = 400     // of the last words of a command, in bytes
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
@@ -36,7 +37,16 @@ func (l *link) dialStdio() (t sdk.Transport, stop func() string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := start(argv, env, dir, l.log)
+	var inherits []*os.File
+	if l.server.Isolation != Host {
+		rules, err := filter()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer func() { _ = rules.Close() }()
+		inherits = append(inherits, rules)
+	}
+	p, err := start(&exec.Cmd{Args: argv, Env: env, Dir: dir, ExtraFiles: inherits}, l.log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
@@ -86,6 +96,7 @@ type process struct {
 	in    io.WriteCloser
 	out   io.ReadCloser
 	ended chan struct{}
+	heard chan struct{} // closed when its standard error has ended
 	once  sync.Once
 
 	mu   sync.Mutex
@@ -93,12 +104,12 @@ type process struct {
 }
 
 // start runs a command in a process group.
-func start(argv, env []string, dir string, log *slog.Logger) (*process, error) {
-	path, err := lookPath(argv[0], env)
-	if err != nil {
+func start(cmd *exec.Cmd, log *slog.Logger) (*process, error) {
+	var err error
+	if cmd.Path, err = lookPath(cmd.Args[0], cmd.Env); err != nil {
 		return nil, err
 	}
-	p := &process{cmd: &exec.Cmd{Path: path, Args: argv, Env: env, Dir: dir}, ended: make(chan struct{})}
+	p := &process{cmd: cmd, ended: make(chan struct{}), heard: make(chan struct{})}
 	grouped(p.cmd)
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -126,7 +137,7 @@ func start(argv, env []string, dir string, log *slog.Logger) (*process, error) {
 
 // listen logs what the command writes to its standard error, a little at a time.
 func (p *process) listen(from io.ReadCloser, log *slog.Logger) {
-	defer func() { _ = from.Close() }()
+	defer func() { _ = from.Close(); close(p.heard) }()
 	lines := logburst.New(log)
 	r := bufio.NewReaderSize(from, 4*maxLine)
 	for {
@@ -161,6 +172,10 @@ func (p *process) stop() string {
 		<-p.ended
 		p.kill() // what the command has left of its group
 		_ = p.out.Close()
+		select { // a process that has left the group may hold it open
+		case <-p.heard:
+		case <-time.After(hearWithin):
+		}
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/docker/go-units"
 
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/seccomp"
+	"skandha.dev/services/internal/seccomp"
 )
 
 // shmBytes and shmFiles bound /dev/shm: enough for
