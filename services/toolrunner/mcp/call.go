@@ -73,7 +73,7 @@ func request[R any](ctx context.Context, s *session, f func(context.Context) (R,
 	case <-ctx.Done():
 		select {
 		case a = <-answers:
-		case <-time.After(hangWithin): // a server that does not read blocks whoever writes to it
+		case <-time.After(hangWithin): // a server that does not read blocks its writers
 			s.link.drop(s)
 			a.err = ctx.Err()
 		}

@@ -154,6 +154,7 @@ func TestACommandInTheSandboxSeesNothingOfTheHost(t *testing.T) {
 		"/home": "mcp", "/root": "error: No such file or directory", "/tmp": "", here: "testdata", "/home/mcp": "",
 		"write:/usr/x": "error: Read-only file system", "write:/x": "error: Read-only file system", "write:/home/mcp/kept": "written",
 		"env:SKANDHA_SECRET": "", "env:HOME": "/home/mcp", "net:" + port: "error: Connection refused",
+		"status:Seccomp": "2", "status:CapEff": "0000000000000000", "status:NoNewPrivs": "1",
 	} {
 		if got := r.text("closed:look", `{"path":"`+path+`"}`); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
