@@ -85,7 +85,7 @@ test: setup $(GOTESTSUM) $(REPORT) ## Set up and run every test; one that fails 
 # What the race detector adds nothing to: work that is done in other processes (sandboxes,
 # plugins, containers, browsers, whole deployments), functions without goroutines, and what is
 # slow only because SQLite's engine or a converter of pages is checked instead of our code.
-NO_RACE := sandboxtest|internal/backup|sandbox/(agent|bwrap|deps|docker|seccomp|snapshot)|conformance|e2e|e2e/(compose|outside|storm)|webtest|listener/examples|services/(skandha|bench|sandbox)|skandha/scaffold|cmd/skandha-[a-z]+|test/(archtest|contract|golden|legacytest|rightstest|testreport|worstcase|model|model/explore)|uibridge/(examples|markdown)|core/(commands|decide|planner|planner/engine|planner/match|security|security/grant)|internal/(audit|lexical|memory/chroma|memory/sqlite)|pkg/(event|guide|hook|memory|provider|subject|tool)|tools/(calc|clock|web/page|web/pdftext|web/source)
+NO_RACE := sandboxtest|internal/backup|sandbox/(agent|bwrap|deps|docker|snapshot)|conformance|e2e|e2e/(compose|outside|storm)|webtest|listener/examples|services/(skandha|bench|sandbox)|skandha/scaffold|cmd/skandha-[a-z]+|test/(archtest|contract|golden|legacytest|rightstest|testreport|worstcase|model|model/explore)|uibridge/(examples|markdown)|core/(commands|decide|planner|planner/engine|planner/match|security|security/grant)|internal/(audit|lexical|seccomp|memory/chroma|memory/sqlite)|pkg/(event|guide|hook|memory|provider|subject|tool)|tools/(calc|clock|web/page|web/pdftext|web/source)
 
 .PHONY: test-race
 test-race: export CGO_ENABLED := 1

@@ -9,7 +9,7 @@ import (
 // groups are the prefixes of the names of built-in tools, before the colon. They are
 // reserved, whether or not a service that offers the tools is running.
 var groups = []string{
-	"camera", "capability", "email", "file_system", "http", "log", "math", "memory", "mqtt", "notes", "plan", "python", "sandbox_fs", "shell",
+	"camera", "capability", "email", "file_system", "http", "log", "math", "mcp", "memory", "mqtt", "notes", "plan", "python", "sandbox_fs", "shell",
 	"skandha", "skills", "status", "time", "tools", "web",
 }
 

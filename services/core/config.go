@@ -64,6 +64,8 @@ type Config struct {
 	MQTT yaml.Node `yaml:"mqtt"`
 	// Email belongs to the tool runner and the listener service, likewise.
 	Email yaml.Node `yaml:"email"`
+	// MCP belongs to the tool runner, likewise.
+	MCP yaml.Node `yaml:"mcp"`
 	// Providers belongs to the provider service, likewise.
 	Providers yaml.Node `yaml:"providers"`
 	// UI belongs to the UI bridge, likewise.

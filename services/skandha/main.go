@@ -32,6 +32,7 @@ type cli struct {
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
 	Outbox    outboxCmd    `cmd:"" help:"List, send again and drop messages to people that are not delivered."`
 	Schedules schedulesCmd `cmd:"" help:"List, show and delete what agents have scheduled."`
+	MCP       mcpCmd       `cmd:"" name:"mcp" help:"Add, list, show and remove MCP servers, whose tools agents can use."`
 	Listeners listenersCmd `cmd:"" help:"List the listeners; switch cameras and microphones on and off."`
 	Memory    memoryCmd    `cmd:"" help:"List, search, correct and delete what an agent remembers."`
 	Audit     auditCmd     `cmd:"" help:"List who did, approved, refused and revoked what; verify and export it."`

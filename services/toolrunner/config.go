@@ -13,6 +13,7 @@ import (
 	"skandha.dev/services/internal/configfile"
 	"skandha.dev/services/internal/mail"
 	"skandha.dev/services/internal/mqttclient"
+	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 )
@@ -51,9 +52,13 @@ type Config struct {
 	// PluginGrace is how long to wait for the answer of a plugin whose replicas have
 	// all left; default 5 s.
 	PluginGrace time.Duration `default:"5s" min:"0"`
-	// File is the configuration file, whose section email has the accounts of the e-mail tools.
+	// File is the configuration file, whose section email has the accounts of the e-mail tools, and
+	// whose section mcp the MCP servers.
 	// Tools must not reach it, nor the secrets that it names. Empty: none.
 	File string
+	// MCPFile is a file with MCP servers beside those of File, which may change while the runner runs;
+	// see [mcp.Add]. Tools must not reach it. Empty: none. It need not exist.
+	MCPFile string
 	// NotesPlugin is the storage plugin that keeps the agents' notes. Default: they
 	// are files in the workspace.
 	NotesPlugin string
@@ -79,7 +84,7 @@ func (c Config) WithFile(path string) (Config, error) {
 	c.MQTT, err = mqttclient.ReadConfig(path)
 	delete(c.MQTT, mqttclient.Embedded) // a file does not say where it is
 	c.File = path
-	return c, errors.Join(err, mail.CheckFile(path))
+	return c, errors.Join(err, mail.CheckFile(path), mcp.CheckFile(path))
 }
 
 // Validate reports every field that is wrong; each error names its field.
@@ -108,6 +113,9 @@ func (c Config) protected() []string {
 	out := slices.Clone(c.Protected)
 	if c.StateDir != "" {
 		out = append(out, c.StateDir)
+	}
+	if c.MCPFile != "" {
+		out = append(append(out, c.MCPFile), configfile.Secrets(c.MCPFile)...)
 	}
 	if c.File != "" {
 		out = append(append(out, c.File), configfile.Secrets(c.File)...)

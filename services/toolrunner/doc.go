@@ -29,6 +29,9 @@
 // instances that may have got it were up. Of a plugin's failure, only the codes that
 // describe a call that ran are kept.
 //
+// The tools of MCP servers are announced while a server is connected; see package mcp. Their calls are
+// as true: refused if they were not sent, outcome_unknown if there is no answer.
+//
 // # Failure
 //
 // A tool that panics has failed; the runner answers for one that hangs at its deadline,

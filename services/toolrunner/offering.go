@@ -11,14 +11,14 @@ import (
 )
 
 // offering is what the runner announces: its own tools, those for skills while there are any,
-// those of plugins, and the notes of the project.
+// those of MCP servers and of plugins, and the notes of the project.
 type offering struct {
 	out *engine.Offers
 
-	mu                   sync.Mutex
-	own, skills, plugins []tool.Spec
-	project              *event.Project // of the workspace
-	last                 engine.Offer
+	mu                        sync.Mutex
+	own, skills, mcp, plugins []tool.Spec
+	project                   *event.Project // of the workspace
+	last                      engine.Offer
 }
 
 func newOffering(own []tool.Spec) *offering {
@@ -30,7 +30,7 @@ func (o *offering) put(change func(*offering)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(o)
-	now := engine.Offer{Tools: slices.Concat(o.own, o.skills, o.plugins), Project: o.project}
+	now := engine.Offer{Tools: slices.Concat(o.own, o.skills, o.mcp, o.plugins), Project: o.project}
 	if reflect.DeepEqual(now, o.last) {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	contract "skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/registry"
 	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/toolrunner/mcp"
 )
 
 // remote is a tool that a plugin runs.
@@ -33,14 +34,17 @@ type remotes struct {
 	own    []tool.Spec // the runner's own tools, which take precedence
 	room   int         // limit of all plugins' specs in an announcement, in bytes
 	offers *offering
-	log    *slog.Logger
+	// servers are the MCP servers, whose tools are offered beside those of plugins: who comes first
+	// has a name.
+	servers *mcp.Group
+	log     *slog.Logger
 
 	warned map[string]bool
 	tools  atomic.Pointer[map[string]*remote]
 }
 
-func newRemotes(cfg Config, own []tool.Spec, room int, offers *offering, log *slog.Logger) *remotes {
-	r := &remotes{cfg: cfg, own: own, room: room, offers: offers, log: log, warned: map[string]bool{}}
+func newRemotes(cfg Config, own []tool.Spec, room int, servers *mcp.Group, offers *offering, log *slog.Logger) *remotes {
+	r := &remotes{cfg: cfg, own: own, room: room, servers: servers, offers: offers, log: log, warned: map[string]bool{}}
 	r.tools.Store(&map[string]*remote{})
 	return r
 }
@@ -51,6 +55,11 @@ func (r *remotes) get(name string) *remote {
 		return nil
 	}
 	return (*r.tools.Load())[name]
+}
+
+// takes reports whether a plugin's tool is offered whose name differs from this at most in case.
+func (r *remotes) takes(name string) bool {
+	return slices.ContainsFunc(r.names(), func(n string) bool { return tool.FoldName(n) == tool.FoldName(name) })
 }
 
 func (r *remotes) names() []string {
@@ -98,7 +107,7 @@ func (r *remotes) refusal(t *remote, taken map[string]*remote, room int) string 
 	switch {
 	case !r.cfg.wants(name):
 		return unwanted
-	case taken[name] != nil || slices.ContainsFunc(r.own, func(s tool.Spec) bool { return s.Name == name }):
+	case taken[name] != nil || r.servers.Takes(name) || slices.ContainsFunc(r.own, func(s tool.Spec) bool { return s.Name == name }):
 		return "the name is taken"
 	case name == "" || len(subject.Encode(name)) > subject.MaxIDLen:
 		return fmt.Sprintf("the name is empty or too long: at most %d bytes when encoded", subject.MaxIDLen)

@@ -404,7 +404,7 @@ func TestTheAnnouncementHasRoomForSoMuch(t *testing.T) {
 	view := p.view()
 	natstest.Eventually(t, "the registrations", func() bool { return len(view.Snapshot().Plugins()) == many+1 })
 	specs := p.awaitOffer("a full one", has("weather:now"))
-	if n := len(specs); !has("time:now")(specs) || !has("big00:x")(specs) || n < 13+many/2 || n >= 13+many {
+	if n := len(specs); !has("time:now")(specs) || !has("big00:x")(specs) || n < 14+many/2 || n >= 14+many {
 		t.Fatalf("announced are %d tools", n)
 	}
 	for i := range many {

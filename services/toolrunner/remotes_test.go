@@ -33,7 +33,7 @@ func manifest(args string, tools ...tool.Spec) plugin.Manifest {
 
 func startRemotes(own ...tool.Spec) (r *remotes, log *bytes.Buffer) {
 	log = &bytes.Buffer{}
-	return newRemotes(Config{}, own, 1<<20, newOffering(own), slog.New(slog.NewTextHandler(log, nil))), log
+	return newRemotes(Config{}, own, 1<<20, nil, newOffering(own), slog.New(slog.NewTextHandler(log, nil))), log
 }
 
 // One snapshot may replace a plugin by another version, or one plugin by another.

@@ -22,6 +22,7 @@ import (
 	"skandha.dev/services/internal/plugincall"
 	"skandha.dev/services/internal/result"
 	"skandha.dev/services/internal/toolschema"
+	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/toolrunner/tools"
 	"skandha.dev/services/toolrunner/tools/agentsmd"
 	"skandha.dev/services/toolrunner/tools/calc"
@@ -78,6 +79,8 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	r.offers = newOffering(r.specs())
 	stop := r.followWorkspace(ctx, root, deps.Logger)
 	defer stop()
+	r.mcp = r.clients(deps)
+	defer r.mcp.Close()
 	ec := engine.Config{
 		Kind: subject.Runner, Service: service, Offer: r.offers.now(), Work: r.work,
 		Updates:      r.offers.out.Updates(),
@@ -91,12 +94,13 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		}
 		defer leave()
 	}
+	r.mcp.Follow(ctx, r.servers, r.cfg.MCPFile)
 	return engine.Serve(ctx, deps.Bus, ec)
 }
 
 // follow offers the plugins' tools from now on.
 func (r *runner) follow(deps Deps) (leave func(), err error) {
-	r.remote = newRemotes(r.cfg, slices.Concat(r.specs(), r.skills.specs("")), int(deps.Bus.MaxPayload()/2), r.offers, deps.Logger)
+	r.remote = newRemotes(r.cfg, slices.Concat(r.specs(), r.skills.specs("")), int(deps.Bus.MaxPayload()/2), r.mcp, r.offers, deps.Logger)
 	r.plugins, leave, err = plugincall.Follow(
 		deps.Bus, deps.Plugins, r.remote.refresh, deps.Logger, plugincall.Grace(r.cfg.PluginGrace))
 	return leave, err
@@ -107,6 +111,9 @@ type runner struct {
 	cfg     Config
 	offers  *offering
 	skills  *skillTools
+	servers mcp.Config
+	reads   map[string]offered // of the servers' resources and prompts
+	mcp     *mcp.Group
 	remote  *remotes          // nil without plugins
 	plugins *plugincall.Asker // likewise
 	bus     *journal.Journal
@@ -126,9 +133,12 @@ type offered struct {
 }
 
 func newRunner(cfg Config, deps Deps, root *os.Root) (*runner, error) {
-	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, marks: effect.New(deps.Bus), tools: map[string]offered{}, started: time.Now()}
+	r := &runner{cfg: cfg, bus: deps.Bus, store: deps.Bus, marks: effect.New(deps.Bus), tools: map[string]offered{}, reads: map[string]offered{}, started: time.Now()}
 	accounts, err := mail.ReadAccounts(cfg.File)
 	if err != nil {
+		return nil, err
+	}
+	if r.servers, err = mcp.ReadConfig(cfg.File); err != nil {
 		return nil, err
 	}
 	r.email = email.New(accounts, deps.Bus, cfg.StateDir, deps.Logger)
@@ -159,6 +169,7 @@ func (r *runner) builtin(deps Deps, root *os.Root) ([]tools.Tool, error) {
 	}
 	list := slices.Concat(files, notes.Tools(r.book(root)), []tools.Tool{
 		clock.Now(), calc.Evaluate(), diag.Record(deps.Logger), diag.Status(r.status), r.cameras.Tool(),
+		mcp.Query(func() *mcp.Group { return r.mcp }),
 	})
 	list = append(list, r.email.Tools()...)
 	requests, err := r.cfg.HTTP.Tools()
@@ -213,6 +224,15 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 	if t, own := r.skills.tools[req.Tool.Name]; own {
 		return answer(r.run(ctx, c, t, nil))
 	}
+	if t, own := r.reads[req.Tool.Name]; own {
+		return answer(r.run(ctx, c, t, nil))
+	}
+	if t := r.mcp.Get(req.Tool.Name); t != nil {
+		if was := req.Tool.Spec; was != "" && was != t.Spec.Digest() {
+			return engine.DidNotRun(fmt.Sprintf("%s is now another tool of the MCP server %s", req.Tool.Name, t.Server()))
+		}
+		return r.callServer(ctx, c, t)
+	}
 	if t := r.remote.get(req.Tool.Name); t != nil {
 		if was := req.Tool.Spec; was != "" && was != t.spec.Digest() {
 			return engine.DidNotRun(fmt.Sprintf("%s is now another tool, of the plugin %s", req.Tool.Name, t.plugin))
@@ -220,7 +240,7 @@ func (r *runner) work(ctx context.Context, req contract.Request, progress func(s
 		return r.callPlugin(ctx, c, t, req.Tool.Probe)
 	}
 	// it was offered when the call arrived
-	return engine.DidNotRun(fmt.Sprintf("the plugin that offered %s has left", req.Tool.Name))
+	return engine.DidNotRun(fmt.Sprintf("the plugin or MCP server that offered %s has left", req.Tool.Name))
 }
 
 // run runs a tool of this process, or probes it.
@@ -260,7 +280,7 @@ func (r *runner) status() any {
 		Instance: r.bus.Instance(), Version: Version(), Started: r.started.UTC(),
 		UptimeMS: time.Since(r.started).Milliseconds(),
 		Slots:    r.cfg.Slots, Running: r.running.Load(),
-		Tools: slices.Sorted(slices.Values(append(slices.Clone(r.names), r.remote.names()...))),
+		Tools: slices.Sorted(slices.Values(slices.Concat(r.names, r.mcp.Names(), r.remote.names()))),
 	}
 }
 

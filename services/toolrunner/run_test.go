@@ -173,7 +173,7 @@ func TestWhatIsOfferedByDefault(t *testing.T) {
 		"camera:look",
 		"file_system:append_file", "file_system:delete_file", "file_system:list", "file_system:read_file",
 		"file_system:write_file",
-		"log:record", "math:evaluate", "memory:retrieve", "notes:add", "notes:search", "status:query", "time:now",
+		"log:record", "math:evaluate", "mcp:servers", "memory:retrieve", "notes:add", "notes:search", "status:query", "time:now",
 	}
 	if got := c.offered(); !slices.Equal(got, want) {
 		t.Fatalf("got %v", got)

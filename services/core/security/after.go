@@ -12,7 +12,7 @@ import (
 // detail after a colon.
 var (
 	bareLabels = []string{"file", "memory", "web"}
-	kinds      = []string{"chat", "email", "listener", "mqtt", event.OriginSchedule, "sensor", "tool", "webhook"}
+	kinds      = []string{"chat", "email", "listener", "mcp", "mqtt", event.OriginSchedule, "sensor", "tool", "webhook"}
 )
 
 // after checks that a condition can match a label. A plugin's inputs may have an origin of another

@@ -15,7 +15,7 @@ import (
 // A plugin's tool that needs another permission, such as mail.send, is denied until the
 // configuration grants it.
 func DefaultPermissions() []string {
-	return []string{"fs.*", "network.*", "code.execute", "schedule.*", "camera.*"}
+	return []string{"fs.*", "network.*", "code.execute", "schedule.*", "camera.*", "mcp.*"}
 }
 
 // granted reports whether one of the patterns matches the permission: exactly, "group.*"

@@ -44,6 +44,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"after a label in capitals", security.Rule{After: "Email:*", Effect: decide.Deny}, []string{"policy[1].after"}},
 		{"after a misspelt kind", security.Rule{After: "emial:*", Effect: decide.Deny}, []string{"policy[1].after"}},
 		{"after a bare kind", security.Rule{After: "email", Effect: decide.Deny}, []string{"policy[1].after", "email:*"}},
+		{"after a bare server", security.Rule{After: "mcp", Effect: decide.Deny}, []string{"policy[1].after", "mcp:*"}},
 		{"after a misspelt sensor", security.Rule{After: "senser:*", Effect: decide.Deny}, []string{"policy[1].after"}},
 		{"after a mail", security.Rule{After: "email:*@example.org", Effect: decide.Deny}, nil},
 		{"after the web", security.Rule{After: "web", Effect: decide.Deny}, nil},

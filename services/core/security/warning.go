@@ -10,6 +10,8 @@ import (
 // consequences describes, in plain words, what a call with a permission could do.
 var consequences = map[string]string{
 	"email.send":       "sends an e-mail to people, which cannot be undone",
+	"mcp.call":         "gives its arguments to an MCP server, a program of others",
+	"mcp.read":         "asks an MCP server for what it has",
 	"network.email":    "connects to the mail server",
 	"network.request":  "sends data to another machine, which cannot be undone",
 	"network.search":   "sends its query to a search engine",

@@ -21,7 +21,7 @@ import (
 // sections are the keys of a file, of all services.
 var sections = []string{
 	"agents", "policy", "people", "approvals", "hooks", "plugins", "open_sessions", "streams", "retention", "limits", "guides_dir", "notify", "audit", "listeners",
-	"mqtt", "email", "providers", "ui",
+	"mqtt", "email", "mcp", "providers", "ui",
 }
 
 // Sections lists the keys that a file may have.

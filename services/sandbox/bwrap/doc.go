@@ -4,7 +4,7 @@
 //
 // A sandbox is one process tree in its own user, PID, network, IPC, UTS, mount and cgroup
 // namespaces, without a capability, a network, another user namespace or a system call that
-// [skandha.dev/services/sandbox/seccomp] does not list. Its root is a read-only tmpfs with
+// [skandha.dev/services/internal/seccomp] does not list. Its root is a read-only tmpfs with
 // the host's /usr, read-only, and a separate /etc. It can write to /workspace, /tmp and
 // /dev/shm, which are bounded tmpfs.
 //

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"skandha.dev/services/internal/seccomp"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/seccomp"
 )
 
 // Driver runs sandboxes with bubblewrap. It implements driver.Driver.

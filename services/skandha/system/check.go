@@ -15,6 +15,7 @@ import (
 	"skandha.dev/services/internal/mqttclient"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
+	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/uibridge"
 )
 
@@ -32,7 +33,7 @@ func CheckConfig(file string, page bool) error {
 		ui = uibridge.CheckFile(file)
 	}
 	_, providers := provider.ReadSettings(file)
-	return configfile.Join(core, listeners, mail.CheckFile(file), mqttclient.CheckFile(file), providers, ui)
+	return configfile.Join(core, listeners, mail.CheckFile(file), mqttclient.CheckFile(file), mcp.CheckFile(file), providers, ui)
 }
 
 // check reports what is wrong with the configuration before anything is started.

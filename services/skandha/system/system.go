@@ -46,6 +46,7 @@ import (
 	"skandha.dev/services/provider"
 	"skandha.dev/services/sandbox"
 	"skandha.dev/services/toolrunner"
+	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/toolrunner/tools/filesystem"
 	"skandha.dev/services/toolrunner/tools/web"
 	"skandha.dev/services/uibridge"
@@ -347,7 +348,7 @@ func (s *System) runnerConfig() toolrunner.Config {
 	return toolrunner.Config{
 		File: s.cfg.ConfigFile, StateDir: s.attempts(), Protected: protect, Files: s.cfg.Files,
 		WorkspaceDir: s.cfg.Workspace, Slots: s.cfg.Slots, HTTP: s.cfg.Requests, Web: s.cfg.Web, NotesPlugin: s.cfg.NotesPlugin,
-		SkillsDir: filepath.Join(s.cfg.Data, "skills"), DrainTimeout: time.Second,
+		SkillsDir: filepath.Join(s.cfg.Data, "skills"), MCPFile: filepath.Join(s.cfg.Data, mcp.AddedFile), DrainTimeout: time.Second,
 	}
 }
 

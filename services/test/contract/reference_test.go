@@ -24,6 +24,7 @@ import (
 	"skandha.dev/services/internal/rights"
 	"skandha.dev/services/listener"
 	"skandha.dev/services/provider"
+	"skandha.dev/services/toolrunner/mcp"
 	"skandha.dev/services/uibridge"
 )
 
@@ -197,6 +198,7 @@ func configurationPage(t *testing.T) string {
 	k.walk("listeners", reflect.TypeFor[listener.Config]())
 	k.walk("email", reflect.TypeFor[mail.Config]())
 	k.walk("mqtt.NAME", reflect.TypeFor[mqttclient.Broker]())
+	k.walk("mcp", reflect.TypeFor[mcp.Config]())
 	k.walk("providers", reflect.TypeFor[provider.Settings]())
 	k.walk("ui", reflect.TypeFor[uibridge.Config]())
 	return k.b.String()

@@ -12,8 +12,8 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/go-units"
 
+	"skandha.dev/services/internal/seccomp"
 	"skandha.dev/services/sandbox/driver"
-	"skandha.dev/services/sandbox/seccomp"
 )
 
 // shmBytes and shmFiles bound /dev/shm: enough for

@@ -15,8 +15,7 @@ import (
 
 type service struct {
 	process.Flags
-
-	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The e-mail accounts (YAML, section email) and the brokers of mqtt:publish (section mqtt). None: these tools are not offered."`
+	Config    string            `env:"SKANDHA_CONFIG" type:"existingfile" placeholder:"FILE" help:"The e-mail accounts (YAML, section email), the brokers of mqtt:publish (section mqtt) and the MCP servers (section mcp). None: these tools are not offered."`
 	Workspace string            `env:"SKANDHA_WORKSPACE" default:"workspace" placeholder:"DIR" help:"The only directory that tools can reach."`
 	Slots     int               `env:"SKANDHA_SLOTS" default:"16" help:"Limit of concurrent calls."`
 	Enable    []string          `env:"SKANDHA_ENABLE" placeholder:"PATTERN" help:"Tools to offer, e.g. file_system:*. Default: all."`
@@ -24,7 +23,8 @@ type service struct {
 	Plugins   bool              `env:"SKANDHA_PLUGINS" default:"true" negatable:"" help:"Also offer the tools of plugins."`
 	Notes     string            `name:"notes-plugin" env:"SKANDHA_NOTES_PLUGIN" placeholder:"NAME" help:"Storage plugin that keeps the agents' notes. Default: files in the workspace."`
 	Skills    string            `name:"skills-dir" env:"SKANDHA_SKILLS_DIR" placeholder:"DIR" help:"Directory with skills, beside those in the folder skills of the workspace."`
-	State     string            `name:"state-dir" env:"SKANDHA_STATE_DIR" placeholder:"DIR" help:"Directory of this machine in which the e-mail tools record how far they got; it should survive restarts. Default: none."`
+	MCP       string            `name:"mcp-file" env:"SKANDHA_MCP_FILE" placeholder:"FILE" help:"More MCP servers (YAML, section mcp); it may change while the runner runs."`
+	State     string            `name:"state-dir" env:"SKANDHA_STATE_DIR" placeholder:"DIR" help:"Directory of this machine in which the e-mail tools record how far they got, and commands of MCP servers have their homes; it should survive restarts. Default: none."`
 	Drain     time.Duration     `env:"SKANDHA_DRAIN" default:"30s" help:"Grace period for running calls on shutdown."`
 	Files     filesystem.Limits `embed:"" prefix:"files-"`
 	HTTP      web.Hosts         `embed:"" prefix:"http-"`
@@ -33,7 +33,7 @@ type service struct {
 
 func (s *service) config() (toolrunner.Config, error) {
 	return toolrunner.Config{
-		StateDir: s.State, Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
+		StateDir: s.State, MCPFile: s.MCP, Protected: slices.DeleteFunc([]string{s.Creds, s.Skills}, func(path string) bool { return path == "" }),
 		Files: s.Files, WorkspaceDir: s.Workspace, Slots: s.Slots, HTTP: s.HTTP, Web: s.Web,
 		Enable: s.Enable, Disable: s.Disable, NoPlugins: !s.Plugins, NotesPlugin: s.Notes, SkillsDir: s.Skills, DrainTimeout: s.Drain,
 	}.WithFile(s.Config)
