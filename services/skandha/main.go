@@ -21,6 +21,7 @@ type cli struct {
 
 	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox, web page."`
 	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent; if no system runs, start one that ends with the conversation."`
+	ACP       acpCmd       `cmd:"" name:"acp" help:"Serve an editor that speaks the Agent Client Protocol on standard input and output; if no system runs, start one that ends with the editor."`
 	UI        uiCmd        `cmd:"" name:"ui" help:"Print a one-time link to the web page, or open it."`
 	Ask       askCmd       `cmd:"" help:"Ask an agent one question; if no system runs, start one for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`

@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/proposal"
 )
 
 var ref = subject.Ref{Agent: "main", Session: "s"}
