@@ -49,6 +49,9 @@ func (a *acpCmd) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return uibridge.EditorSystem{}, errors.Join(err, fmt.Errorf("start a system with: %s up", buildinfo.Command()))
 		}
+		if conn != nil { // the editor tries again
+			conn.close()
+		}
 		conn = c
 		fmt.Fprintf(os.Stderr, "skandha: agent %s of %s\n", a.Agent, c.about)
 		sys := uibridge.EditorSystem{Bus: c.Journal, Writer: c.Writer}

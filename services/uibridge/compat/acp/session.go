@@ -85,9 +85,6 @@ func (s *server) open(c jsonrpc.Call, answer answerer, after string, name func(*
 				x.welcome(&q)
 			}
 		}
-		if after == "" {
-			opened(nil, nil)
-		}
 		x.begin(after, opened)
 	})
 }
@@ -150,14 +147,16 @@ func (s *server) follow(ref subject.Ref, after string, isNew bool) (*session, er
 	return x, nil
 }
 
-// begin begins to send what happens. The past is sent first, and loaded is called after it.
-func (x *session) begin(after string, loaded answerer) {
+// begin begins to send what happens. The past is sent first. After it, opened is called, with the
+// lock held.
+func (x *session) begin(after string, opened answerer) {
 	x.mu.Lock()
 	x.until = x.feed.Attached.Until
 	if after != "" {
-		x.loading = loaded
+		x.loading = opened
 		x.quiet = time.AfterFunc(quietFor, x.caughtUp)
 	} else {
+		opened(nil, nil)
 		for _, q := range x.feed.Attached.Pending {
 			x.confirm(&q)
 		}
@@ -272,10 +271,8 @@ func (x *session) end(result any, why error) {
 	x.stop()
 }
 
-// welcome tells the client about the session what it could not know.
+// welcome says about the session what the client could not know.
 func (x *session) welcome(q *openRequest) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if t := x.feed.Attached.Title; t != "" {
 		x.send(update{Kind: sessionInfoSent, Title: t})
 	}
