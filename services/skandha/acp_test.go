@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"skandha.dev/pkg/event"
@@ -16,8 +18,9 @@ import (
 // editor is an editor of the Agent Client Protocol's own SDK, which has started skandha acp.
 type editor struct {
 	*foreigntest.Process
-	t    *testing.T
-	read int // lines
+	t     *testing.T
+	read  int // lines
+	agent int // its process id
 }
 
 // said is a line that the editor printed.
@@ -71,6 +74,7 @@ func (w *world) editor() *editor {
 		w.t.Fatal(err)
 	}
 	e := &editor{Process: foreigntest.Spawn(w.t, dir, []string{asCommand + "=1", "AGENT=" + string(agent)}, node, "client.mjs"), t: w.t}
+	e.agent = last(e.until("its process", func(s said) bool { return s.PID != 0 })).PID
 	e.order("initialize", nil)
 	if r := e.done("initialize"); r.Error != nil {
 		w.t.Fatalf("initialize: %+v", r.Error)
@@ -281,6 +285,39 @@ func TestAnEditorThatWasKilledIsNoLoss(t *testing.T) {
 	second.order("load", "nobody")
 	if got := second.done("load"); got.Error == nil || got.Error.Code != -32002 {
 		t.Errorf("an unknown session: %+v", got)
+	}
+}
+
+// While the bus restarts, the text of a turn goes on, without loss or repetition. Then the
+// process is asked to end, and answers what is open.
+func TestAnEditorSurvivesTheBus(t *testing.T) {
+	addr := fmt.Sprintf("127.0.0.1:%d", natstest.FreePort(t))
+	w := newWorldAt(t, addr)
+	e := w.editor()
+	s := e.session()
+	e.prompt(s, "stream 30 words every 10 ms")
+	all := e.until("the first words", func(s said) bool { return s.Update != nil && s.Update.Kind == "agent_message_chunk" })
+	w.sys.Stop()
+	w.start(addr)
+	all = append(all, e.until("the end", isDone("prompt"))...)
+	if end := last(all); end.Error != nil || end.Result.StopReason != "end_turn" {
+		t.Errorf("the prompt ends with %+v", end)
+	}
+	got := texts(all, "agent_message_chunk")
+	if want := strings.Fields(got); len(want) != 30 || want[0] != "word1" || want[29] != "word30" {
+		t.Errorf("the text is %q", got)
+	}
+	e.prompt(s, "hang")
+	natstest.Eventually(t, "the turn runs", func() bool {
+		now, err := w.c.Session(t.Context(), w.ref(s))
+		return err == nil && now.Running != 0
+	})
+	if err := syscall.Kill(e.agent, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	end := e.until("the end", func(s said) bool { return s.Exit != nil })
+	if *last(end).Exit != 0 || !slices.ContainsFunc(end, func(s said) bool { return s.Done == "prompt" && s.Error != nil }) {
+		t.Errorf("SIGTERM ends it with %+v", end)
 	}
 }
 

@@ -3,12 +3,14 @@ package acp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"strconv"
 	"sync"
+	"time"
 
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc/jsonrpc"
@@ -16,14 +18,62 @@ import (
 
 // conn writes messages, each on a line, and keeps the requests that the client has to answer.
 type conn struct {
-	log *slog.Logger
-
-	writing sync.Mutex
-	out     io.Writer
+	log   *slog.Logger
+	queue chan []byte // lines to write; nil: everything before is written
+	clear chan struct{}
+	gone  context.Context //nolint:containedctx // ends when nothing can be written any more
+	leave context.CancelFunc
 
 	asking sync.Mutex
 	asked  map[string]*question // by id
 	last   int64
+}
+
+// maxQueue limits the messages that wait for the client to read them. Then whatever writes waits,
+// too, and so do the feeds.
+const maxQueue = 256
+
+func newConn(log *slog.Logger, out io.Writer) *conn {
+	c := &conn{
+		log: log, queue: make(chan []byte, maxQueue), clear: make(chan struct{}), asked: map[string]*question{},
+	}
+	c.gone, c.leave = context.WithCancel(context.Background())
+	go c.drain(out) // until the client is gone, or the process, if the client does not read
+	return c
+}
+
+func (c *conn) drain(out io.Writer) {
+	for {
+		select {
+		case <-c.gone.Done():
+			return
+		case b := <-c.queue:
+			if b == nil {
+				close(c.clear)
+				continue
+			}
+			if _, err := out.Write(b); err != nil {
+				c.log.Debug("writing to the client failed", "error", err)
+				c.leave()
+			}
+		}
+	}
+}
+
+// end waits briefly until everything is written. It may be called once.
+func (c *conn) end(wait time.Duration) {
+	defer c.leave()
+	ctx, cancel := context.WithTimeout(c.gone, wait)
+	defer cancel()
+	select {
+	case c.queue <- nil:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-c.clear:
+	case <-ctx.Done():
+	}
 }
 
 // message is a request or a notification.
@@ -44,13 +94,11 @@ func (c *conn) send(m message) {
 	c.write(b)
 }
 
-// write writes a line. That the client does not read any more is seen where its messages are
-// read, which then end, too.
+// write queues a line. It waits for a client that does not read.
 func (c *conn) write(b []byte) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if _, err := c.out.Write(append(b, '\n')); err != nil {
-		c.log.Debug("writing to the client failed", "error", err)
+	select {
+	case c.queue <- append(b, '\n'):
+	case <-c.gone.Done():
 	}
 }
 

@@ -104,8 +104,10 @@ func Serve(ctx context.Context, o Options, dir string, in io.Reader, out io.Writ
 	defer end()
 	s := &server{
 		Options: o, dir: dir, life: life, busy: map[string]bool{}, sessions: map[subject.Session]*session{},
-		conn: &conn{log: o.Log, out: out, asked: map[string]*question{}},
+		conn: newConn(o.Log, out),
 	}
+	// What is being answered may wait for a client that does not read
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(o.Leave, s.conn.leave) })()
 	input := make(chan line)
 	go func() { // it cannot be stopped while it reads, and ends with the process then
 		defer close(input)
@@ -127,9 +129,12 @@ func Serve(ctx context.Context, o Options, dir string, in io.Reader, out io.Writ
 			}
 		case <-ctx.Done():
 			open = false
+		case <-s.conn.gone.Done():
+			open = false
 		}
 	}
 	s.leave(end)
+	s.conn.end(o.Leave)
 	return nil
 }
 
