@@ -307,7 +307,7 @@ func TestAnEditorSurvivesTheBus(t *testing.T) {
 	if want := strings.Fields(got); len(want) != 30 || want[0] != "word1" || want[29] != "word30" {
 		t.Errorf("the text is %q", got)
 	}
-	e.prompt(s, "hang")
+	e.prompt(s, "slow 1500 ms")
 	natstest.Eventually(t, "the turn runs", func() bool {
 		now, err := w.c.Session(t.Context(), w.ref(s))
 		return err == nil && now.Running != 0

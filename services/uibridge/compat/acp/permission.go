@@ -162,7 +162,7 @@ func (t *translator) partly(v *contract.PartialApproval) {
 	t.x.note(v.ConfirmationID, fmt.Sprintf("Approved by %s; more people must approve: %d.", v.Person, v.Left))
 }
 
-// resolved withdraws a request that is decided, whoever did it.
+// resolved withdraws a request that is decided, by this client or another.
 func (t *translator) resolved(v *contract.ConfirmationResolved) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(q *contract.ToolCallRequest) bool {
 		return q.ConfirmationID == v.ConfirmationID
