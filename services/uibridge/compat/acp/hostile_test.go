@@ -138,10 +138,17 @@ func TestEndsOfTurns(t *testing.T) {
 		stop string // empty: an error
 	}{
 		{"", "end_turn"},
-		{event.FailCancelled, "cancelled"}, {event.FailInterrupted, "cancelled"}, {event.FailReset, "cancelled"},
-		{event.FailLimitTokens, "max_tokens"}, {event.FailLimitRounds, "max_turn_requests"},
-		{event.FailDenied, "refusal"}, {event.FailDropped, "refusal"},
-		{event.FailProvider, ""}, {event.FailDeadline, ""}, {event.FailLimitCost, ""}, {event.FailLocked, ""},
+		{event.FailCancelled, "cancelled"},
+		{event.FailInterrupted, "cancelled"},
+		{event.FailReset, "cancelled"},
+		{event.FailLimitTokens, "max_tokens"},
+		{event.FailLimitRounds, "max_turn_requests"},
+		{event.FailDenied, "refusal"},
+		{event.FailDropped, "refusal"},
+		{event.FailProvider, ""},
+		{event.FailDeadline, ""},
+		{event.FailLimitCost, ""},
+		{event.FailLocked, ""},
 	} {
 		id := fmt.Sprint("p", i)
 		c.prompt(id, s, "x")
@@ -154,8 +161,8 @@ func TestEndsOfTurns(t *testing.T) {
 			x.stop == "" && (m.Error == nil || m.Error.Data.Code != string(x.code) || m.Error.Message != "because"):
 			t.Errorf("%s is answered with %s", x.code, m.line)
 		}
-		if silent := x.stop == "" || x.stop == "cancelled"; silent == (c.shown("agent_message_chunk") != "") {
-			t.Errorf("%s: the client sees %q", x.code, c.shown("agent_message_chunk"))
+		if silent := x.stop == "" || x.stop == "cancelled"; silent == (c.shown() != "") {
+			t.Errorf("%s: the client sees %q", x.code, c.shown())
 		}
 	}
 }

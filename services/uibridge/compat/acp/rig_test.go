@@ -153,8 +153,8 @@ func (c *client) prompt(id, session, text string) {
 	c.ask(id, "session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":%s}]}`, session, b))
 }
 
-// shown joins the texts of a kind of update that were read.
-func (c *client) shown(kind string) string {
+// shown joins the texts of the agent's messages that were read.
+func (c *client) shown() string {
 	var b strings.Builder
 	for _, m := range c.all {
 		var p struct {
@@ -165,7 +165,7 @@ func (c *client) shown(kind string) string {
 				} `json:"content"`
 			} `json:"update"`
 		}
-		if m.Method == "session/update" && json.Unmarshal(m.Params, &p) == nil && p.Update.Kind == kind {
+		if m.Method == "session/update" && json.Unmarshal(m.Params, &p) == nil && p.Update.Kind == "agent_message_chunk" {
 			b.WriteString(p.Update.Content.Text)
 		}
 	}

@@ -40,7 +40,7 @@ func TestATextIsNotShownTwice(t *testing.T) {
 		b.Tell(ref, contract.OnPlanCompleted, contract.PlanCompleted{About: about, Plan: "t1-p1", Text: x.second})
 		end(b, s, 0, "")
 		c.answer("p")
-		if got := c.shown("agent_message_chunk"); got != x.want {
+		if got := c.shown(); got != x.want {
 			t.Errorf("the client sees %q, want %q", got, x.want)
 		}
 	}
@@ -64,20 +64,20 @@ func TestALoadedSessionIsTheSame(t *testing.T) {
 	c.answer("asks")
 	c.prompt("waits", s, "call "+turntest.Asked+" {}")
 	c.until(func(m message) bool { return m.Method == "session/request_permission" })
-	live := c.shown("agent_message_chunk")
+	live := c.shown()
 
 	other := connect(t, b)
 	other.ask("load", "session/load", fmt.Sprintf(`{"cwd":"/","sessionId":%q,"mcpServers":[{"name":"fs"}]}`, s))
 	if m := other.answer("load"); m.Error != nil || !strings.Contains(m.line, `"unusedMcpServers":["fs"]`) {
 		t.Fatal(m.line)
 	}
-	if got := other.shown("agent_message_chunk"); got != live || !strings.Contains(got, "42") {
+	if got := other.shown(); got != live || !strings.Contains(got, "42") {
 		t.Errorf("live:\n%s\nloaded:\n%s", live, got)
 	}
 	q = other.until(func(m message) bool { return m.Method == "session/request_permission" })
 	other.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"cannot ask"}}`, q.ID))
-	if m := c.answer("waits"); m.Error != nil || !strings.Contains(c.shown("agent_message_chunk"), "cannot ask") {
-		t.Errorf("a request that a client cannot show ends with %s, and\n%s", m.line, c.shown("agent_message_chunk"))
+	if m := c.answer("waits"); m.Error != nil || !strings.Contains(c.shown(), "cannot ask") {
+		t.Errorf("a request that a client cannot show ends with %s, and\n%s", m.line, c.shown())
 	}
 	n := 0
 	for _, m := range other.all {
@@ -88,7 +88,7 @@ func TestALoadedSessionIsTheSame(t *testing.T) {
 	if n != 1 {
 		t.Errorf("the loaded session asks %d times, want 1", n)
 	}
-	if got := other.shown("agent_message_chunk"); !strings.Contains(got, "fs") {
+	if got := other.shown(); !strings.Contains(got, "fs") {
 		t.Errorf("the server for MCP is not mentioned: %s", got)
 	}
 	other.ask("close", "session/close", fmt.Sprintf(`{"sessionId":%q}`, s))

@@ -145,7 +145,7 @@ func (t *translator) completed(v *contract.PlanCompleted) {
 func (t *translator) end(v *contract.TurnEnd) {
 	seq := input.End{Recorded: v.Recorded, Failed: v.Failed}.Sequence()
 	running := t.turn != "" && input.SequenceOf(t.turn) == seq
-	if r := v.Recorded; r != nil && r.Command == "" && !(running && t.said) {
+	if r := v.Recorded; r != nil && r.Command == "" && (!running || !t.said) {
 		t.say(v.Turn+"-answer", r.Answer) // of no model
 	}
 	if !t.x.ended(v) && v.Failed != nil {
