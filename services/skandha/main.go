@@ -29,7 +29,7 @@ type cli struct {
 	Guides    guidesCmd    `cmd:"" help:"List the guides that agents can name; show one, or check a file."`
 	Skills    skillsCmd    `cmd:"" help:"List the skills that agents can load."`
 	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
-	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
+	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, and how; run hook scripts of other agents."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
 	Outbox    outboxCmd    `cmd:"" help:"List, send again and drop messages to people that are not delivered."`
 	Schedules schedulesCmd `cmd:"" help:"List, show and delete what agents have scheduled."`
