@@ -74,6 +74,11 @@ func printScript(out io.Writer, s *hookscript.Script) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Event, hookscript.Points[c.Event], orElse(line(c.Matcher, 30), "all"),
 			short(c.Timeout), line(c.Line, 60))
 	}
+	for _, c := range s.Commands {
+		if c.Idle() {
+			_, _ = fmt.Fprintf(w, "never runs\t%s matches no tool; see the names below\n", line(c.Matcher, 60))
+		}
+	}
 	for _, left := range s.Left {
 		_, _ = fmt.Fprintf(w, "not served\t%s\n", line(left, 100))
 	}

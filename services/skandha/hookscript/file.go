@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -124,12 +126,27 @@ func (s *Script) add(data []byte) error {
 	return nil
 }
 
-// matcher compiles a matcher: a regular expression that matches the whole name of a tool.
+// plain matches a matcher that is a list of names.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_, |-]*$`)
+
+// matcher compiles a matcher: a list of whole names, or a regular expression that matches a part
+// of the name.
 func matcher(text string) (*regexp.Regexp, error) {
-	if text == "" || text == "*" {
-		return regexp.Compile("")
+	switch {
+	case text == "" || text == "*":
+		text = ""
+	case plain.MatchString(text):
+		names := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("|, ", r) })
+		text = "^(?:" + strings.Join(names, "|") + ")$" // without a name: no tool
 	}
-	return regexp.Compile("^(?:" + text + ")$")
+	return regexp.Compile(text)
+}
+
+// Idle reports that a command matches none of the names in [Tools], and none that another tool
+// could have.
+func (c Command) Idle() bool {
+	return !strings.Contains(c.Matcher, "mcp__") && !c.matches.MatchString("mcp__a__b") &&
+		!slices.ContainsFunc(Tools, func(t Tool) bool { return c.matches.MatchString(t.Theirs) })
 }
 
 // of returns the commands of an event that match a tool.

@@ -229,13 +229,25 @@ func TestFiles(t *testing.T) {
 	if _, err := Read(t.TempDir()); err == nil {
 		t.Error("a directory without hooks is read")
 	}
-	s := &Script{}
-	if err := s.add([]byte(`{"hooks":{"PreToolUse":[{"matcher":"Edit|Write","hooks":[{"type":"command","command":"x"}]}]}}`)); err != nil {
-		t.Fatal(err)
-	}
-	for tool, n := range map[string]int{"Write": 1, "Edit": 1, "MultiEdit": 0, "Writer": 0, "Bash": 0} {
-		if got := len(s.of(PreToolUse, tool)); got != n {
-			t.Errorf("%s matches %d commands, want %d", tool, got, n)
+	for matcher, tools := range map[string]string{
+		"": "Bash Edit Write Writer mcp__a__b", "*": "Bash Edit Write Writer mcp__a__b",
+		"Edit|Write": "Edit Write", "Edit, Write": "Edit Write", "^Wri": "Write Writer", "mcp__a": "", "mcp__a__.*": "mcp__a__b",
+		"|": "",
+	} {
+		var got []string
+		m, err := json.Marshal(matcher)
+		s := &Script{}
+		if err != nil || s.add(fmt.Appendf(nil,
+			`{"hooks":{"PreToolUse":[{"matcher":%s,"hooks":[{"type":"command","command":"x"}]}]}}`, m)) != nil {
+			t.Fatalf("%s: %v", matcher, err)
+		}
+		for _, tool := range []string{"Bash", "Edit", "Write", "Writer", "mcp__a__b"} {
+			if len(s.of(PreToolUse, tool)) == 1 {
+				got = append(got, tool)
+			}
+		}
+		if strings.Join(got, " ") != tools {
+			t.Errorf("%q matches %v, want %s", matcher, got, tools)
 		}
 	}
 }
