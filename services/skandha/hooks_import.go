@@ -6,13 +6,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 
+	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/skandha/hookscript"
 )
 
@@ -21,6 +24,8 @@ type hooksImportCmd struct {
 	Dir    string `arg:"" type:"existingdir" help:"Directory with hooks.json, hooks/hooks.json or .claude/settings.json. Commands run in it."`
 	Name   string `default:"hook-scripts" help:"Name of the plugin."`
 	DryRun bool   `help:"Only print what would be served, and what cannot be."`
+
+	Optional bool `help:"Serve PreToolUse hooks although the configuration does not require the plugin: while it is away, calls pass."`
 }
 
 // Run implements the command.
@@ -38,6 +43,9 @@ func (h *hooksImportCmd) Run(ctx context.Context, g *globals) error {
 	}
 	if len(s.Commands) == 0 {
 		return fmt.Errorf("%s has no hooks that can be served", h.Dir)
+	}
+	if err := h.required(ctx, g, s); err != nil {
+		return err
 	}
 	at, data, err := g.bus()
 	if err != nil {
@@ -58,12 +66,31 @@ func (h *hooksImportCmd) Run(ctx context.Context, g *globals) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	fmt.Printf("\nWhile %s is away, calls pass unless the configuration requires it:\n"+
-		"  hooks: {before_act: {required: [%s]}}\n", name, name)
 	return plugin.Serve(ctx, plugin.Manifest{Name: name, Version: "1.0.0"}, s.Handlers(), plugin.WithLogger(g.logger()),
 		plugin.OnState(func(state plugin.LeaseState, why string) {
 			fmt.Println(strings.TrimSpace(fmt.Sprintf("%s is %s %s", name, state, why)))
 		}))
+}
+
+// required returns an error if calls pass when the plugin has ended, and nobody has agreed to that.
+func (h *hooksImportCmd) required(ctx context.Context, g *globals, s *hookscript.Script) error {
+	gates := slices.ContainsFunc(s.Commands, func(c hookscript.Command) bool { return c.Event == hookscript.PreToolUse })
+	if h.Optional || !gates {
+		return nil
+	}
+	var info coreapi.HooksInfo
+	if err := ask(ctx, g, coreapi.VerbHooks, nil, &info); err != nil {
+		return err
+	}
+	for _, p := range info.Points {
+		if p.Point == hook.BeforeAct && slices.ContainsFunc(p.Plugins, func(q coreapi.HookInfo) bool {
+			return string(q.Plugin) == h.Name && q.Judge
+		}) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the system does not require %[1]s, so calls would pass while it is away; add to the configuration\n"+
+		"  hooks: {before_act: {required: [%[1]s]}}\nor, if that is what you want, use --optional", h.Name)
 }
 
 // printScript prints what of the files is served, and how tools are called in them.

@@ -37,13 +37,13 @@ func (s *Script) Handlers() plugin.Handlers {
 	rewritten, _ := lru.New[string, []byte](maxRewrites) // fails only if the size is not positive
 	r := runner{s, rewritten}
 	var out plugin.Handlers
-	add := func(event string, make func(...plugin.HookOption) plugin.Handler) {
+	add := func(event string, handler func(...plugin.HookOption) plugin.Handler) {
 		var longest time.Duration
 		for _, c := range s.of(event, "") {
 			longest = max(longest, c.Timeout)
 		}
 		if longest > 0 { // time to kill what takes too long, and to answer
-			out = append(out, make(plugin.Deadline(longest+2*killWait), plugin.WhenFailing(hook.Deny)))
+			out = append(out, handler(plugin.Deadline(longest+2*killWait), plugin.WhenFailing(hook.Deny)))
 		}
 	}
 	add(PreToolUse, func(o ...plugin.HookOption) plugin.Handler { return plugin.BeforeAct(r.before, o...) })
