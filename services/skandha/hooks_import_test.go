@@ -15,7 +15,7 @@ import (
 func newGuarded(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, data: t.TempDir(), conf: filepath.Join(t.TempDir(), "config.yaml")}
-	if err := os.WriteFile(w.conf, []byte("hooks: {before_act: {required: [hook-scripts]}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(w.conf, []byte("plugins: {lease: 4s}\nhooks: {before_act: {required: [hook-scripts]}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.start("")
