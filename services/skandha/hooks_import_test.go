@@ -12,10 +12,10 @@ import (
 )
 
 // newGuarded starts a system that requires the plugin of hook scripts.
-func newGuarded(t *testing.T) *world {
+func newGuarded(t *testing.T, lease string) *world {
 	t.Helper()
 	w := &world{t: t, data: t.TempDir(), conf: filepath.Join(t.TempDir(), "config.yaml")}
-	if err := os.WriteFile(w.conf, []byte("plugins: {lease: 4s}\nhooks: {before_act: {required: [hook-scripts]}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(w.conf, []byte("plugins: {lease: "+lease+"}\nhooks: {before_act: {required: [hook-scripts]}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.start("")
@@ -24,7 +24,7 @@ func newGuarded(t *testing.T) *world {
 
 // A hook script of another agent guards this one while it runs, and names what it does not do.
 func TestHookScriptsOfOtherAgents(t *testing.T) {
-	w := newGuarded(t)
+	w := newGuarded(t, "15s")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "hooks.json"), []byte(`{"hooks":{"PreToolUse":[
 		{"matcher":"Write","hooks":[{"type":"command","command":"grep -q secret && { echo no secrets >&2; exit 2; }; exit 0"}]},
@@ -57,7 +57,7 @@ func TestHookScriptsOfOtherAgents(t *testing.T) {
 
 // A call that is being judged when the plugin is killed does not pass.
 func TestAHookScriptThatIsKilledDenies(t *testing.T) {
-	w := newGuarded(t)
+	w := newGuarded(t, "4s")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "hooks.json"), []byte(`{"hooks":{"PreToolUse":[
 		{"hooks":[{"type":"command","command":"touch began; sleep 60","timeout":1}]}]}}`), 0o600); err != nil {
