@@ -26,8 +26,8 @@ import (
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/safetext"
 	"skandha.dev/services/internal/turn"
-	"skandha.dev/services/skandha/safetext"
 	"skandha.dev/services/skandha/terminal"
 )
 

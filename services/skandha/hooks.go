@@ -19,13 +19,18 @@ import (
 	"skandha.dev/services/internal/coreapi"
 )
 
-// hooksCmd shows the hook points.
+// hooksCmd shows the hook points, and runs hook scripts.
 type hooksCmd struct {
+	Show   hooksShowCmd   `cmd:"" default:"withargs" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
+	Import hooksImportCmd `cmd:"" help:"Run the commands of a hooks.json, in the format of Claude Code and Open Plugins, as a plugin until it is stopped."`
+}
+
+type hooksShowCmd struct {
 	JSON bool `help:"Print JSON."`
 }
 
 // Run implements the command.
-func (h *hooksCmd) Run(ctx context.Context, g *globals) error {
+func (h *hooksShowCmd) Run(ctx context.Context, g *globals) error {
 	var info coreapi.HooksInfo
 	if err := ask(ctx, g, coreapi.VerbHooks, nil, &info); err != nil {
 		return err

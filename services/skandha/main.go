@@ -21,6 +21,7 @@ type cli struct {
 
 	Up        upCmd        `cmd:"" help:"Run the whole system in this process: embedded NATS and SQLite, core, provider, tool runner, sandbox, web page."`
 	Chat      chatCmd      `cmd:"" default:"1" help:"Talk to an agent; if no system runs, start one that ends with the conversation."`
+	ACP       acpCmd       `cmd:"" name:"acp" help:"Serve an editor that speaks the Agent Client Protocol on standard input and output; if no system runs, start one that ends with the editor."`
 	UI        uiCmd        `cmd:"" name:"ui" help:"Print a one-time link to the web page, or open it."`
 	Ask       askCmd       `cmd:"" help:"Ask an agent one question; if no system runs, start one for it. Exit codes: 0 answered, 1 failed, 3 refused, 4 timed out."`
 	Tools     toolsCmd     `cmd:"" help:"List the tools with their statistics."`
@@ -28,7 +29,7 @@ type cli struct {
 	Guides    guidesCmd    `cmd:"" help:"List the guides that agents can name; show one, or check a file."`
 	Skills    skillsCmd    `cmd:"" help:"List the skills that agents can load."`
 	Plugins   pluginsCmd   `cmd:"" help:"Manage plugins; write and test them."`
-	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, by which rules, how fast and how reliably."`
+	Hooks     hooksCmd     `cmd:"" help:"Show the hook points: which plugins answer, and how; run hook scripts of other agents."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions; show, follow, rebuild or repair one."`
 	Outbox    outboxCmd    `cmd:"" help:"List, send again and drop messages to people that are not delivered."`
 	Schedules schedulesCmd `cmd:"" help:"List, show and delete what agents have scheduled."`

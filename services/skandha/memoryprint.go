@@ -15,7 +15,7 @@ import (
 	"skandha.dev/pkg/memory"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // printMemories lists memories. On a terminal, texts are cut to its width.

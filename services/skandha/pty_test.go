@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	t    *testing.T
 	data string
+	conf string // a configuration file
 	sys  *system.System
 	c    *client.Client
 }
@@ -66,7 +67,7 @@ func newWorldAt(t *testing.T, addr string) *world {
 func (w *world) config(addr string) system.Config {
 	return system.Config{
 		Data: w.data, Models: []provider.Adapter{scripted.New()}, Sync: "relaxed",
-		NATS: addr, Log: natstest.Logger(w.t),
+		NATS: addr, Log: natstest.Logger(w.t), ConfigFile: w.conf,
 	}
 }
 

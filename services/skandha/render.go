@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // styles are a terminal's control sequences; empty if the output is not a terminal.

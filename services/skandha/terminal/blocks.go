@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // utterance is an input, with its sender.

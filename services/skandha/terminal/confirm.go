@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,8 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/proposal"
+	"skandha.dev/services/internal/safetext"
 )
 
 // prompt is a confirmation request that waits for an answer.
@@ -160,7 +160,7 @@ func (b *prompt) always() *event.Grant {
 func (b *prompt) decision() string {
 	switch g := b.always(); {
 	case g != nil:
-		return "Enter approves this call, and from now on in this session " + grantText(*g)
+		return "Enter approves this call, and from now on in this session " + proposal.Grant(*g)
 	case b.keys == "n":
 		return "Enter refuses"
 	}
@@ -282,7 +282,7 @@ func Decision(p event.ActConfirmed, who string) string {
 		}
 	}
 	if p.Always != nil {
-		text += ", and from now on in this session: " + grantText(*p.Always)
+		text += ", and from now on in this session: " + proposal.Grant(*p.Always)
 	}
 	// Core repeats in the reason who refused.
 	if why, _ := strings.CutPrefix(p.Reason, "refused by "+cmp.Or(p.Person, string(p.By))); p.Outcome != event.Expired &&
@@ -342,7 +342,7 @@ func (m *model) explain(d described) {
 			out = append(out, lines("who decides: "+needs+" ("+q.Approval.Rule+")", yellow, width, "  ")...)
 		}
 		for _, g := range q.Always {
-			out = append(out, lines("“always” could approve "+grantText(g), dim, width, "  ")...)
+			out = append(out, lines("“always” could approve "+proposal.Grant(g), dim, width, "  ")...)
 		}
 		out = append(out, lines("An approval counts once, only for these arguments (hash "+q.Hash+"), until "+
 			q.ExpiresAt.Local().Format("15:04:05")+". No answer means no.", dim, width, "  ")...)
@@ -356,28 +356,6 @@ func OwnerText(q event.ToolCallRequest) string {
 		return ""
 	}
 	return " of the plugin " + safetext.Line(q.Owner)
-}
-
-// grantText describes what a grant approves.
-func grantText(g event.Grant) string {
-	name := safetext.Visible(g.Tool)
-	if g.Hash != "" {
-		return "exactly this call of " + name
-	}
-	if len(g.Args) == 0 {
-		return "every call of " + name
-	}
-	var parts []string
-	for _, arg := range slices.Sorted(maps.Keys(g.Args)) {
-		pattern := safetext.Visible(g.Args[arg])
-		arg = safetext.Visible(arg)
-		if below, ok := strings.CutSuffix(pattern, "/*"); ok {
-			parts = append(parts, fmt.Sprintf("%s below %s/", arg, below))
-		} else {
-			parts = append(parts, fmt.Sprintf("%s = %s", arg, pattern))
-		}
-	}
-	return name + " with " + strings.Join(parts, " and ")
 }
 
 // rows draws the prompt, in at most height rows.
@@ -472,7 +450,7 @@ func (b *prompt) foot(m *model, width int) []string {
 	case b.mode == granting:
 		rows := wrap("Approve, and from now on in this session:", width, "", "")
 		for i, g := range b.q.Always {
-			rows = append(rows, wrap(grantText(g), width, bold.of(fmt.Sprintf("%d ", i+1)), "  ")...)
+			rows = append(rows, wrap(proposal.Grant(g), width, bold.of(fmt.Sprintf("%d ", i+1)), "  ")...)
 		}
 		return append(rows, dim.of("Esc goes back"))
 	case m.typing:

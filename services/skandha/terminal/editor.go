@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // editor is the input field: a few lines, with history and completion.

@@ -14,8 +14,9 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/proposal"
+	"skandha.dev/services/internal/safetext"
 	"skandha.dev/services/internal/turn"
-	"skandha.dev/services/skandha/safetext"
 )
 
 // item handles an item of the session.
@@ -51,7 +52,7 @@ func (m *model) event(e event.Event) {
 		Recorded:        m.recorded,
 		TurnFailed:      m.turnFailed,
 		SessionLocked:   m.sessionLocked,
-		SessionReset:    func(event.SessionReset) { m.queue, m.files = nil, files{} },
+		SessionReset:    func(event.SessionReset) { m.queue, m.files = nil, proposal.Files{} },
 	}.Visit(e)
 }
 
@@ -271,9 +272,9 @@ func (m *model) actCompleted(p event.ActCompleted) {
 	c := m.call(p.Call)
 	m.calls = slices.DeleteFunc(m.calls, func(o *call) bool { return o.Call == p.Call })
 	if c != nil {
-		m.files.learn(p, c.Args)
+		m.files.Learn(p, c.Args)
 	} else {
-		m.files.learn(p, nil)
+		m.files.Learn(p, nil)
 	}
 	if m.refused[p.Call] && c == nil {
 		delete(m.refused, p.Call)

@@ -9,7 +9,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/client"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // key handles a pressed key.

@@ -12,6 +12,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/proposal"
 	"skandha.dev/services/internal/turn"
 )
 
@@ -50,7 +51,7 @@ type model struct {
 	mine        map[string]string // texts sent from this terminal, by the input's id; "" for a command
 	again       string            // the last text sent from this terminal, if its turn failed
 	refused     map[string]bool   // refused calls
-	files       files
+	files       proposal.Files
 	commands    map[uint64]string // sender of a command from elsewhere, by its sequence
 	cancelling  bool
 

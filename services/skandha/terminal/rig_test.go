@@ -15,6 +15,7 @@ import (
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/services/internal/proposal"
 )
 
 var ref = subject.Ref{Agent: "main", Session: "s"}
@@ -69,7 +70,7 @@ func (r *rig) Run(_ context.Context, c event.Command) (uint64, error) {
 func (r *rig) Answer(_ context.Context, a event.Confirmation) error {
 	always := ""
 	if a.Always != nil {
-		always = " always " + grantText(*a.Always)
+		always = " always " + proposal.Grant(*a.Always)
 	}
 	return r.ask("answer %s %s %v %q%s", a.ConfirmationID, a.Hash, a.Approved, a.Reason, always)
 }

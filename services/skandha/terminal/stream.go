@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"skandha.dev/pkg/provider"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // stream is the model's answer while it is being generated. It is lossy: the committed

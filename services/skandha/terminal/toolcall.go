@@ -9,7 +9,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/buildinfo"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // toolName returns a tool's name, with invisible characters spelled out.

@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"skandha.dev/pkg/event"
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 // View implements tea.Model: it draws the live region. From top to bottom: the answer

@@ -127,7 +127,7 @@ var (
 	}
 
 	// compatUses is what the compatibility APIs may import of the bridge.
-	compatUses = []string{bridge + "/contract", bridge + "/eventstream", bridge + "/request"}
+	compatUses = []string{bridge + "/contract", bridge + "/eventstream", bridge + "/request", bridge + "/rpc/jsonrpc"}
 
 	// choosers pick an implementation from configuration, for mains.
 	choosers = map[string]string{

@@ -1,7 +1,7 @@
-// Package turn follows one input from its submission to its end, for transports whose
-// protocol is a request with one answer: a run of AG-UI, a chat completion.
+// Package turn follows sessions, and one input from its submission to its end, for transports
+// whose protocol is a request with one answer: a run of AG-UI, a chat completion, a prompt of ACP.
 //
-// It attaches to the session before it sends the input, so that nothing of the turn is
+// A [Turn] attaches to the session before it sends the input, so that nothing of the turn is
 // missed, and skips notifications of other turns. If a feed does not keep up, it attaches
 // again after the last id it saw; only deltas are lost then. An input whose id was used
 // before is not accepted again: instead, the earlier turn is replayed from the log from its
@@ -10,9 +10,7 @@ package turn
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -26,20 +24,12 @@ import (
 
 // Turn follows one input. It is not safe for concurrent use.
 type Turn struct {
-	// Attached describes the session at the time of attaching.
-	Attached contract.Attached
+	Session
 	// Receipt is the input's receipt, after Submit.
 	Receipt contract.Receipt
 	// Replayed reports, after Submit, that the input was accepted before, and its turn is
 	// replayed from its beginning.
 	Replayed bool
-
-	backend   contract.Backend
-	principal contract.Principal
-	ref       subject.Ref
-	name      string
-	feed      contract.Feed
-	after     string // the last id seen
 
 	id       string // of the turn; "" for a command, or if not known yet
 	sequence uint64 // of the input; 0: unknown
@@ -52,34 +42,11 @@ type Turn struct {
 func Attach(
 	ctx context.Context, b contract.Backend, p contract.Principal, ref subject.Ref, after, transport string,
 ) (*Turn, error) {
-	t := &Turn{backend: b, principal: p, ref: ref, name: transport}
-	var err error
-	if t.Attached, err = t.attach(ctx, after); err != nil {
+	s, err := AttachSession(ctx, b, p, ref, after, transport)
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
-}
-
-func (t *Turn) attach(ctx context.Context, after string) (a contract.Attached, err error) {
-	t.Close()
-	f, err := t.backend.Attach(ctx, t.principal, contract.Attachment{Ref: t.ref, After: after, Name: t.name})
-	if err != nil {
-		return a, err
-	}
-	t.feed = f
-	n, err := f.Next(ctx)
-	if err == nil && n.Method != contract.OnAttached {
-		err = fmt.Errorf("attaching to %s: the first notification is %s", t.ref, n.Method)
-	}
-	if err == nil {
-		err = json.Unmarshal(n.Params, &a)
-	}
-	if err != nil {
-		t.Close()
-		return a, err
-	}
-	t.after = a.After
-	return a, nil
+	return &Turn{Session: *s}, nil
 }
 
 // Submit sends the input whose turn is followed. Once it is sent, it continues even if the
@@ -93,21 +60,13 @@ func (t *Turn) Submit(ctx context.Context, in contract.Submission) error {
 	t.Receipt, t.sequence, t.id = r, r.Sequence, r.Turn
 	if r.Sequence <= commitOf(t.after) { // the same input was acknowledged before, perhaps to another request
 		t.Replayed = true
-		t.Attached, err = t.attach(ctx, "0")
-		return err
+		return t.attach(ctx, "0")
 	}
 	return nil
 }
 
 // Follow follows a running turn by its id.
 func (t *Turn) Follow(id string) { t.id = id }
-
-// Close stops following. The turn continues.
-func (t *Turn) Close() {
-	if t.feed != nil {
-		t.feed.Close()
-	}
-}
 
 // commitOf returns the sequence of the commit that an id belongs to.
 func commitOf(id string) uint64 {
@@ -119,66 +78,26 @@ func commitOf(id string) uint64 {
 	return n
 }
 
-// kinds makes the values that notifications are decoded into.
-var kinds = map[string]func() any{
-	contract.OnNewMessage:           func() any { return &contract.Message{} },
-	contract.OnToolCallRequest:      func() any { return &contract.ToolCallRequest{} },
-	contract.OnAgentStateChange:     func() any { return &contract.StateChange{} },
-	contract.OnInput:                func() any { return &contract.Input{} },
-	contract.OnPlanRequested:        func() any { return &contract.PlanRequested{} },
-	contract.OnPlanCompleted:        func() any { return &contract.PlanCompleted{} },
-	contract.OnToolCall:             func() any { return &contract.ToolCall{} },
-	contract.OnToolResult:           func() any { return &contract.ToolResult{} },
-	contract.OnConfirmationResolved: func() any { return &contract.ConfirmationResolved{} },
-	contract.OnAudit:                func() any { return &contract.Audit{} },
-	contract.OnTurnEnd:              func() any { return &contract.TurnEnd{} },
-	contract.OnDelta:                func() any { return &contract.Delta{} },
-	contract.OnToolOutput:           func() any { return &contract.ToolOutput{} },
-}
-
 // Next returns the next notification, and the id of its place in the log if it has one. The
 // value is a pointer to one of the contract's types. The last one is [contract.TurnEnd];
 // after that the error is [io.EOF]. Next returns [contract.Attached] if the input turns out
 // to have been accepted before; its turn is then replayed from its beginning.
 func (t *Turn) Next(ctx context.Context) (v any, id string, err error) {
 	for !t.over {
-		n, err := t.feed.Next(ctx)
+		v, id, err := t.Session.Next(ctx)
 		if err != nil {
-			if err = t.again(ctx, err); err != nil {
-				return nil, "", err
-			}
-			continue
-		}
-		if n.ID != "" {
-			t.after = n.ID
-		}
-		kind := kinds[n.Method]
-		if kind == nil {
-			continue
-		}
-		v := kind()
-		if err := json.Unmarshal(n.Params, v); err != nil {
-			return nil, "", fmt.Errorf("reading %s: %w", n.Method, err)
+			return nil, "", err
 		}
 		switch mine, before := t.mine(v); {
 		case before:
-			a, err := t.attach(ctx, "0")
+			err := t.attach(ctx, "0")
+			a := t.Attached
 			return &a, "", err
 		case mine:
-			return v, n.ID, nil
+			return v, id, nil
 		}
 	}
 	return nil, "", io.EOF
-}
-
-// again attaches again if the feed ended because it was not read fast enough.
-func (t *Turn) again(ctx context.Context, err error) error {
-	var e *contract.Error
-	if !errors.As(err, &e) || e.Code != contract.CodeSlow {
-		return err
-	}
-	_, err = t.attach(ctx, t.after)
-	return err
 }
 
 // mine reports whether the notification belongs to the turn, and notes the turn's end.

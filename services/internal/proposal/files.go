@@ -1,4 +1,4 @@
-package terminal
+package proposal
 
 import (
 	"encoding/json"
@@ -8,9 +8,9 @@ import (
 	"skandha.dev/pkg/event"
 )
 
-// files holds the contents that were read and written in this session, as far as this
+// Files holds the contents that were read and written in this session, as far as this
 // terminal has seen it. Edits are compared with them.
-type files struct {
+type Files struct {
 	known map[string]content
 }
 
@@ -26,27 +26,27 @@ const (
 
 var reads = regexp.MustCompile(`(^|:)(read|read_file)$`)
 
-// learn records the result of a call; args are nil if they were not seen.
-func (f *files) learn(p event.ActCompleted, args json.RawMessage) {
+// Learn records the result of a call; args are nil if they were not seen.
+func (f *Files) Learn(p event.ActCompleted, args json.RawMessage) {
 	if !p.Result.Success {
 		return
 	}
-	fs, ok := fields(args)
+	fs, ok := Fields(args)
 	if !ok {
 		clear(f.known) // it could have changed any file
 		return
 	}
 	for _, arg := range []string{"from", "to"} {
-		if moved, ok := textOf(fs, arg); ok {
+		if moved, ok := Text(fs, arg); ok {
 			delete(f.known, place(p.Tool, moved))
 		}
 	}
-	path, ok := textOf(fs, "path")
+	path, ok := Text(fs, "path")
 	if !ok {
 		return
 	}
 	now := content{}
-	switch mode, _ := textOf(fs, "mode"); {
+	switch mode, _ := Text(fs, "mode"); {
 	case reads.MatchString(p.Tool):
 		var data struct {
 			Content    *string         `json:"content"`
@@ -60,7 +60,7 @@ func (f *files) learn(p event.ActCompleted, args json.RawMessage) {
 		}
 		now = content{*data.Content, "read"}
 	case writes.MatchString(p.Tool) && !strings.HasSuffix(p.Tool, "append_file") && mode != "append":
-		now.content, _ = textOf(fs, "content")
+		now.content, _ = Text(fs, "content")
 		now.how = "written"
 	}
 	key := place(p.Tool, path)
@@ -74,7 +74,7 @@ func (f *files) learn(p event.ActCompleted, args json.RawMessage) {
 	f.known[key] = now
 }
 
-func (f *files) get(tool, path string) (content, bool) {
+func (f *Files) get(tool, path string) (content, bool) {
 	c, ok := f.known[place(tool, path)]
 	return c, ok
 }

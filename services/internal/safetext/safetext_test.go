@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"skandha.dev/services/skandha/safetext"
+	"skandha.dev/services/internal/safetext"
 )
 
 func TestClean(t *testing.T) {

@@ -1,0 +1,176 @@
+package hookscript
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// MaxOutput is how many bytes a command may write to standard output.
+const MaxOutput = 1 << 20
+
+// The limits of a reason, in bytes, and of how long a killed command may keep its output open.
+const (
+	maxReason = 4 << 10
+	killWait  = time.Second
+)
+
+// verdict is what a command decides.
+type verdict struct {
+	deny    string // the reason; empty: it does not deny
+	ask     string // the reason to ask a person; empty: it does not
+	input   json.RawMessage
+	context string // for the model
+}
+
+func denies(format string, args ...any) verdict { return verdict{deny: fmt.Sprintf(format, args...)} }
+
+// run runs a command with its input. It never fails: a command that does is a denial.
+func (c Command) run(ctx context.Context, dir string, input []byte) verdict {
+	name := shorten(c.Line, 60)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTooSlow)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Line) //nolint:gosec // the user's own hooks
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, bytes.NewReader(input), killWait
+	cmd.Env = append(os.Environ(), "CLAUDE_PROJECT_DIR="+dir, "CLAUDE_PLUGIN_ROOT="+dir, "PLUGIN_ROOT="+dir)
+	out, errs := &output{limit: MaxOutput, full: cancel}, &output{limit: maxReason}
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return killGroup(cmd) }
+	if err := cmd.Start(); err != nil {
+		return denies("the hook %s could not be started: %v", name, err)
+	}
+	err := cmd.Wait()
+	_ = killGroup(cmd) // what it left running
+	said := strings.TrimSpace(strings.ToValidUTF8(string(errs.kept), "\uFFFD"))
+	var exit *exec.ExitError
+	switch {
+	case out.over:
+		return denies("the hook %s wrote more than %d bytes", name, MaxOutput)
+	case errors.Is(context.Cause(ctx), errTooSlow):
+		return denies("the hook %s did not end within %v", name, c.Timeout)
+	case ctx.Err() != nil:
+		return denies("the hook %s was ended: %v", name, ctx.Err())
+	case errors.As(err, &exit) && exit.ExitCode() == 2:
+		if said == "" {
+			said = "the hook " + name + " denies"
+		}
+		return verdict{deny: said}
+	case err != nil:
+		return denies("the hook %s failed: %v: %s", name, err, said)
+	}
+	return c.read(name, bytes.TrimSpace(out.kept))
+}
+
+var errTooSlow = errors.New("the command takes too long")
+
+func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// answer is the JSON that a command may write.
+type answer struct {
+	Continue *bool           `json:"continue"`
+	Stop     string          `json:"stopReason"`
+	Decision string          `json:"decision"`
+	Reason   string          `json:"reason"`
+	Hook     json.RawMessage `json:"hookSpecificOutput"`
+}
+
+type specific struct {
+	Event      string          `json:"hookEventName"`
+	Permission string          `json:"permissionDecision"`
+	Why        string          `json:"permissionDecisionReason"`
+	Input      json.RawMessage `json:"updatedInput"`
+	Context    string          `json:"additionalContext"`
+}
+
+// read reads what a command has written. Text that is no JSON is for people, and context after
+// UserPromptSubmit.
+func (c Command) read(name string, out []byte) verdict {
+	if len(out) == 0 || out[0] != '{' {
+		if c.Event == UserPromptSubmit {
+			return verdict{context: strings.ToValidUTF8(string(out), "\uFFFD")}
+		}
+		return verdict{}
+	}
+	var a answer
+	var s specific
+	err := json.Unmarshal(out, &a)
+	if err == nil && len(a.Hook) > 0 {
+		err = json.Unmarshal(a.Hook, &s)
+	}
+	if err != nil {
+		return denies("the answer of the hook %s cannot be read: %v", name, err)
+	}
+	v := verdict{context: s.Context}
+	if a.Continue != nil && !*a.Continue {
+		return denies("%s", first(a.Stop, a.Reason, "the hook "+name+" stops"))
+	}
+	switch a.Decision {
+	case "", "approve", "allow":
+	case "block", "deny":
+		return denies("%s", first(a.Reason, "the hook "+name+" blocks"))
+	default:
+		return denies("the hook %s decides %q, which is unknown", name, shorten(a.Decision, 40))
+	}
+	switch {
+	case s.Event != "" && s.Event != c.Event:
+		return denies("the hook %s answers %s, not %s", name, shorten(s.Event, 40), c.Event)
+	case s.Permission == "deny":
+		return denies("%s", first(s.Why, a.Reason, "the hook "+name+" denies"))
+	case s.Permission == "ask":
+		v.ask = first(s.Why, a.Reason, "the hook "+name+" asks")
+	case s.Permission != "" && s.Permission != "allow":
+		return denies("the hook %s decides %q, which is unknown", name, shorten(s.Permission, 40))
+	}
+	if len(s.Input) > 0 && string(s.Input) != "null" {
+		if s.Input[0] != '{' || c.Event != PreToolUse {
+			return denies("the hook %s answers with updatedInput that cannot be used", name)
+		}
+		v.input = s.Input
+	}
+	return v
+}
+
+func first(texts ...string) string {
+	for _, s := range texts {
+		if strings.TrimSpace(s) != "" {
+			return shorten(s, maxReason)
+		}
+	}
+	return "denied"
+}
+
+func shorten(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// output keeps the first bytes that are written, takes the rest, and calls full when there is more.
+type output struct {
+	kept  []byte
+	limit int
+	over  bool
+	full  func()
+}
+
+// Write implements [io.Writer].
+func (o *output) Write(p []byte) (int, error) {
+	room := o.limit - len(o.kept)
+	if len(p) > room && !o.over {
+		o.over = true
+		if o.full != nil {
+			o.full()
+		}
+	}
+	o.kept = append(o.kept, p[:min(len(p), room)]...)
+	return len(p), nil
+}
