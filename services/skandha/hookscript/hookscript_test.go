@@ -17,7 +17,7 @@ import (
 	"skandha.dev/services/test/natstest"
 )
 
-// script makes a runner of commands for PreToolUse, each with half a second.
+// script makes a runner of commands for an event. Those that never end have half a second, others as long as it takes.
 func script(t *testing.T, event string, commands ...string) runner {
 	t.Helper()
 	type one struct {
@@ -27,7 +27,11 @@ func script(t *testing.T, event string, commands ...string) runner {
 	}
 	var list []one
 	for _, c := range commands {
-		list = append(list, one{"command", c, 0.5})
+		within := 30.0
+		if strings.Contains(c, "sleep") || strings.Contains(c, "yes") {
+			within = 0.5
+		}
+		list = append(list, one{"command", c, within})
 	}
 	b, err := json.Marshal(map[string]any{"hooks": map[string]any{event: []any{map[string]any{"hooks": list}}}})
 	if err != nil {
@@ -119,6 +123,16 @@ func TestNoCallPassesAHookThatFails(t *testing.T) {
 			}
 			all.Wait()
 		})
+	}
+}
+
+// The credentials of the plugin are not the commands'.
+func TestACommandDoesNotGetThePluginsCredentials(t *testing.T) {
+	t.Setenv("SKANDHA_NATS", "nats://secret@127.0.0.1:4222")
+	r := script(t, PreToolUse, `env | grep -q SKANDHA_ && exit 2; test -n "$PATH" && test "$PWD" = "$CLAUDE_PROJECT_DIR"`)
+	reply, err := r.before(natstest.Context(t), call("shell:execute", `{}`))
+	if got := verb(t, reply, err); got != "pass" {
+		t.Errorf("%s %+v", got, reply)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +40,7 @@ func (c Command) run(ctx context.Context, dir string, input []byte) verdict {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Line) //nolint:gosec // the user's own hooks
 	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, bytes.NewReader(input), killWait
-	cmd.Env = append(os.Environ(), "CLAUDE_PROJECT_DIR="+dir, "CLAUDE_PLUGIN_ROOT="+dir, "PLUGIN_ROOT="+dir)
+	cmd.Env = append(environment(), "CLAUDE_PROJECT_DIR="+dir, "CLAUDE_PLUGIN_ROOT="+dir, "PLUGIN_ROOT="+dir)
 	out, errs := &output{limit: MaxOutput, full: cancel}, &output{limit: maxReason}
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -67,6 +68,12 @@ func (c Command) run(ctx context.Context, dir string, input []byte) verdict {
 		return denies("the hook %s failed: %v: %s", name, err, said)
 	}
 	return c.read(name, bytes.TrimSpace(out.kept))
+}
+
+// environment returns what a command gets of this process's: not where the bus is, nor the plugin's
+// credentials.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SKANDHA_") })
 }
 
 var errTooSlow = errors.New("the command takes too long")
