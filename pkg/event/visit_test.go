@@ -24,6 +24,7 @@ var payloads = []event.Payload{
 	event.TurnFailed{Sequence: 9},
 	event.SessionLocked{Reason: "10"},
 	event.SessionReset{By: "11"},
+	event.SessionPaused{By: "11a", Paused: true},
 	event.Checkpoint{Reason: "12", State: []byte("{}")},
 	event.Summarized{Plan: "12"},
 	event.UIMessage{Content: "13"},
