@@ -96,9 +96,12 @@ type Options struct {
 	Row      func(Row)                  // called with each row as it is measured
 }
 
+// quick is the divisor of the iterations of a quick run.
+var quick = 10
+
 func (o Options) n(full int) int {
 	if o.Quick {
-		return max(full/10, 5)
+		return max(full/quick, 5)
 	}
 	return full
 }

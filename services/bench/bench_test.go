@@ -5,9 +5,16 @@ import (
 	"testing"
 )
 
+// brief makes quick runs shorter still: enough to see that there are figures.
+func brief(t *testing.T) {
+	quick = 100
+	t.Cleanup(func() { quick = 10 })
+}
+
 // TestEveryRowIsMeasured runs each measurement that needs no second process,
 // briefly. It checks that there are figures, not what they are.
 func TestEveryRowIsMeasured(t *testing.T) {
+	brief(t)
 	seen := map[string]bool{}
 	ids := []string{"B3", "B4", "B6", "B14", "B15", "B20", "B22"}
 	rows, err := Run(t.Context(), Options{Quick: true, Dir: t.TempDir(), Only: ids})

@@ -4,6 +4,7 @@ import "testing"
 
 // B17 is measured without the time that the server takes to forget blocks of the log, so that its figures mean little.
 func TestWaitingSessionsAreMeasured(t *testing.T) {
+	brief(t)
 	rests, kept := logRests, idsKept
 	logRests, idsKept = 0, 0
 	t.Cleanup(func() { logRests, idsKept = rests, kept })
