@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http/httptrace"
+	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -81,11 +84,16 @@ func request[R any](ctx context.Context, s *session, f func(context.Context) (R,
 	switch {
 	case a.err == nil:
 		return a.res, nil
-	case errors.Is(a.err, sdk.ErrConnectionClosed), errors.Is(a.err, sdk.ErrSessionMissing):
+	case slices.ContainsFunc(connectionEnded, func(e error) bool { return errors.Is(a.err, e) }):
 		s.link.drop(s) // the next call waits for another one
 	}
 	var none R
 	return none, sending{a.err, reached.Load()}
+}
+
+// connectionEnded are the errors of requests after which a connection is of no use.
+var connectionEnded = []error{
+	sdk.ErrConnectionClosed, sdk.ErrSessionMissing, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, os.ErrClosed, syscall.EPIPE,
 }
 
 // hangWithin is how long a request may take to end after its context has.
