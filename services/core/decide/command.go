@@ -36,15 +36,12 @@ func (x *causeDecider) command(c event.Command) {
 	if c.ID != "" {
 		x.emit(event.Perceived{Sequence: x.c.Sequence, InputID: c.ID, Writer: x.c.Writer, Disposition: event.EndedAtOnce})
 	}
+	paused := x.s.Paused != nil
 	answer, chosen := x.run(c)
-	resumes := false
-	if c.Name == commands.Resume {
-		answer, resumes = x.resume()
-	}
 	x.emitIn("", event.UIMessage{Content: answer, Format: event.Markdown})
 	x.emit(event.Recorded{Sequence: x.c.Sequence, InputID: c.ID, Command: c.Name, Answer: answer, Provider: chosen})
 	x.ready = true
-	if resumes {
+	if paused && x.s.Paused == nil {
 		x.goOn()
 	}
 	x.next()
@@ -64,6 +61,8 @@ func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 		answer = x.undelete()
 	case commands.Pause:
 		answer = x.pause()
+	case commands.Resume:
+		answer = x.resume()
 	case commands.Cancel:
 		answer = x.cancelRunning()
 	case commands.Tools:

@@ -25,15 +25,14 @@ func (x *causeDecider) pause() string {
 	return commands.WasPaused(x.s.running())
 }
 
-// resume reports whether the session was paused. What waited starts after the command has its
-// terminal event.
-func (x *causeDecider) resume() (answer string, was bool) {
+// resume ends the pause. What waited starts after the command has its terminal event.
+func (x *causeDecider) resume() string {
 	p := x.s.Paused
 	if p == nil {
-		return commands.NotPaused, false
+		return commands.NotPaused
 	}
 	x.emitIn("", event.SessionPaused{By: x.c.Writer})
-	return commands.Resumed(p.By, p.Since, len(x.s.Queue)), true
+	return commands.Resumed(p.By, p.Since, len(x.s.Queue))
 }
 
 // goOn starts what waited for /resume. Its delivery becomes the driver of the open turn, because the
