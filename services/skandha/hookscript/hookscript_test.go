@@ -107,6 +107,11 @@ func TestNoCallPassesAHookThatFails(t *testing.T) {
 		"permits the unknown":    {fmt.Sprintf(says, `"permissionDecision":"perhaps"`), "deny"},
 		"answers another event":  {`echo '{"hookSpecificOutput":{"hookEventName":"Stop"}}'`, "deny"},
 		"rewrites to a number":   {fmt.Sprintf(says, `"updatedInput":7`), "deny"},
+		"denies without a key":   {`echo '{"permissionDecision":"deny"}'`, "deny"},
+		"denies in two cases":    {`echo '{"decision":"block","Decision":"approve"}'`, "deny"},
+		"denies after a mark":    {`printf '\357\273\277{"decision":"block"}'`, "deny"},
+		"writes a list":          {`echo '[]'`, "deny"},
+		"writes null":            {`echo null`, "deny"},
 		"has another type":       {`echo '{"continue":"no"}'`, "deny"},
 	} {
 		t.Run(name, func(t *testing.T) {

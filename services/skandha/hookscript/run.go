@@ -87,6 +87,8 @@ type answer struct {
 	Decision string          `json:"decision"`
 	Reason   string          `json:"reason"`
 	Hook     json.RawMessage `json:"hookSpecificOutput"`
+	Quiet    json.RawMessage `json:"suppressOutput"` // for their face, like Notice
+	Notice   json.RawMessage `json:"systemMessage"`
 }
 
 type specific struct {
@@ -100,7 +102,8 @@ type specific struct {
 // read reads what a command has written. Text that is no JSON is for people, and context after
 // UserPromptSubmit.
 func (c Command) read(name string, out []byte) verdict {
-	if len(out) == 0 || out[0] != '{' {
+	out = bytes.TrimPrefix(out, []byte("\uFEFF"))
+	if !json.Valid(out) && (len(out) == 0 || out[0] != '{') {
 		if c.Event == UserPromptSubmit {
 			return verdict{context: strings.ToValidUTF8(string(out), "\uFFFD")}
 		}
@@ -108,9 +111,9 @@ func (c Command) read(name string, out []byte) verdict {
 	}
 	var a answer
 	var s specific
-	err := json.Unmarshal(out, &a)
+	err := decode(out, &a, "continue", "stopReason", "decision", "reason", "hookSpecificOutput", "suppressOutput", "systemMessage")
 	if err == nil && len(a.Hook) > 0 {
-		err = json.Unmarshal(a.Hook, &s)
+		err = decode(a.Hook, &s, "hookEventName", "permissionDecision", "permissionDecisionReason", "updatedInput", "additionalContext")
 	}
 	if err != nil {
 		return denies("the answer of the hook %s cannot be read: %v", name, err)
@@ -143,6 +146,32 @@ func (c Command) read(name string, out []byte) verdict {
 		v.input = s.Input
 	}
 	return v
+}
+
+// decode reads an object that has some of the keys, each once and spelled so: a decision under another
+// one would be lost.
+func decode(body []byte, into any, keys ...string) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("want an object")
+	}
+	var seen []string
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string)
+		if !slices.Contains(keys, key) || slices.Contains(seen, key) {
+			return fmt.Errorf("the key %q is unknown, or there twice", shorten(key, 40))
+		}
+		seen = append(seen, key)
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(body, into)
 }
 
 func first(texts ...string) string {

@@ -22,7 +22,7 @@ const (
 // Paths of the host that a command in the sandbox sees, read-only, if they exist.
 var (
 	systemRoots  = []string{"/bin", "/sbin", "/lib", "/lib32", "/libx32", "/lib64"}
-	systemFiles  = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl", "/etc/pki", "/etc/ca-certificates"}
+	systemFiles  = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust"}
 	networkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf"}
 )
 

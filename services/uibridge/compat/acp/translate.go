@@ -146,10 +146,10 @@ func (t *translator) end(v *contract.TurnEnd) {
 	seq := input.End{Recorded: v.Recorded, Failed: v.Failed}.Sequence()
 	running := t.turn != "" && input.SequenceOf(t.turn) == seq
 	if r := v.Recorded; r != nil && r.Command == "" && (!running || !t.said) {
-		t.say(v.Turn+"-answer", r.Answer) // of no model
+		t.say(event.TurnID(seq)+"-answer", r.Answer) // of no model
 	}
 	if !t.x.ended(v) && v.Failed != nil {
-		t.say(v.Turn+"-failed", "The turn failed: "+reason(v.Failed))
+		t.say(event.TurnID(seq)+"-failed", "The turn failed: "+reason(v.Failed))
 	}
 	if running {
 		t.begin("")
