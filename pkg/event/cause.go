@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -31,7 +32,14 @@ type InputMode string
 const (
 	ModeQueue     InputMode = "queue"     // wait for the running turn (default)
 	ModeInterrupt InputMode = "interrupt" // end the running turn with turn.failed {interrupted}, then start
+	ModeSteer     InputMode = "steer"     // join the running turn before its next step, if the same person began it; otherwise queue
 )
+
+// InputModes lists every mode.
+func InputModes() []InputMode { return []InputMode{ModeQueue, ModeInterrupt, ModeSteer} }
+
+// Known reports whether the mode is empty or one of [InputModes].
+func (m InputMode) Known() bool { return m == "" || slices.Contains(InputModes(), m) }
 
 // Input is a perception. Only the text is required: {"text": "…"}.
 type Input struct {
@@ -49,6 +57,8 @@ type Input struct {
 	// ReplyTo is where the writer wants the answer delivered, in words that only the writer
 	// understands; at most [MaxReplyTo] bytes. Empty: it wants no delivery.
 	ReplyTo string `json:"reply_to,omitempty"`
+	// By is set if another session has sent it. Only core may set it.
+	By *FromAgent `json:"by,omitempty"`
 }
 
 // MaxFrom is the maximum length of [Input.From], in bytes.
@@ -206,8 +216,8 @@ func (in Input) Check() error {
 		return fmt.Errorf("%w: text has %d bytes, at most %d", ErrMalformed, len(in.Text), MaxTextBytes)
 	case len(in.ID) > MaxInputIDBytes:
 		return fmt.Errorf("%w: id has %d bytes, at most %d", ErrMalformed, len(in.ID), MaxInputIDBytes)
-	case in.Mode != "" && in.Mode != ModeQueue && in.Mode != ModeInterrupt:
-		return fmt.Errorf("%w: mode is %q, want %q or %q", ErrMalformed, in.Mode, ModeQueue, ModeInterrupt)
+	case !in.Mode.Known():
+		return fmt.Errorf("%w: mode is %q, want one of %q", ErrMalformed, in.Mode, InputModes())
 	case len(in.Files) > MaxInputFiles:
 		return fmt.Errorf("%w: files has %d entries, at most %d", ErrMalformed, len(in.Files), MaxInputFiles)
 	case len(in.ReplyTo) > MaxReplyTo:

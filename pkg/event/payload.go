@@ -20,6 +20,7 @@ const (
 	Queued      Disposition = "queued"     // it waits for the running turn
 	FromQueue   Disposition = "from_queue" // it was queued; its turn begins in this commit
 	EndedAtOnce Disposition = "ended"      // its terminal event is in this commit
+	Joined      Disposition = "joined"     // it was queued, and is part of the running turn from now on
 )
 
 // Perceived reports that core has started to process an input or command, or has queued it.
@@ -35,6 +36,8 @@ type Perceived struct {
 	From        string          `json:"from,omitempty"`        // as in the input
 	ReplyTo     string          `json:"reply_to,omitempty"`    // as in the input
 	Outside     bool            `json:"outside,omitempty"`     // the writer is the listener of a plugin
+	By          *FromAgent      `json:"by,omitempty"`          // as in the input
+	Steer       bool            `json:"steer,omitempty"`       // with queued: it joins the running turn before its next step
 	Disposition Disposition     `json:"disposition"`
 	Deadline    time.Time       `json:"deadline,omitzero"` // of the turn, when it begins
 }
@@ -169,6 +172,8 @@ type ActRequested struct {
 	// Sticky is the pool of a sticky tool: from now on the session's sticky calls of
 	// the pool go to this runner.
 	Sticky string `json:"sticky,omitempty"`
+	// Commission is what the call sends to another session, if it does.
+	Commission *Commission `json:"commission,omitempty"`
 }
 
 // ConfirmOutcome is how a confirmation request ended.
@@ -260,6 +265,8 @@ type ActCompleted struct {
 	// After lists the labels of the texts from outside that the result holds, beside that of the tool;
 	// see [tool.MetadataAfter].
 	After []string `json:"after,omitempty"`
+	// Tasks is what became of the work of other sessions, as far as the call has found out.
+	Tasks []TaskReport `json:"tasks,omitempty"`
 }
 
 // Skill is a loaded skill that limits the tools which the turn may call from now on.
@@ -291,6 +298,9 @@ type Recorded struct {
 	// now on, or "default" for the agent's own choice.
 	Provider   string `json:"provider,omitempty"`
 	DurationMS int64  `json:"duration_ms"`
+	// Joined is set if the input has joined the running turn, whose id it is: that turn's end has the
+	// answer.
+	Joined string `json:"joined,omitempty"`
 }
 
 // Action is a step in an experience.
@@ -341,6 +351,8 @@ type TurnFailed struct {
 	Usage      provider.Usage `json:"usage,omitzero"`
 	DurationMS int64          `json:"duration_ms,omitempty"`
 	Learned    *Learned       `json:"learned,omitempty"` // for the agent's memory, if it has one
+	// Stops are the tasks of other sessions that are cancelled with the turn.
+	Stops []Task `json:"stops,omitempty"`
 }
 
 // Learned is what a turn leaves for the agent's memory, beside what its terminal event says.

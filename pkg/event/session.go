@@ -10,6 +10,8 @@ import (
 // SessionLocked reports that the session accepts no inputs, because the circuit breaker
 // opened or the log is damaged. In the second case /repair unlocks it, too.
 type SessionLocked struct {
+	// Stops are the tasks of other sessions that are cancelled, if the session was deleted.
+	Stops  []Task `json:"stops,omitempty"`
 	Reason string `json:"reason"`
 	// Until is when the session accepts inputs again, to try one tool call; absent if only
 	// /reset unlocks it.
@@ -27,6 +29,8 @@ type Deletion struct {
 // SessionReset reports that the conversation was cleared.
 type SessionReset struct {
 	By subject.Writer `json:"by"`
+	// Stops are the tasks of other sessions that are cancelled with it.
+	Stops []Task `json:"stops,omitempty"`
 }
 
 // SessionPaused reports that the session was paused, or resumed. In a paused session nothing starts:

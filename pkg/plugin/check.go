@@ -295,7 +295,7 @@ func (c *checker) rest(m Manifest) {
 			if l.Name != "" {
 				check[subject.Writer](c, path, string(l.Name))
 			}
-			if l.Name == subject.TimerWriter || l.Name == subject.ScheduleWriter {
+			if subject.OwnWriter(l.Name) {
 				c.add(path, "%q is reserved for core", l.Name)
 			}
 		}

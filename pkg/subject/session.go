@@ -50,6 +50,12 @@ const TimerWriter Writer = "core"
 // ScheduleWriter is the writer of the inputs that agents have scheduled. Only core writes them.
 const ScheduleWriter Writer = "schedule"
 
+// AgentWriter is the writer of the inputs that agents send each other. Only core writes them.
+const AgentWriter Writer = "agent"
+
+// OwnWriter reports whether only core may write as w.
+func OwnWriter(w Writer) bool { return w == TimerWriter || w == ScheduleWriter || w == AgentWriter }
+
 // personPrefix begins the writer of a person behind the UI bridge: ui-<name>.
 const personPrefix = "ui-"
 

@@ -150,6 +150,15 @@ type AgentConfig struct {
 	Permissions []string      `yaml:"permissions"`
 	Confirm     time.Duration `yaml:"confirm"` // how long a person may take to answer; default 15m
 	Limits      LimitsConfig  `yaml:"limits"`
+	// Team is which agents work for this one, in separate sessions. Absent: none.
+	Team *TeamConfig `yaml:"team"`
+}
+
+// TeamConfig configures which agents an agent may give tasks to.
+type TeamConfig struct {
+	Agents   []string `yaml:"agents"`   // may be given tasks, the agent itself if it is listed; the first one by default
+	Depth    *int     `yaml:"depth"`    // how many sessions may work below one another; default 1, at most 8
+	Children *int     `yaml:"children"` // how many work for one session at once; default 8, at most 32
 }
 
 // GuideConfig configures the agent's persona.
@@ -256,8 +265,10 @@ func (c Config) Build() (map[subject.Agent]*decide.Agent, *security.Policy, erro
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		agent, err := c.Agents[name].build(name)
+		team, badTeam := c.team(name)
+		agent.Team = team
 		agents[agent.Name] = agent
-		errs = append(errs, err)
+		errs = append(errs, err, badTeam)
 	}
 	if c.OpenSessions < 0 {
 		errs = append(errs, fmt.Errorf("open_sessions is %d, want 1 or more, or 0 for the default of %d",

@@ -114,7 +114,7 @@ func (c Config) Validate() error {
 			errs = append(errs,
 				fmt.Errorf("%s: %s has the same name; choose another, as it identifies the listener's inputs", where, other))
 		}
-		if l.name == string(subject.TimerWriter) || l.name == string(subject.ScheduleWriter) {
+		if subject.OwnWriter(subject.Writer(l.name)) {
 			errs = append(errs, fmt.Errorf("%s: this name is reserved for core; choose another", where))
 		}
 		seen[l.name] = where

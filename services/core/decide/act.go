@@ -118,6 +118,9 @@ func (b *builder) act(st Step, spec tool.Spec, args json.RawMessage, runner subj
 		b.complete(st.Call, tool.Failure(tool.CodeUnknownTool, why))
 		return true
 	}
+	if b.cannotSend(st, args) {
+		return true
+	}
 	shaped := asked(b, hook.BeforeAct, st.Call, hook.ActData{Call: st.Call, Tool: st.Tool, Args: args},
 		func(env hook.Envelope) hook.Decision {
 			return b.env.Hooks.Shape(env, func(args json.RawMessage) (json.RawMessage, error) {
@@ -290,6 +293,11 @@ func (b *builder) pass(st Step, spec tool.Spec, args json.RawMessage, to subject
 
 // give assigns the call to a runner.
 func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject.Instance) {
+	send, why := b.commission(&st, args)
+	if why != "" {
+		b.complete(st.Call, tool.Failure(tool.CodeDenied, why))
+		return
+	}
 	notAfter := b.head.Now.Add(executor.StartWithin + spec.Timeout())
 	if notAfter.After(b.s.Turn.Deadline) {
 		notAfter = b.s.Turn.Deadline
@@ -303,6 +311,7 @@ func (b *builder) give(st Step, spec tool.Spec, args json.RawMessage, to subject
 		StartBy: b.head.Now.Add(executor.StartWithin), NotAfter: notAfter,
 		Idempotent: spec.Idempotent, Uncertain: st.Uncertain, ApprovedBy: st.ApprovedBy, Sticky: sticky(spec),
 		Key: cmp.Or(st.Key, attempt), Probes: spec.Probe && !spec.Idempotent, Probe: st.Probe,
+		Commission: send,
 	})
 }
 
@@ -346,7 +355,7 @@ func (b *builder) completeFrom(st Step, r tool.Result, a executor.Answer) {
 	}
 	p := event.ActCompleted{
 		Call: st.Call, Tool: st.Tool, Hash: hash, Result: r, Attempt: st.Attempt, Runner: st.Runner, DurationMS: a.DurationMS,
-		Note: note, Fault: fault, Skill: skill, After: after,
+		Note: note, Fault: fault, Skill: skill, After: after, Tasks: tasksOf(&st, a),
 	}
 	if st.probing() && r.Success {
 		p.Note = strings.TrimPrefix(note+"; "+settledLater, "; ")

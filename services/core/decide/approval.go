@@ -21,7 +21,15 @@ func (b *builder) demand(st *Step, spec tool.Spec, args json.RawMessage) (*event
 	if b.env.Approvals == nil {
 		return nil, 0
 	}
-	return b.env.Approvals.Demand(b.access(st, spec, args))
+	a := b.access(st, spec, args)
+	for _, above := range slices.Backward(b.above()) { // where the work began, rules come first
+		a.Context.Ref.Agent = above
+		if d, within := b.env.Approvals.Demand(a); d != nil {
+			return d, within
+		}
+	}
+	a.Context.Ref.Agent = b.s.Ref.Agent
+	return b.env.Approvals.Demand(a)
 }
 
 // usable lists the grants that replace the approval that is demanded. A grant never replaces
@@ -62,11 +70,12 @@ func bound(offers []event.Grant, d *event.Approval) []event.Grant {
 // requester returns the person whose input the turn works on, or the principal if the configuration
 // names no such person.
 func (b *builder) requester() string {
-	t, person := b.s.Turn, ""
+	person := ""
+	writer, from, _ := b.s.Turn.Principal()
 	if b.env.Approvals != nil {
-		person = b.env.Approvals.Person(t.Writer, t.From)
+		person = b.env.Approvals.Person(writer, from)
 	}
-	return cmp.Or(person, Access{Principal: t.Writer, From: t.From}.Name())
+	return cmp.Or(person, Access{Principal: writer, From: from}.Name())
 }
 
 // answerer is the person who answers a request.

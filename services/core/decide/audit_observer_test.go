@@ -51,6 +51,10 @@ func (o *observer) audited(c event.Commit, e event.Event, p event.Audited) (abou
 	case p.Action != event.ActionCall || call.audited != nil || call.asked != nil || len(call.requests) > 0:
 		return true, fmt.Errorf("%s of %s, which was judged before", p.Action, p.Call)
 	}
+	var in event.Input
+	if event.DecodeCause([]byte(o.causes[o.inputs[o.open]].body), &in) == nil && in.By != nil {
+		by = in.By.Writer // whom the agents work for
+	}
 	switch {
 	case p.Resource != call.Tool || p.Principal != by:
 		return true, fmt.Errorf("%s by %s is judged, and %s by %s was planned", p.Resource, p.Principal, call.Tool, by)

@@ -52,6 +52,8 @@ type builder struct {
 	writers  []subject.Writer          // see [Decision.Writers]
 	sender   subject.Writer            // of the cause that is decided
 	wrecked  map[uint64]subject.Writer // of the open inputs of a damaged log
+	as       *Agent                    // the session's, in asTerms; see agent
+	asTerms  *event.Terms
 }
 
 // start begins a commit. delivery is the sequence of the cause whose delivery the
@@ -97,7 +99,7 @@ func (b *builder) writerOf(turn string, p event.Payload) subject.Writer {
 	var ends uint64
 	switch p := p.(type) {
 	case event.Perceived:
-		if turn != "" {
+		if turn != "" && p.Disposition != event.Joined {
 			return p.Writer
 		}
 	case event.Recorded:
@@ -116,6 +118,9 @@ func (b *builder) writerOf(turn string, p event.Payload) subject.Writer {
 	if i := b.s.queued(ends); i >= 0 {
 		return b.s.Queue[i].Writer
 	}
+	if w := b.s.Turn.joinedBy(ends); w != "" {
+		return w
+	}
 	return b.wrecked[ends]
 }
 
@@ -132,6 +137,9 @@ func (b *builder) turnOf(p event.Payload) string {
 	case event.Perceived:
 		if p.Disposition == event.Started || p.Disposition == event.FromQueue {
 			return TurnID(p.Sequence)
+		}
+		if p.Disposition == event.Joined {
+			return b.s.Turn.ID
 		}
 		return ""
 	case event.Recorded:
@@ -218,6 +226,13 @@ func asked[T any](b *builder, p hook.Point, step string, data T, run func(hook.E
 // agent returns the current configuration. A turn may outlive its agent's entry in the
 // configuration; it then continues without tools.
 func (b *builder) agent() *Agent {
+	if b.as == nil || b.asTerms != b.s.Terms {
+		b.as, b.asTerms = b.configured().within(b.s.Terms, b.env.Agents), b.s.Terms
+	}
+	return b.as
+}
+
+func (b *builder) configured() *Agent {
 	if b.env.Agent != nil {
 		return b.env.Agent
 	}

@@ -145,6 +145,10 @@ func (x *causeDecider) input(in event.Input) {
 		return
 	}
 	x.inputID, x.replyTo = in.ID, in.ReplyTo
+	if why := x.worksFor(in); why != "" {
+		x.fail(event.FailMalformed, why)
+		return
+	}
 	if x.env.Agent == nil {
 		x.fail(event.FailUnknownAgent, fmt.Sprintf("unknown agent %q", x.s.Ref.Agent))
 		return
@@ -175,7 +179,8 @@ func (x *causeDecider) input(in event.Input) {
 	p := event.Perceived{
 		Sequence: x.c.Sequence, InputID: in.ID, Writer: x.c.Writer, Source: in.Source, Text: in.Text,
 		Files: in.Files, Origin: in.Origin, From: in.From, ReplyTo: in.ReplyTo,
-		Outside: x.env.Outside != nil && x.env.Outside(x.c.Writer),
+		Outside: x.env.Outside != nil && x.env.Outside(x.c.Writer), By: in.By,
+		Steer: in.Mode == event.ModeSteer,
 	}
 	if !x.sense(&p) {
 		return
@@ -244,7 +249,7 @@ func (x *causeDecider) cancel(c event.Cancel) string {
 	if c.Reason != "" {
 		why += ": " + text.Cut(c.Reason, maxReason)
 	}
-	if t := x.s.Turn; t != nil && names(c, x.c.Writer, t.Pending) {
+	if t := x.s.Turn; t != nil && t.named(c, x.c.Writer) {
 		x.closeTurn(event.FailCancelled, why, x.closings, true)
 		return ""
 	}
@@ -264,6 +269,13 @@ func names(c event.Cancel, w subject.Writer, p Pending) bool {
 		return c.Sequence == p.Sequence
 	}
 	return c.InputID != "" && c.InputID == p.InputID && w == p.Writer
+}
+
+// named reports whether w's cancel names the input of the turn, or one that has joined it.
+func (t *Turn) named(c event.Cancel, w subject.Writer) bool {
+	return names(c, w, t.Pending) || slices.ContainsFunc(t.Joined, func(j JoinedInput) bool {
+		return names(c, w, Pending{Sequence: j.Sequence, InputID: j.InputID, Writer: j.Writer})
+	})
 }
 
 func (x *causeDecider) timer(tm event.Timer) string {

@@ -85,7 +85,7 @@ func (x *causeDecider) run(c event.Command) (answer, chosen string) {
 
 func (x *causeDecider) reset() string {
 	x.endAll("/reset by " + string(x.c.Writer))
-	x.emit(event.SessionReset{By: x.c.Writer})
+	x.emit(event.SessionReset{By: x.c.Writer, Stops: x.s.stops("")})
 	if x.s.Paused != nil {
 		return commands.WasReset + " " + commands.StillPaused
 	}

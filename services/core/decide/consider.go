@@ -96,7 +96,7 @@ func (b *builder) offer(plan string) (names []string, why *event.PlanConsidered)
 		keep = append(keep, c.Tool)
 	}
 	for _, name := range all { // in their order, so that equal sets are equal requests
-		if _, own := planner.Own(name); own || slices.Contains(keep, name) {
+		if _, own := planner.Own(name); own || executor.OfAgents(name) || slices.Contains(keep, name) {
 			names = append(names, name)
 		}
 	}
@@ -147,10 +147,11 @@ func (b *builder) specs(names []string) []tool.Spec {
 // permitted returns those of the tools for which the agent has all permissions. Whatever else
 // policy says depends on the call.
 func (b *builder) permitted(names []string) []tool.Spec {
+	writer, from, source := b.s.Turn.Principal()
 	return slices.DeleteFunc(b.specs(names), func(spec tool.Spec) bool {
 		r := b.env.Policy.Evaluate(Access{
-			Principal: b.s.Turn.Writer, From: b.s.Turn.From, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted,
-			Context: Context{Ref: b.s.Ref, Turn: b.s.Turn.ID, Source: b.s.Turn.Source, Args: json.RawMessage("{}")},
+			Principal: writer, From: from, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted,
+			Context: Context{Ref: b.s.Ref, Turn: b.s.Turn.ID, Source: source, Args: json.RawMessage("{}")},
 		})
 		return r.Effect == Deny && r.Rule == RuleGranted
 	})

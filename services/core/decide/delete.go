@@ -17,7 +17,7 @@ func (x *causeDecider) delete() string {
 	until := x.head.Now.Add(x.env.Undelete + time.Second - time.Millisecond).Truncate(time.Second) // as shown to users
 	x.emit(event.SessionLocked{
 		Reason:  fmt.Sprintf("%s deleted this session; /undelete brings it back until %s", x.c.Writer, until.Format(time.RFC3339)),
-		Deleted: &event.Deletion{By: x.c.Writer, Until: until},
+		Deleted: &event.Deletion{By: x.c.Writer, Until: until}, Stops: x.s.stops(""),
 	})
 	return commands.Deleted(until)
 }

@@ -52,7 +52,7 @@ func (s *simulation) perceive() {
 		s.putRaw(oneOf(s.r, subject.Confirmation, subject.Timer, subject.Cancel, subject.Command, "gossip"),
 			oneOf(s.r, `{}`, `{"id":`, `[]`, ``))
 	case 8, 12, 13, 14:
-		s.put(subject.Input, event.Input{Text: "another", Source: "sim"})
+		s.put(subject.Input, event.Input{Text: "another", Source: "sim", Mode: oneOf(s.r, "", event.ModeSteer)})
 	default:
 		s.confirmSomething()
 	}

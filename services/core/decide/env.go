@@ -2,7 +2,6 @@ package decide
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -19,23 +18,24 @@ import (
 // Env is the environment that decisions read. Answers that matter are written into
 // the commit, so folding never needs an Env.
 type Env struct {
-	Now       time.Time                 // by the core's clock; a cause is decided at its stream time instead
-	Heard     time.Time                 // when this core received the answer to decide on; zero if unknown
-	Delivery  uint64                    // how many times the cause in hand has been delivered
-	Nonce     func() string             // fresh on every call, unguessable
-	Agent     *Agent                    // nil: unknown agent
-	Tools     Catalog                   // the tools that can be called now
-	Executors Directory                 // the live executors
-	Hooks     Hooks                     // the hook engine
-	Policy    Policy                    // the security layer
-	Approvals Approvals                 // who approves calls; nil: any one person who may answer
-	Matcher   engine.Matcher            // matches tools with requests; nil: all tools are offered
-	Memory    Memory                    // what agents remember; nil: nothing
-	Project   event.Project             // the notes of the workspace, as they are now
-	Outside   func(subject.Writer) bool // whether a plugin brings what the writer sends; nil: none does
-	Undelete  time.Duration             // how long a deleted session can be brought back
-	Version   func() string             // for /status
-	Stats     func() []commands.ToolUse // for /metrics
+	Now       time.Time                  // by the core's clock; a cause is decided at its stream time instead
+	Heard     time.Time                  // when this core received the answer to decide on; zero if unknown
+	Delivery  uint64                     // how many times the cause in hand has been delivered
+	Nonce     func() string              // fresh on every call, unguessable
+	Agent     *Agent                     // nil: unknown agent
+	Agents    func(subject.Agent) *Agent // every agent, as Agent; nil: unknown
+	Tools     Catalog                    // the tools that can be called now
+	Executors Directory                  // the live executors
+	Hooks     Hooks                      // the hook engine
+	Policy    Policy                     // the security layer
+	Approvals Approvals                  // who approves calls; nil: any one person who may answer
+	Matcher   engine.Matcher             // matches tools with requests; nil: all tools are offered
+	Memory    Memory                     // what agents remember; nil: nothing
+	Project   event.Project              // the notes of the workspace, as they are now
+	Outside   func(subject.Writer) bool  // whether a plugin brings what the writer sends; nil: none does
+	Undelete  time.Duration              // how long a deleted session can be brought back
+	Version   func() string              // for /status
+	Stats     func() []commands.ToolUse  // for /metrics
 
 	Plugins   func() []commands.Plugin             // for /plugins
 	HookStats func() []commands.HookUse            // for /metrics
@@ -65,10 +65,13 @@ type Agent struct {
 	// Granted lists the granted permissions: those of the agent, and those of each guide
 	// that limits them. A tool needs each of its permissions in each of the lists.
 	Granted [][]string
-}
+	Team    *Team // nil: none
 
-// Offers reports whether the agent's configuration offers a tool to models.
-func (a *Agent) Offers(name string) bool { return a.Tools == nil || slices.Contains(a.Tools, name) }
+	// in a session that works for another one, see within
+	above []*Agent
+	only  [][]string
+	depth int
+}
 
 // Limits bound one turn. Zero means no limit, except for Queue.
 type Limits struct {
@@ -77,6 +80,7 @@ type Limits struct {
 	Tokens              int64         // input and output tokens per turn
 	CostMicroUSD        int64         // per turn
 	SessionCostMicroUSD int64         // per session
+	SessionTokens       int64         // per session; set for those that work for another one
 	Wall                time.Duration // per turn, not counting the time that people take
 	ModelCall           time.Duration // one model call
 	Queue               int           // inputs that may wait

@@ -146,18 +146,28 @@ func (s *State) take(p event.Payload) (taken bool, err error) {
 	return true, err
 }
 
+// takeTerms folds for whom the session works, which its first input says.
+func (s *State) takeTerms(p event.Perceived) {
+	if p.By != nil && p.By.Terms != nil && s.Above == nil {
+		s.Above, s.Terms = &p.By.Ref, p.By.Terms
+	}
+}
+
 func (s *State) onPerceived(p event.Perceived) error {
 	in := Pending{
 		p.Sequence, p.InputID, p.Writer, p.Source, p.Text, p.Annotations, p.Files, p.Origin, p.From, p.ReplyTo,
-		p.Outside,
+		p.Outside, p.By, p.Steer,
 	}
-	if p.Disposition != event.FromQueue && p.InputID != "" {
+	s.takeTerms(p)
+	if p.Disposition != event.FromQueue && p.Disposition != event.Joined && p.InputID != "" {
 		s.see(seenKey(p.Writer, p.InputID), p.Sequence)
 	}
 	switch p.Disposition {
 	case event.Queued:
 		s.Queue = append(s.Queue, in)
 	case event.EndedAtOnce:
+	case event.Joined:
+		return s.join(p.Sequence)
 	case event.FromQueue:
 		i := s.queued(p.Sequence)
 		if i < 0 {
@@ -186,7 +196,13 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 	if s.Title == "" {
 		s.Title = text.Cut(in.Text, 80)
 	}
-	text := textOf(in)
+	s.hear(in)
+	return nil
+}
+
+// hear adds an input to what the model sees.
+func (s *State) hear(in Pending) {
+	text := textOf(in) + in.sender()
 	if in.From != "" { // several people may talk in a session
 		text += "\n[from " + in.From + "]"
 	}
@@ -194,7 +210,6 @@ func (s *State) begin(in Pending, deadline time.Time) error {
 		text += "\n[" + a + "]"
 	}
 	s.say(provider.Message{Role: provider.RoleUser, Text: text, Files: in.Files, Origin: string(in.Origin)}, in.brought()...)
-	return nil
 }
 
 func (s *State) onPlanRequested(p event.PlanRequested) error {
@@ -275,6 +290,8 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	st.StartBy, st.NotAfter = p.StartBy, p.NotAfter
 	st.Idempotent, st.Uncertain, st.Sticky = p.Idempotent, p.Uncertain, p.Sticky
 	st.Key, st.Probes, st.Probe = p.Key, p.Probes, p.Probe
+	st.Commission = p.Commission
+	s.sent(p.Commission)
 	s.lease(p)
 	return nil
 }
@@ -339,6 +356,7 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 		st.After = []string{"tool:" + st.Tool} // what its steps brought was not recorded yet
 	}
 	s.ran(st, p)
+	s.reported(p.Tasks)
 	s.Turn.limit(p.Skill)
 	a := event.Action{Call: p.Call, Tool: p.Tool, Success: p.Result.Success}
 	if p.Result.Error != nil {
@@ -359,6 +377,9 @@ func (s *State) onActCompleted(p event.ActCompleted) error {
 }
 
 func (s *State) onRecorded(p event.Recorded) error {
+	if p.Joined != "" {
+		return nil
+	}
 	if p.Command != "" {
 		s.choose(p.Provider)
 		return nil
@@ -382,6 +403,7 @@ func (s *State) choose(provider string) {
 }
 
 func (s *State) onTurnFailed(p event.TurnFailed) {
+	s.onStopped(p.Stops)
 	if s.Turn != nil && s.Turn.Sequence == p.Sequence {
 		s.Failed++
 		s.abandon()
@@ -392,7 +414,8 @@ func (s *State) onTurnFailed(p event.TurnFailed) {
 	}
 }
 
-func (s *State) onReset(event.SessionReset) error {
+func (s *State) onReset(p event.SessionReset) error {
+	s.onStopped(p.Stops)
 	if s.Turn != nil {
 		return fmt.Errorf("reset with turn %s open", s.Turn.ID)
 	}

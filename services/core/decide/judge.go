@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/hook"
+	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core/security/grant"
 	"skandha.dev/services/internal/executor"
@@ -38,8 +40,9 @@ type verdict struct {
 func (b *builder) judge(st Step, spec tool.Spec, args json.RawMessage, d hook.Decision) verdict {
 	t, hash := b.s.Turn, Hash(spec, args, st.Answer)
 	r := b.evaluate(&st, spec, args)
+	writer, from, _ := t.Principal()
 	v := verdict{warning: r.Warning, Audited: event.Audited{
-		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
+		Principal: writer, From: from, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
 		Effect: r.Effect, Reason: text.Cut(r.Reason, maxReason), Rule: r.Rule, Obligations: r.Obligations,
 	}}
 	v.approval, v.within = b.demand(&st, spec, args)
@@ -88,8 +91,9 @@ func (b *builder) barred(st Step, spec tool.Spec, args json.RawMessage) bool {
 	if why == "" {
 		return false
 	}
+	writer, from, _ := t.Principal()
 	b.emit(event.Audited{
-		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
+		Principal: writer, From: from, Action: event.ActionCall, Resource: st.Tool, Call: st.Call, Hash: hash,
 		Effect: Deny, Reason: text.Cut(why, maxReason), Rule: rule,
 	})
 	result := tool.Failure(tool.CodeDenied, why)
@@ -148,15 +152,30 @@ func (b *builder) evaluate(st *Step, spec tool.Spec, args json.RawMessage) Rulin
 	if why := b.s.Turn.excludes(st.Tool); why != "" {
 		return Ruling{Effect: Deny, Rule: ruleSkill, Reason: why}
 	}
-	return b.env.Policy.Evaluate(b.access(st, spec, args))
+	a := b.access(st, spec, args)
+	r := b.env.Policy.Evaluate(a)
+	for _, above := range b.above() { // a rule for one of them holds here
+		a.Context.Ref.Agent = above
+		r = strictest(r, b.env.Policy.Evaluate(a))
+	}
+	return r
+}
+
+// above lists the agents for which the session works, beside its own.
+func (b *builder) above() []subject.Agent {
+	if b.s.Terms == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(b.s.Terms.Agents), func(a subject.Agent) bool { return a == b.s.Ref.Agent })
 }
 
 // access asks the policy whether a call may run.
 func (b *builder) access(st *Step, spec tool.Spec, args json.RawMessage) Access {
 	t := b.s.Turn
+	writer, from, source := t.Principal()
 	return Access{
-		Principal: t.Writer, From: t.From, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.unguided(),
-		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: t.Source, Args: args, After: b.labels(), Stranger: b.stranger()},
+		Principal: writer, From: from, Action: event.ActionCall, Resource: spec, Granted: b.agent().Granted, Unguided: b.unguided(),
+		Context: Context{Ref: b.s.Ref, Turn: t.ID, Call: st.Call, Source: source, Args: args, After: b.labels(), Stranger: b.stranger()},
 	}
 }
 

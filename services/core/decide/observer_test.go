@@ -37,6 +37,7 @@ type observer struct {
 	answers   map[uint64]int      // confirmation -> how often it was decided
 	first     uint64              // the first cause that was committed
 	paused    bool
+	joins     map[uint64]uint64 // inputs that have joined a turn -> its input
 
 	// What the simulation knows about the world outside the log.
 	answered  map[string]bool                 // calls that a before_act hook answered
@@ -119,10 +120,8 @@ func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 		}
 		touched = touched || about
 		switch {
-		case o.ids[e.ID]:
-			return fmt.Errorf("event %d has the id %s of another", i, e.ID)
-		case !e.Time.Equal(h.Now):
-			return fmt.Errorf("event %d happened at %s, its commit at %s", i, e.Time, h.Now)
+		case o.ids[e.ID] || !e.Time.Equal(h.Now):
+			return fmt.Errorf("event %d has the id %s, perhaps of another, and happened at %s, its commit at %s", i, e.ID, e.Time, h.Now)
 		}
 		o.ids[e.ID] = true
 	}
@@ -205,6 +204,9 @@ func see[P any, PP interface {
 }
 
 func (o *observer) perceived(e event.Event, p event.Perceived, seq uint64) (bool, error) {
+	if p.Disposition == event.Joined {
+		return true, o.joined(e, p)
+	}
 	if o.terminals[p.Sequence] > 0 {
 		return false, fmt.Errorf("input %d has ended", p.Sequence)
 	}
@@ -448,7 +450,7 @@ func (o *observer) terminal(c event.Commit, e event.Event, seq uint64, code even
 		var x event.Cancel
 		by, in := o.causes[t.Sequence], o.causes[seq]
 		if err := event.DecodeCause([]byte(by.body), &x); err != nil ||
-			x.Sequence != seq && (x.Sequence != 0 || by.Writer != in.Writer) {
+			x.Sequence != seq && o.joins[x.Sequence] != seq && (x.Sequence != 0 || by.Writer != in.Writer) {
 			return false, fmt.Errorf("the cancel %s of %s hit input %d of %s", by.body, by.Writer, seq, in.Writer)
 		}
 	}

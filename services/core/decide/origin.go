@@ -117,6 +117,9 @@ func brought(name string, r tool.Result) (out []string) {
 // brought returns the label of an input from outside whose origin does not say it: of a webhook or of
 // a plugin's listener.
 func (in Pending) brought() []string {
+	if in.By != nil {
+		return in.By.After
+	}
 	switch label := event.Outside(in.Origin, in.Source); {
 	case label == "" && in.Outside:
 		return []string{"listener:" + string(in.Writer)}
@@ -138,6 +141,9 @@ func (t *Turn) from(outside func(subject.Writer) bool) string {
 // stranger returns where the answer of the open turn goes to, if that is outside: to the sender of
 // an input that is not from a user.
 func (b *builder) stranger() string {
+	if by := b.s.Turn.By; by != nil {
+		return by.Stranger
+	}
 	if b.s.Turn.ReplyTo == "" {
 		return ""
 	}

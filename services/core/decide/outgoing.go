@@ -9,9 +9,13 @@ func (b *builder) leaves(p event.Payload) bool {
 	case event.ToolCallRequest: // a stranger must neither see the arguments nor be asked
 		return b.s.Turn != nil && b.s.Turn.ReplyTo != "" && b.stranger() == ""
 	case event.Recorded:
-		return b.wantsReply(p.Sequence)
+		return p.Joined == "" && b.wantsReply(p.Sequence)
+	case event.SessionReset:
+		return len(p.Stops) > 0
+	case event.SessionLocked:
+		return len(p.Stops) > 0
 	case event.TurnFailed:
-		return p.Code.Delivered() && b.wantsReply(p.Sequence)
+		return len(p.Stops) > 0 || p.Code.Delivered() && b.wantsReply(p.Sequence)
 	}
 	return false
 }

@@ -22,4 +22,9 @@ func ForPerson(w subject.Writer, source string, origin event.Origin, from string
 }
 
 // ForPerson reports whether a person waits for the turn.
-func (t *Turn) ForPerson() bool { return ForPerson(t.Writer, t.Source, t.Origin, t.From) }
+func (t *Turn) ForPerson() bool {
+	if t.By != nil { // another session waits, perhaps for a person
+		return ForPerson(t.By.Writer, t.By.Source, "", t.By.From)
+	}
+	return ForPerson(t.Writer, t.Source, t.Origin, t.From)
+}

@@ -41,6 +41,7 @@ func (b *builder) requestPlan() {
 		b.next()
 		return
 	}
+	b.join()
 	req := b.nextPlan()
 	out := b.decision()
 	if out != nil && out.Selection != nil && b.respond(req, *out) {
@@ -127,21 +128,27 @@ func (b *builder) beforePlan(req *event.PlanRequested, remembered *event.Recalle
 // tripped, or a required guide is missing.
 func (b *builder) mustEnd() bool {
 	t, l := b.s.Turn, b.agent().Limits
-	used := t.Usage.InputTokens + t.Usage.OutputTokens
+	used, held := t.Usage.InputTokens+t.Usage.OutputTokens, b.s.reserved()
+	all, kept := b.s.Usage.InputTokens+b.s.Usage.OutputTokens, ""
+	if held != (event.Budget{}) {
+		kept = ", besides what is reserved for the sessions that work for it"
+	}
 	why, tripped := b.s.Breaker.tripped()
 	switch {
 	case tripped:
 		b.lock(why)
 	case l.Rounds > 0 && t.Round-t.Questions >= l.Rounds:
 		b.failTurn(event.FailLimitRounds, fmt.Sprintf("the turn reached its limit of %d model calls", l.Rounds))
-	case l.Tokens > 0 && used >= l.Tokens:
-		b.failTurn(event.FailLimitTokens, fmt.Sprintf("the turn used %d tokens, its limit is %d", used, l.Tokens))
-	case l.CostMicroUSD > 0 && t.Usage.CostMicroUSD >= l.CostMicroUSD:
-		b.failTurn(event.FailLimitCost, fmt.Sprintf("the turn cost %s, its limit is %s",
-			t.Usage.Cost(), provider.USD(l.CostMicroUSD)))
-	case l.SessionCostMicroUSD > 0 && b.s.Usage.CostMicroUSD >= l.SessionCostMicroUSD:
-		b.failTurn(event.FailLimitCost, fmt.Sprintf("the session cost %s, its limit is %s",
-			b.s.Usage.Cost(), provider.USD(l.SessionCostMicroUSD)))
+	case l.Tokens > 0 && used+held.Tokens >= l.Tokens:
+		b.failTurn(event.FailLimitTokens, fmt.Sprintf("the turn used %d tokens%s, its limit is %d", used, kept, l.Tokens))
+	case l.SessionTokens > 0 && all+held.Tokens >= l.SessionTokens:
+		b.failTurn(event.FailLimitTokens, fmt.Sprintf("the session used %d tokens%s, its limit is %d", all, kept, l.SessionTokens))
+	case l.CostMicroUSD > 0 && t.Usage.CostMicroUSD+held.CostMicroUSD >= l.CostMicroUSD:
+		b.failTurn(event.FailLimitCost, fmt.Sprintf("the turn cost %s%s, its limit is %s",
+			t.Usage.Cost(), kept, provider.USD(l.CostMicroUSD)))
+	case l.SessionCostMicroUSD > 0 && b.s.Usage.CostMicroUSD+held.CostMicroUSD >= l.SessionCostMicroUSD:
+		b.failTurn(event.FailLimitCost, fmt.Sprintf("the session cost %s%s, its limit is %s",
+			b.s.Usage.Cost(), kept, provider.USD(l.SessionCostMicroUSD)))
 	case b.agent().Unguided != "":
 		b.failTurn(event.FailNoGuide, b.agent().Unguided)
 	default:

@@ -19,7 +19,7 @@ func Prompt(s *State, agent *Agent) provider.Request {
 		r := s.prompt(p.Question)
 		r.Model = p.Model
 		if agent != nil {
-			r.MaxCostMicroUSD = s.affordable(agent.Limits)
+			r.MaxCostMicroUSD = s.affordable(agent.Limits.within(s.Terms))
 		}
 		return r
 	}
@@ -30,7 +30,7 @@ func Prompt(s *State, agent *Agent) provider.Request {
 			r.System = agent.Guide.System()
 		}
 		r.Temperature = agent.Guide.Temperature
-		r.MaxCostMicroUSD = s.affordable(agent.Limits)
+		r.MaxCostMicroUSD = s.affordable(agent.Limits.within(s.Terms))
 		policy = agent.Guide.MemoryPolicy
 		if agent.Limits.WindowTurns > 0 {
 			limit = agent.Limits.WindowTurns
@@ -62,11 +62,12 @@ func (s *State) conversation(policy guide.MemoryPolicy, turns int) []json.RawMes
 
 // affordable returns what the next answer may cost at most; nil if there is no limit.
 func (s *State) affordable(l Limits) *int64 {
+	held := s.reserved().CostMicroUSD
 	var least *int64
 	for _, x := range []struct{ limit, spent int64 }{
 		{l.CostMicroUSD, s.Turn.Usage.CostMicroUSD}, {l.SessionCostMicroUSD, s.Usage.CostMicroUSD},
 	} {
-		if left := max(x.limit-x.spent, 0); x.limit > 0 && (least == nil || left < *least) {
+		if left := max(x.limit-x.spent-held, 0); x.limit > 0 && (least == nil || left < *least) {
 			least = &left
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // FoldVersion changes whenever the same commits would fold to another state. For
 // snapshots of another version, the log is folded again.
-const FoldVersion = 14
+const FoldVersion = 15
 
 // Bounds of what a state keeps.
 const (
@@ -93,6 +93,10 @@ type core struct {
 	// Recalled is the least trusted origin of the memories that the model has been shown since
 	// the last /reset: later answers may repeat them.
 	Recalled memory.Origin `json:"recalled,omitempty"`
+	// Above is the session that this one works for, in the Terms; nil: none.
+	Above    *subject.Ref `json:"above,omitempty"`
+	Terms    *event.Terms `json:"terms,omitempty"`
+	Children []Child      `json:"children,omitempty"` // that work for this one, the oldest first
 }
 
 // Deleted is set in a session that somebody has deleted, which is locked.
@@ -172,17 +176,19 @@ type SeenInput struct {
 
 // Pending is an input that waits for the running turn to end.
 type Pending struct {
-	Sequence    uint64          `json:"sequence"`
-	InputID     string          `json:"input_id,omitempty"`
-	Writer      subject.Writer  `json:"writer"`
-	Source      string          `json:"source,omitempty"`
-	Text        string          `json:"text"`
-	Annotations []string        `json:"annotations,omitempty"`
-	Files       []provider.File `json:"files,omitempty"`
-	Origin      event.Origin    `json:"origin,omitempty"`
-	From        string          `json:"from,omitempty"`
-	ReplyTo     string          `json:"reply_to,omitempty"`
-	Outside     bool            `json:"outside,omitempty"`
+	Sequence    uint64           `json:"sequence"`
+	InputID     string           `json:"input_id,omitempty"`
+	Writer      subject.Writer   `json:"writer"`
+	Source      string           `json:"source,omitempty"`
+	Text        string           `json:"text"`
+	Annotations []string         `json:"annotations,omitempty"`
+	Files       []provider.File  `json:"files,omitempty"`
+	Origin      event.Origin     `json:"origin,omitempty"`
+	From        string           `json:"from,omitempty"`
+	ReplyTo     string           `json:"reply_to,omitempty"`
+	Outside     bool             `json:"outside,omitempty"`
+	By          *event.FromAgent `json:"by,omitempty"`
+	Steer       bool             `json:"steer,omitempty"` // it joins the running turn before its next step
 }
 
 // Turn is the work on one input.
@@ -210,6 +216,15 @@ type Turn struct {
 	Questions  int             `json:"questions,omitempty"` // of the rounds, those that core asked for itself
 	// Skills are the loaded skills that limit the turn's tools.
 	Skills []event.Skill `json:"skills,omitempty"`
+	// Joined are the inputs that have joined the turn.
+	Joined []JoinedInput `json:"joined,omitempty"`
+}
+
+// JoinedInput identifies an input that is part of a turn that another one began.
+type JoinedInput struct {
+	Sequence uint64         `json:"sequence"`
+	InputID  string         `json:"input_id,omitempty"`
+	Writer   subject.Writer `json:"writer"`
 }
 
 // Recollection holds the memories that the model sees during a turn.
@@ -272,7 +287,9 @@ type Step struct {
 	After []string `json:"after,omitempty"`
 	// Obligations are the conditions under which policy let the call pass.
 	Obligations *event.Obligations `json:"obligations,omitempty"`
-	sum         string             // of Result, computed when first needed
+	// Commission is what the call sends to another session, once it is assigned.
+	Commission *event.Commission `json:"commission,omitempty"`
+	sum        string            // of Result, computed when first needed
 }
 
 // Approver is a person who has approved a call.
@@ -304,7 +321,7 @@ func New(ref subject.Ref) *State {
 // copies.
 func (s *State) clone() *State {
 	c := *s
-	c.Queue = slices.Clone(s.Queue)
+	c.Queue, c.Children = slices.Clone(s.Queue), slices.Clone(s.Children)
 	c.Breaker.Recent = slices.Clone(s.Breaker.Recent)
 	c.Leases = maps.Clone(s.Leases)
 	c.Grants = slices.Clip(s.Grants)
@@ -312,7 +329,7 @@ func (s *State) clone() *State {
 		t := *s.Turn
 		t.Steps = slices.Clone(t.Steps)
 		t.Actions = t.Actions[:len(t.Actions):len(t.Actions)]
-		t.Unanswered, t.Skills = slices.Clip(t.Unanswered), slices.Clip(t.Skills)
+		t.Unanswered, t.Skills, t.Joined = slices.Clip(t.Unanswered), slices.Clip(t.Skills), slices.Clip(t.Joined)
 		if t.Plan != nil {
 			p := *t.Plan
 			t.Plan = &p

@@ -84,10 +84,15 @@ func toolsOf(t *Turn) []string {
 // failTurn ends the turn without an answer. The caller must have closed all calls.
 func (b *builder) failTurn(code event.FailCode, reason string) {
 	t := b.s.Turn
+	of := t.ID
+	if code == event.FailReset {
+		of = ""
+	}
 	ask(b, hook.OnError, "", hook.ErrorData{Code: string(code), Message: reason})
 	b.emit(event.TurnFailed{
 		Sequence: t.Sequence, InputID: t.InputID, Code: code, Reason: reason, Until: b.s.Breaker.Until, Actions: t.Actions,
 		Usage: t.Usage, DurationMS: b.head.Now.Sub(t.Started).Milliseconds(), Learned: b.learned(),
+		Stops: b.s.stops(of),
 	})
 	b.touched, b.ready = true, true
 }
@@ -146,7 +151,7 @@ func ends(s *State, c Cause) bool {
 	}
 	switch says := c.says.(type) {
 	case event.Cancel:
-		return names(says, c.Writer, s.Turn.Pending)
+		return s.Turn.named(says, c.Writer)
 	case event.Input:
 		_, dup := s.seen(c.Writer, says.ID)
 		return !dup && says.Mode == event.ModeInterrupt && s.Paused == nil

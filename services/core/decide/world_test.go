@@ -51,6 +51,7 @@ type world struct {
 	seen    *observer
 
 	agent        *decide.Agent
+	others       map[subject.Agent]*decide.Agent // beside agent
 	tools        map[string]*offered
 	left         map[string]bool    // tools of plugins that have left
 	goneSince    time.Time          // since when the missing tools are missing
@@ -104,6 +105,8 @@ var catalog = func() map[string]offered {
 		},
 		{Name: "forbidden", Description: "policy denies it", Args: json.RawMessage(`{"type":"object"}`)},
 		{Name: executor.ReadFile, Description: "reads the workspace", Args: json.RawMessage(`{"type":"object"}`)},
+		{Name: executor.Delegate, Description: "gives a task", Idempotent: true, Args: json.RawMessage(`{"type":"object"}`)},
+		{Name: executor.SendAgent, Description: "sends a message", Idempotent: true, Args: json.RawMessage(`{"type":"object"}`)},
 		{Name: executor.LoadSkill, Description: "loads a skill", Args: json.RawMessage(`{"type":"object"}`)},
 		{
 			Name: "internal", Description: "of the agent's own services", Internal: true,
@@ -145,7 +148,7 @@ func newWorld(t testing.TB) *world {
 }
 
 // later are the tools of the catalog that only [world.offer] offers.
-var later = []string{executor.ReadFile, executor.LoadSkill}
+var later = []string{executor.ReadFile, executor.LoadSkill, executor.Delegate, executor.SendAgent}
 
 func (w *world) offer(name string) {
 	o := catalog[name]
@@ -154,7 +157,7 @@ func (w *world) offer(name string) {
 
 func (w *world) env() *decide.Env {
 	return &decide.Env{
-		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
+		Now: w.now, Heard: w.heard, Delivery: w.delivery, Agent: w.agent, Agents: w.agentOf, Tools: w, Executors: w, Hooks: w, Policy: w, Memory: w.memory,
 		Matcher: w.matcher, Project: w.project, Approvals: w.approvals,
 		Outside: func(by subject.Writer) bool { return by == "mail" }, Undelete: time.Hour,
 		Nonce: func() string { w.nonces++; return fmt.Sprintf("n%d", w.nonces) },
@@ -179,7 +182,7 @@ func (w *world) Lookup(name string) (tool.Spec, bool) {
 func (w *world) Public() []tool.Spec {
 	var out []tool.Spec
 	for _, name := range []string{
-		"file_system:read_file", "forbidden", "keep", "mail:send", "read", "skills:load", "write",
+		executor.Delegate, executor.SendAgent, "file_system:read_file", "forbidden", "keep", "mail:send", "read", "skills:load", "write",
 	} {
 		if spec, ok := w.Lookup(name); ok {
 			out = append(out, spec)

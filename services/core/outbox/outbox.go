@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
@@ -37,6 +38,8 @@ type Caller interface {
 	Deliver(ctx context.Context, c Call) tool.Result
 	// Delivers reports whether an executor offers the tool, and its time limit.
 	Delivers(tool string) (limit time.Duration, ok bool)
+	// Cancel cancels what another session works on.
+	Cancel(ctx context.Context, t event.Task) error
 	// Pending reports whether a request for approval still waits for an answer.
 	Pending(ctx context.Context, ref subject.Ref, call string) (bool, error)
 }

@@ -25,9 +25,21 @@ const noAnswer = "(The agent gave no answer.)"
 // maxText is the maximum length of a message, in bytes.
 const maxText = 64 << 10
 
-// project makes entries of what a commit has to deliver.
+// project makes entries of what a commit has to deliver, and cancels the tasks of other sessions that
+// ended with it. A cancel that is repeated has no effect.
 func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error {
-	all, err := o.messages(ctx, ref, seq)
+	c, err := o.commit(ctx, ref, seq)
+	if err != nil {
+		return err
+	}
+	for _, e := range c.Events {
+		for _, t := range stops(e) {
+			if err := o.cfg.Caller.Cancel(ctx, t); err != nil {
+				return fmt.Errorf("cancelling the task %s of %s: %w", t.InputID, t.Ref, err)
+			}
+		}
+	}
+	all, err := o.messages(ctx, ref, seq, c)
 	for _, e := range all {
 		if err == nil {
 			err = o.add(ctx, e)
@@ -36,20 +48,34 @@ func (o *Outbox) project(ctx context.Context, ref subject.Ref, seq uint64) error
 	return err
 }
 
-// messages returns what a commit has to deliver.
-func (o *Outbox) messages(ctx context.Context, ref subject.Ref, seq uint64) (out []entry, err error) {
+// stops returns the tasks of other sessions that end with an event.
+func stops(e event.Event) (tasks []event.Task) {
+	_ = event.Visitor{ // what cannot be read stops nothing
+		TurnFailed:    func(p event.TurnFailed) { tasks = p.Stops },
+		SessionReset:  func(p event.SessionReset) { tasks = p.Stops },
+		SessionLocked: func(p event.SessionLocked) { tasks = p.Stops },
+	}.Visit(e)
+	return tasks
+}
+
+// commit reads an outgoing commit. One that was purged, or that cannot be read, has no events.
+func (o *Outbox) commit(ctx context.Context, ref subject.Ref, seq uint64) (c event.Commit, err error) {
 	m, err := o.cfg.Bus.Message(ctx, seq)
 	if errors.Is(err, bus.ErrNotFound) {
-		return nil, nil // purged
+		return c, nil
 	}
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	c, err := event.DecodeCommit(ref, m.Data)
-	if err != nil {
+	if c, err = event.DecodeCommit(ref, m.Data); err != nil {
 		o.cfg.Log.Error("a commit cannot be read; what it delivers is lost", "session", ref, "commit", seq, "error", err)
-		return nil, nil
+		return event.Commit{}, nil
 	}
+	return c, nil
+}
+
+// messages returns what a commit has to deliver.
+func (o *Outbox) messages(ctx context.Context, ref subject.Ref, seq uint64, c event.Commit) (out []entry, err error) {
 	for n, e := range c.Events {
 		input, d := delivery(e)
 		if input == 0 {
@@ -85,7 +111,11 @@ func (o *Outbox) full(via subject.Writer) bool {
 
 // restore reads the text of a message that was omitted.
 func (o *Outbox) restore(ctx context.Context, e *entry) error {
-	all, err := o.messages(ctx, e.Ref, commitOf(e.id))
+	c, err := o.commit(ctx, e.Ref, commitOf(e.id))
+	if err != nil {
+		return err
+	}
+	all, err := o.messages(ctx, e.Ref, commitOf(e.id), c)
 	if err != nil {
 		return err
 	}
@@ -102,6 +132,9 @@ func (o *Outbox) restore(ctx context.Context, e *entry) error {
 func delivery(e event.Event) (input uint64, d tool.Delivery) {
 	err := event.Visitor{
 		Recorded: func(p event.Recorded) {
+			if p.Joined != "" { // the turn's end is delivered
+				return
+			}
 			input, d = p.Sequence, tool.Delivery{
 				Kind: tool.KindAnswer, Text: cmp.Or(p.Answer, noAnswer), InReplyTo: p.InputID,
 			}

@@ -12,11 +12,9 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/core/runner"
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/coreapi"
-	"skandha.dev/services/internal/executor"
-	"skandha.dev/services/internal/executor/engine"
-	"skandha.dev/services/internal/toolschema"
 )
 
 // The tools.
@@ -30,7 +28,6 @@ const (
 
 const (
 	toolTimeout = 15 * time.Second
-	drain       = 2 * time.Second // for calls that run when the core stops
 )
 
 // The arguments that tools share, in JSON Schema.
@@ -98,69 +95,45 @@ func makes(name, description, also, args string) tool.Spec {
 	return spec
 }
 
-// Offer offers the tools as an executor until ctx ends.
-func (s *Schedules) Offer(ctx context.Context) error {
-	w := worker{s: s, args: map[string]*toolschema.Validator{}}
+// Runs returns the tools with what runs them.
+func (s *Schedules) Runs() []runner.Tool {
 	specs := Tools()
+	out := make([]runner.Tool, len(specs))
 	for i, spec := range specs {
-		v, err := toolschema.Compile(spec)
-		if err != nil {
-			return fmt.Errorf("tool %s: %w", spec.Name, err)
-		}
-		specs[i].Args, w.args[spec.Name] = v.Schema(), v
+		out[i] = runner.Plain(spec, worker{s}.result)
 	}
-	return engine.Serve(ctx, s.cfg.Bus, engine.Config{
-		Kind: subject.Runner, Service: coreapi.ServiceName, Offer: engine.Offer{Tools: specs}, Work: w.work,
-		DrainTimeout: drain, Logger: s.cfg.Log,
-	})
+	return out
 }
 
 // worker runs the tools.
-type worker struct {
-	s    *Schedules
-	args map[string]*toolschema.Validator // by tool
-}
+type worker struct{ s *Schedules }
 
-func (w worker) work(ctx context.Context, q executor.Request, _ func(string)) executor.Answer {
-	r := w.result(ctx, q)
-	return executor.Answer{Result: &r}
-}
-
-func (w worker) result(ctx context.Context, q executor.Request) tool.Result {
-	v := w.args[q.Tool.Name]
-	if v == nil {
-		return tool.Failure(tool.CodeUnknownTool, "core has no tool "+q.Tool.Name)
-	}
-	args, wrong := v.Validate(q.Tool.Args)
-	if len(wrong) > 0 {
-		return tool.Failure(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", wrong...)
-	}
-	ref := subject.Ref{Agent: q.Agent, Session: q.Session}
+func (w worker) result(ctx context.Context, q runner.Call) tool.Result {
 	var ask request
-	err := json.Unmarshal(args, &ask)
-	switch q.Tool.Name {
+	err := json.Unmarshal(q.Args, &ask)
+	switch q.Name {
 	case toolWebhook:
 		ask.Webhook = true
 	case toolWatch:
 		ask.Watch = &coreapi.Watch{}
-		err = errors.Join(err, json.Unmarshal(args, ask.Watch))
+		err = errors.Join(err, json.Unmarshal(q.Args, ask.Watch))
 		ask.Every = cmp.Or(ask.Every, watchEvery)
 	}
 	if err != nil {
 		return tool.Failure(tool.CodeInvalidArgs, err.Error())
 	}
 	var out any
-	switch q.Tool.Name {
+	switch q.Name {
 	case toolCreate, toolWebhook, toolWatch:
-		out, err = w.create(ctx, ref, q.Tool.Turn, ask)
+		out, err = w.create(ctx, q.Ref, q.Turn, ask)
 	case toolList:
-		out, err = w.list(ctx, ref)
+		out, err = w.list(ctx, q.Ref)
 	default:
 		var was bool
 		if !subject.Valid(ask.Name) {
 			return tool.Failure(tool.CodeInvalidArgs, fmt.Sprintf("nothing was deleted: name is %q, which is no name", ask.Name))
 		}
-		was, err = w.s.remove(ctx, ref, ask.Name)
+		was, err = w.s.remove(ctx, q.Ref, ask.Name)
 		out = map[string]any{"name": ask.Name, "deleted": was}
 	}
 	switch {

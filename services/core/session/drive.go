@@ -282,7 +282,8 @@ func (s *session) queueUp() bool {
 		return s.driving()
 	}
 	if t := s.state.Turn; t != nil {
-		s.claimant.For(t.Writer, t.ForPerson())
+		writer, _, _ := t.Principal()
+		s.claimant.For(writer, t.ForPerson())
 	}
 	s.Directory.Wait(s.claimant, needs, paused)
 	return true

@@ -30,7 +30,7 @@ func (s *session) env(delivery uint64) *decide.Env {
 	agent, seen := s.Plugins.Agent(s.ref.Agent), s.Directory.Picks(s.claimant, at.Snapshot, s.Plugins.Serving(s.ref.Agent))
 	patience := embed.NewPatience(embedWait)
 	return &decide.Env{
-		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Tools: seen, Executors: seen,
+		Now: time.Now(), Delivery: delivery, Nonce: attempt.Nonce, Agent: agent, Agents: s.Plugins.Agent, Tools: seen, Executors: seen,
 		Hooks: patient{at.Hooks, s}, Policy: cfg.Policy, Approvals: cfg.Approvals, Stats: cfg.ToolUse,
 		Matcher:   s.matcher(patience),
 		Version:   func() string { return cfg.Version },

@@ -174,6 +174,9 @@ func (s *session) limits() decide.Limits {
 // admitted reports whether the limits of the agent let the held input be decided now.
 func (s *session) admitted(h *held) bool {
 	l := s.limits()
+	if h.at.Writer == subject.AgentWriter { // the turn of another session waits for it
+		return true
+	}
 	return !l.Gated() || s.set.gates.enter(s, l, h.forPerson(), time.Now())
 }
 

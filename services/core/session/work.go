@@ -151,9 +151,10 @@ func (s *session) dispatch(w *work) {
 	} else {
 		st := s.step(w.Call)
 		l := s.state.Leases[st.Sticky]
+		principal, _, _ := s.state.Turn.Principal()
 		r.Tool = &executor.ToolCall{
-			Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Principal: s.state.Turn.Writer, Spec: st.Spec,
-			Lease: l.ID, Before: l.Ran, Key: st.Key, After: decide.Labels(s.state, s.Directory.Lookup, s.outside()),
+			Name: st.Tool, Args: st.Final, Turn: s.state.Turn.ID, Principal: principal, Spec: st.Spec,
+			Lease: l.ID, Before: l.Ran, Key: st.Key, Commission: st.Commission, After: decide.Labels(s.state, s.Directory.Lookup, s.outside()),
 		}
 		if !st.Probe.IsZero() {
 			r.Tool.Probe = &tool.Probe{NotAfter: st.Probe}

@@ -29,6 +29,7 @@ import (
 	"skandha.dev/services/core/retention"
 	"skandha.dev/services/core/schedules"
 	"skandha.dev/services/core/session"
+	"skandha.dev/services/core/subagents"
 	"skandha.dev/services/core/tracing"
 	"skandha.dev/services/core/trouble"
 	"skandha.dev/services/core/view"
@@ -98,6 +99,7 @@ type Core struct {
 	outbox   *outbox.Outbox
 	auditor  *auditor.Auditor
 	schedule *schedules.Schedules
+	agents   *subagents.Subagents
 	retain   *retention.Retention
 	ctx      context.Context //nolint:containedctx // the loops outlive every call; cancelled after the drain
 	end      context.CancelFunc
@@ -163,7 +165,7 @@ func New(cfg Config, b *journal.Journal, st store.Store, log *slog.Logger) (*Cor
 	c.beacon = newBeacon(b, log, c.dir, c.troubles, cfg.Backlog)
 	c.folds = newFoldQueue(ctx, c.refill.Yield)
 	c.outbox = outbox.New(outbox.Config{Bus: b, Log: log, Caller: c, Notify: cfg.Notify})
-	c.schedule = c.newSchedules()
+	c.schedule, c.agents = c.newSchedules(), c.newSubagents()
 	if c.ranker, err = ranking.New(ranking.Config{Tools: c.dir.Public, Stats: v.ToolStats, Embedder: &c.model, Log: log}); err != nil {
 		return nil, err
 	}
@@ -293,7 +295,8 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	}
 	stopRelease, stopRefill := c.attempts.Start(caller), c.refill.Start(c.ctx)
 	c.model.client.Store(embed.NewClient(caller))
-	stopMemories, stopOutbox, stopSchedules := c.startMemories(c.ctx), c.outbox.Start(c.ctx), c.startSchedules()
+	stopMemories, stopOutbox, stopSchedules := c.startMemories(c.ctx), c.outbox.Start(c.ctx), c.schedule.Start(c.ctx)
+	stopRunner := c.startRunner()
 	c.sessions.Start()
 	go c.dir.RememberOffer(c.ctx, c.store)
 	go c.ranker.Run(c.ctx)
@@ -302,6 +305,7 @@ func (c *Core) background(caller *bus.Caller) (stop func()) {
 	go c.store.Watch(c.ctx, c.log)
 	go c.retain.Run(c.ctx)
 	return func() {
+		stopRunner()
 		stopSchedules()
 		stopOutbox()
 		stopRefill()

@@ -98,27 +98,6 @@ func (c *Core) serveOccur(q *bus.Request) (any, error) {
 	return c.schedule.Occur(q.Context(), call)
 }
 
-// startSchedules makes schedules occur, and offers the tools.
-func (c *Core) startSchedules() (stop func()) {
-	stopClock := c.schedule.Start(c.ctx)
-	if !c.cfg.Schedules {
-		return stopClock
-	}
-	ctx, cancel := context.WithCancel(c.ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := c.schedule.Offer(ctx); err != nil && ctx.Err() == nil {
-			c.log.Error("the tools for schedules are not offered", "error", err)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-		stopClock()
-	}
-}
-
 // seeSchedules lists schedules without the keys of webhooks: who has a key can wake the agent.
 func (c *Core) seeSchedules(q *bus.Request) (any, error) {
 	p, err := c.querySchedules(q, false)

@@ -26,7 +26,7 @@ func Identify(w subject.Writer, from string) Who {
 	if name, ok := strings.CutPrefix(string(w), string(subject.Person(""))); ok {
 		return Who{Kind: Person, Name: name}
 	}
-	if w == subject.TimerWriter || w == subject.ScheduleWriter {
+	if subject.OwnWriter(w) {
 		return Who{Kind: Core, Name: string(w)}
 	}
 	return Who{Kind: Listener, Name: string(w), From: from}

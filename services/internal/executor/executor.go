@@ -93,6 +93,8 @@ type ToolCall struct {
 	// After lists the labels of the texts from outside that the call follows, at most [tool.MaxAfter]:
 	// a tool that keeps a text keeps them with it, and returns them in [tool.MetadataAfter].
 	After []string `json:"after,omitempty"`
+	// Commission is what the call sends to another session, for core's own tools.
+	Commission *event.Commission `json:"commission,omitempty"`
 }
 
 // State is the state of an attempt.
@@ -137,6 +139,7 @@ type Answer struct {
 	Response   *provider.Response `json:"response,omitempty"`    // with finished: a provider's
 	Error      *provider.Error    `json:"error,omitempty"`       // with finished: a provider's failure
 	Spent      provider.Usage     `json:"spent,omitzero"`        // with error: what it cost all the same, at most
+	Tasks      []event.TaskReport `json:"tasks,omitempty"`       // with finished: of core's own tools for agents
 }
 
 // Announcement lists what an instance offers. It is published on announce.<kind>.<instance>
@@ -170,7 +173,17 @@ const (
 	ReadFile  = "file_system:read_file"
 	LoadSkill = "skills:load"
 	ReadSkill = "skills:read"
+
+	Delegate   = "agent:delegate"
+	SendAgent  = "agent:send"
+	WaitAgents = "agent:wait"
+	StopAgent  = "agent:stop"
 )
+
+// OfAgents reports whether a tool is one of those with which agents work together.
+func OfAgents(name string) bool {
+	return name == Delegate || name == SendAgent || name == WaitAgents || name == StopAgent
+}
 
 // MetadataSkill is the key of the metadata of a result of skills:load that has an [event.Skill], if
 // the skill limits the tools that may be called.

@@ -65,7 +65,7 @@ func reserved(d *Declaration, name subject.Identity) bool {
 			return true
 		}
 	}
-	return name == subject.Identity(subject.ScheduleWriter)
+	return subject.OwnWriter(subject.Writer(name))
 }
 
 // Validate reports every invalid field; each error names its field and how to correct it.

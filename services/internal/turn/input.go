@@ -61,13 +61,16 @@ type Input struct {
 	Turn      string          // once its turn has begun
 	Perceived event.Perceived // with its text, even if it was queued; zero: not seen
 	Began     time.Time       // its turn; zero: it has not
+	Joined    bool            // Turn was begun by another input, which it has joined
 	End
 }
 
 // See takes an event of the session. Those of others are of no concern to the input.
 func (i *Input) See(e event.Event) {
 	_ = event.Visitor{Perceived: func(p event.Perceived) { i.Perceive(e, p) }}.Visit(e) // or it says nothing
-	if end := EndOf(e); end.Over() && end.Sequence() == i.Sequence {
+	switch end := EndOf(e); {
+	case !end.Over(), end.Recorded != nil && end.Recorded.Joined != "":
+	case i.Joined && e.Turn == i.Turn, !i.Joined && end.Sequence() == i.Sequence:
 		i.End = end
 	}
 }
@@ -77,18 +80,23 @@ func (i *Input) Perceive(e event.Event, p event.Perceived) {
 	if p.Sequence != i.Sequence {
 		return
 	}
-	if p.Disposition == event.Started || p.Disposition == event.FromQueue {
-		i.Turn, i.Began = e.Turn, e.Time
+	switch p.Disposition {
+	case event.Started, event.FromQueue, event.Joined:
+		i.Turn, i.Began, i.Joined = e.Turn, e.Time, p.Disposition == event.Joined
+	case event.Queued, event.EndedAtOnce:
 	}
-	if p.Disposition != event.FromQueue || i.Perceived.Sequence == 0 {
+	if !late(p.Disposition) || i.Perceived.Sequence == 0 {
 		i.Perceived = p
 	}
 }
 
 // Whole reports whether the input was seen with its text.
 func (i *Input) Whole() bool {
-	return i.Perceived.Sequence != 0 && i.Perceived.Disposition != event.FromQueue
+	return i.Perceived.Sequence != 0 && !late(i.Perceived.Disposition)
 }
+
+// late reports whether an input was perceived before, with its text.
+func late(d event.Disposition) bool { return d == event.FromQueue || d == event.Joined }
 
 // Owns reports whether an event belongs to the input's turn, or was caused by the input.
 func (i *Input) Owns(e event.Event) bool {

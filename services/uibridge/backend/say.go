@@ -77,8 +77,8 @@ func checkSubmission(in contract.Submission) error {
 		return contract.Invalid("input", "empty; send some text")
 	case len(in.Text) > event.MaxTextBytes:
 		return tooLarge("input", len(in.Text), event.MaxTextBytes)
-	case in.Mode != "" && in.Mode != event.ModeQueue && in.Mode != event.ModeInterrupt:
-		return contract.Invalid("mode", fmt.Sprintf("is %q, want %q or %q", in.Mode, event.ModeQueue, event.ModeInterrupt))
+	case !in.Mode.Known():
+		return contract.Invalid("mode", fmt.Sprintf("is %q, want one of %q", in.Mode, event.InputModes()))
 	}
 	return first(
 		checkFiles(in),

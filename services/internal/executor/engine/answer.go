@@ -58,7 +58,7 @@ func (t *Attempts) onlyPayload(a executor.Answer) executor.Answer {
 	if a.State == executor.Refused {
 		return DidNotRun(a.Message)
 	}
-	a = executor.Answer{Result: a.Result, Response: a.Response, Error: a.Error, Spent: a.Spent}
+	a = executor.Answer{Result: a.Result, Response: a.Response, Error: a.Error, Spent: a.Spent, Tasks: a.Tasks}
 	if t.kind == subject.Provider {
 		a.Result = nil
 	} else {
