@@ -25,6 +25,7 @@ type Config struct {
 	Early      bool  // they may answer before the session exists
 	Cancel     bool  // one cancel, of any input
 	Interrupt  bool  // the second input interrupts
+	Steer      bool  // the second input joins the running turn, and the model is asked about the results of calls
 	Poison     bool  // the first input kills every core that parses it
 	Delete     bool  // one delete of the session
 	Undelete   bool  // and then one undelete

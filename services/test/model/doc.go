@@ -76,6 +76,10 @@
 //	               another attempt, but for a probe. A turn of which nothing runs is held: its cause may be
 //	               acked without a timer. A resume starts what was held, and its delivery becomes the
 //	               driver of the open turn, as that of the driver may be acked
+//	20 Steering    an input that steers waits like any other while a turn runs. If the same person began the
+//	               turn, the commit that next asks the model about results of calls takes it into the turn,
+//	               and is its terminal event. A cancel of it then ends the turn. An input that steers and that
+//	               no such commit takes begins its turn from the queue
 //
 // # What is checked
 //

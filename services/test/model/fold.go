@@ -90,6 +90,8 @@ type Fold struct {
 	Deletion Deletion
 	Paused   bool // nothing starts until the session is resumed (rule 19)
 
+	Joined uint8 // the input that has joined the open turn, 0 if none (rule 20)
+
 	// Must always be false; see check.go.
 	LateApproval bool
 	WrongTarget  bool
@@ -271,7 +273,7 @@ func (t *folder) cancel(e Entry) effect {
 		}
 		t.WrongTarget = t.WrongTarget || t.Turn != e.Input
 		t.cut()
-	case t.Inputs[e.Input] == Current:
+	case t.named(e.Input):
 		t.cut()
 	case t.Inputs[e.Input] == Queued:
 		t.Inputs[e.Input] = Ended
@@ -348,7 +350,7 @@ func (t *folder) modelReply() effect {
 	if t.Phase != Planning {
 		return nothing
 	}
-	if t.Turn == t.caller() && t.cfg.Calls > 0 {
+	if t.Turn == t.caller() && t.cfg.Calls > 0 && t.Calls[0].Result == NoResult {
 		t.actOrHold(t.act)
 	} else {
 		t.end()
@@ -367,7 +369,11 @@ func (t *folder) callResult() effect {
 			return changes
 		}
 	}
-	t.end()
+	if t.cfg.Steer {
+		t.askAgain()
+	} else {
+		t.end()
+	}
 	return changes
 }
 

@@ -60,6 +60,9 @@ const (
 	PausedAcks
 	PauseFrees
 	ResumeKeepsDriver
+	JoinQueued
+	JoinSilently
+	JoinFrees
 )
 
 // Mutations lists all mutations by number, with their names and the rules they break.
@@ -126,6 +129,9 @@ var Mutations = [...]struct{ Name, Rule, Doc string }{
 	PausedAcks:        {"pausedAcks", "19", "a pause acks the driver's cause, whatever still runs"},
 	PauseFrees:        {"pauseFrees", "19", "the commit of a pause names no driver, as if nothing ran"},
 	ResumeKeepsDriver: {"resumeKeepsDriver", "19", "the commit of a resume keeps the driver, whose cause may be acked"},
+	JoinQueued:        {"joinQueued", "20", "an input that joins a turn still waits for its own"},
+	JoinSilently:      {"joinSilently", "20", "an input that joins a turn has its terminal event at no time"},
+	JoinFrees:         {"joinFrees", "20", "the commit with which an input joins a turn names no driver, as if it had ended"},
 	ProbeWithoutFence: {"probeNoFence", "18", "a probe finds that a call has not begun, and does not close it"},
 }
 

@@ -57,6 +57,14 @@ func Scenarios() []Scenario {
 			Scenario: "interrupt", Inputs: 2, Calls: 1, Interrupt: true,
 			Budget: Budget{Crashes: 1, RunnerCrashes: 1, Partitions: 1},
 		}},
+		{"one call, and a second input that joins the turn", Config{
+			Scenario: "steer", Inputs: 2, Calls: 1, Steer: true,
+			Budget: Budget{Crashes: 1, RunnerCrashes: 1},
+		}},
+		{"one call, a second input that joins the turn, and a cancel", Config{
+			Scenario: "steercancel", Inputs: 2, Calls: 1, Steer: true, Cancel: true,
+			Budget: Budget{Crashes: 1},
+		}},
 		{"one call with a confirmation, answered once", Config{
 			Scenario: "conf1", Inputs: 1, Calls: 1, Confirm: true, Answers: 1,
 			Budget: Budget{Crashes: 1},

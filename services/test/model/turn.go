@@ -74,7 +74,7 @@ func (t *folder) end() {
 	if t.Terminals[t.Turn] < 2 {
 		t.Terminals[t.Turn]++
 	}
-	t.Phase, t.Turn = NoTurn, 0
+	t.Phase, t.Turn, t.Joined = NoTurn, 0, 0
 	if t.Confirmation == Pending {
 		t.Confirmation = Over
 	}
