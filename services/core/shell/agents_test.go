@@ -1,9 +1,11 @@
 package shell_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +13,7 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 	"skandha.dev/services/core"
 	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/journal"
@@ -193,5 +196,78 @@ func TestACancelReachesAllThatWorkForTheTurn(t *testing.T) {
 	}
 	if n := strings.Count(strings.Join(ended, "\n"), "helper cancelled"); n != 3 {
 		t.Errorf("ended: %q", ended)
+	}
+}
+
+// A message to a sub-agent arrives before its next step, once and in order; so does one to the session
+// that it works for, as data from outside.
+func TestMessagesReachARunningTurn(t *testing.T) {
+	t.Parallel()
+	s := start(t, team())
+	working, told := make(chan struct{}, 1), make(chan struct{})
+	var mu sync.Mutex
+	seen := map[string]string{} // what the model saw last, by the first message of its conversation
+	s.asked = func(r provider.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		all := fmt.Sprintf("%s", r.Messages)
+		for _, task := range []string{"dig", "go"} {
+			if strings.Contains(all, `"text":"`+task) {
+				seen[task] = all
+				break
+			}
+		}
+	}
+	var child string
+	s.model = func(m provider.Message) provider.Response {
+		task, _, _ := strings.Cut(m.Text, "\n")
+		send := func(to, text string) provider.Response {
+			return calls(provider.ToolCall{
+				ID: "s" + text, Tool: executor.SendAgent, Args: fmt.Appendf(nil, `{"session":%q,"text":%q}`, to, text),
+			})
+		}
+		switch {
+		case m.Role == provider.RoleTool && m.Tool == executor.Delegate:
+			<-working
+			child = reported(t, m).Session
+			return calls(send(child, "first").ToolCalls[0], provider.ToolCall{
+				ID: "w", Tool: executor.SendAgent, DependsOn: []string{"sfirst"}, Args: fmt.Appendf(nil, `{"session":%q,"text":"second"}`, child),
+			})
+		case m.Role == provider.RoleTool && m.Tool == executor.SendAgent && strings.Contains(m.Text, child):
+			defer close(told)
+			return calls(provider.ToolCall{ID: "w2", Tool: executor.WaitAgents, Args: json.RawMessage(`{}`)})
+		case task == "second": // after the result of test:do and the first message
+			return send("parent", "found it")
+		case task == "go":
+			return calls(delegate("1", `{"task":"dig","wait":false}`))
+		case task == "dig":
+			return calls(provider.ToolCall{ID: "d", Tool: "test:do", Args: json.RawMessage(`{}`)})
+		}
+		return provider.Response{TextContent: "done"}
+	}
+	s.tool = func(context.Context, executor.ToolCall) tool.Result {
+		working <- struct{}{}
+		<-told
+		return tool.OK("dug")
+	}
+	ref := subject.Ref{Agent: "main", Session: "talks"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	found := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(seen["go"], "found it")
+	}
+	for !found() { // in this turn or, if the call that waits has ended first, in the next one
+		s.await(ch, event.TypeRecorded)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	contains(t, seen["dig"], `"dug`, "first\\n[from agent main", "second\\n[from agent main")
+	contains(t, seen["go"], "came from outside (agent:"+child, "found it")
+	for _, text := range []string{"first\\n", "second\\n"} {
+		if n := strings.Count(seen["dig"], text); n != 1 {
+			t.Errorf("the sub-agent sees %q %d times", text, n)
+		}
 	}
 }
