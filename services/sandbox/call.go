@@ -412,10 +412,10 @@ func (s *Service) brokenResult(why error) tool.Result {
 
 // printer publishes the call's output on the session's stream.
 func (s *Service) printer(ctx context.Context, c call) *printer {
-	subj, source := c.Stream(), "skandha/sandbox/"+string(s.bus.Instance())
+	source := "skandha/sandbox/" + string(s.bus.Instance())
 	return newPrinter(func(o tool.Output) {
 		o.Call, o.Attempt = c.ID, c.Attempt
-		if err := s.bus.PublishLive(ctx, c.Ref, subj, nil, outputEvent(c, source, o).AppendJSON(nil)); err != nil {
+		if err := s.bus.PublishOutput(ctx, c.Ref, c.turn, source, o); err != nil {
 			s.log.Debug("a piece of output was lost", "call", c.ID, "n", o.N, "error", err)
 		}
 	})

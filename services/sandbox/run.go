@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"skandha.dev/pkg/bus"
-	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/sandbox/agent"
@@ -203,18 +201,6 @@ func (c call) report(out *printer) (stop func()) {
 		}
 	}()
 	return func() { close(ended); <-done }
-}
-
-// output is the payload of an event with a piece of output.
-type output tool.Output
-
-// EventType implements event.Payload.
-func (output) EventType() event.Type { return event.TypeOutput }
-
-func outputEvent(c call, source string, o tool.Output) event.Event {
-	e := event.New(c.Ref, c.ID+"/"+c.Attempt+"/"+strconv.Itoa(o.N), source, output(o))
-	e.Turn = c.turn
-	return e
 }
 
 // errEnough ends a copy whose reader needs no more.

@@ -28,7 +28,6 @@ type Call struct {
 	subject.Ref
 	executor.ToolCall
 	ID, Attempt string
-	Progress    func(string) // for people
 }
 
 // Tool is one that core runs.
@@ -71,7 +70,7 @@ func Compile(list []Tool) (Tools, error) {
 }
 
 // Run carries out an attempt.
-func (all Tools) Run(ctx context.Context, q executor.Request, progress func(string)) executor.Answer {
+func (all Tools) Run(ctx context.Context, q executor.Request, _ func(string)) executor.Answer {
 	fail := func(code tool.Code, why string, details ...string) executor.Answer {
 		r := tool.Failure(code, why, details...)
 		return executor.Answer{Result: &r}
@@ -85,7 +84,7 @@ func (all Tools) Run(ctx context.Context, q executor.Request, progress func(stri
 		return fail(tool.CodeInvalidArgs, "invalid arguments; the tool was not run", wrong...)
 	}
 	c := Call{
-		Ref: subject.Ref{Agent: q.Agent, Session: q.Session}, ToolCall: *q.Tool, ID: q.Call, Attempt: q.Attempt, Progress: progress,
+		Ref: subject.Ref{Agent: q.Agent, Session: q.Session}, ToolCall: *q.Tool, ID: q.Call, Attempt: q.Attempt,
 	}
 	c.Args = args
 	return t.Tool.Run(ctx, c)

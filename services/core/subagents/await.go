@@ -7,7 +7,10 @@ import (
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/follow"
+	"skandha.dev/services/internal/secret"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/internal/turn"
 )
 
@@ -55,7 +58,7 @@ func (s *Subagents) await(ctx context.Context, tasks []event.Task, progress func
 func (s *Subagents) follow(ctx context.Context, f *found, progress func(string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	items, err := follow.Follow(ctx, s.cfg.Bus, f.task.Ref, follow.Position{}, s.cfg.Log)
+	items, err := follow.With(ctx, s.cfg.Bus, f.task.Ref, follow.Position{}, follow.Options{Log: s.cfg.Log, Silent: true})
 	if err != nil {
 		return err
 	}
@@ -72,6 +75,9 @@ func (s *Subagents) follow(ctx context.Context, f *found, progress func(string))
 	}
 	return nil
 }
+
+// maxShownArgs is how much of the arguments of a call is shown, in bytes.
+const maxShownArgs = 200
 
 // take notes what an event says about the task.
 func (f *found) take(e event.Event, progress func(string)) error {
@@ -93,7 +99,8 @@ func (f *found) take(e event.Event, progress func(string)) error {
 		},
 		ToolCallRequest: func(p event.ToolCallRequest) {
 			f.Status, f.Waits = asking, append(f.Waits, p.ToolName)
-			tell("a person is asked whether it may call %s", p.ToolName)
+			tell("a person must decide about %s %s: %s chat --agent %s --session %s", p.ToolName,
+				text.Cut(secret.Hide(p.Args), maxShownArgs), buildinfo.Command(), f.Agent, f.Session)
 		},
 		ActConfirmed: func(event.ActConfirmed) { f.Status, f.Waits = running, nil },
 		ActRequested: func(p event.ActRequested) { tell("calls %s", p.Tool) },

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -82,7 +83,7 @@ func (s *Subagents) delegate(ctx context.Context, c runner.Call) executor.Answer
 	}
 	within, cancel := before(ctx, delegateWithin)
 	defer cancel()
-	got := s.await(within, []event.Task{{Ref: to, InputID: c.ID}}, c.Progress)[0]
+	got := s.await(within, []event.Task{{Ref: to, InputID: c.ID}}, s.printer(c))[0]
 	return s.answer(ctx, c, got.result(), []found{got})
 }
 
@@ -120,7 +121,7 @@ func (s *Subagents) wait(ctx context.Context, c runner.Call) executor.Answer {
 	}
 	within, cancel := before(ctx, time.Duration(ask.Seconds)*time.Second)
 	defer cancel()
-	got := s.await(within, tasks, c.Progress)
+	got := s.await(within, tasks, s.printer(c))
 	reports := make([]report, len(got))
 	for i := range got {
 		reports[i] = got[i].report
@@ -147,7 +148,7 @@ func (s *Subagents) stop(ctx context.Context, c runner.Call) executor.Answer {
 	}
 	within, cancel := before(ctx, soon)
 	defer cancel()
-	got := s.await(within, tasks, c.Progress)
+	got := s.await(within, tasks, s.printer(c))
 	return s.answer(ctx, c, tool.OK(got[0].report), got)
 }
 
@@ -232,3 +233,18 @@ func (s *Subagents) others(ctx context.Context, c runner.Call, had []event.TaskR
 
 // spent returns what a session has spent, together with those that work for it.
 func spent(st *decide.State) provider.Usage { return st.Usage }
+
+// printer returns what shows people of the caller's session what its sub-agents do.
+func (s *Subagents) printer(c runner.Call) func(string) {
+	var mu sync.Mutex
+	n := 0
+	return func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		o := tool.Output{Call: c.ID, Attempt: c.Attempt, N: n, Stream: "stdout", Text: line + "\n"}
+		n++
+		if err := s.cfg.Bus.PublishOutput(context.Background(), c.Ref, c.Turn, event.Source, o); err != nil {
+			s.cfg.Log.Debug("what a sub-agent does is not shown", "call", c.ID, "error", err)
+		}
+	}
+}

@@ -55,6 +55,8 @@ type Options struct {
 	// Each receives the items, one after another, instead of the channel, which then only
 	// closes at the end. This saves one wake-up per item.
 	Each func(Item)
+	// Silent leaves out token deltas and what tools print.
+	Silent bool
 	// Check ends following when the log no longer holds the position: it was replaced,
 	// or restored from an older copy. The channel is closed before the context ends then.
 	Check bool
@@ -84,7 +86,11 @@ func With(ctx context.Context, b *journal.Journal, ref subject.Ref, from Positio
 		live: make(chan *nats.Msg, 8192), out: make(chan Item, 64),
 	}
 	var subs []*nats.Subscription
-	for _, subj := range []string{ref.Live("*", "*"), ref.Stream()} {
+	subjects := []string{ref.Live("*", "*"), ref.Stream()}
+	if o.Silent {
+		subjects = subjects[:1]
+	}
+	for _, subj := range subjects {
 		s, err := b.Conn().ChanSubscribe(subj, f.live)
 		if err != nil {
 			return nil, fmt.Errorf("following %s: subscribing to %s: %w", ref, subj, err)

@@ -2,11 +2,14 @@ package journal
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
+	"skandha.dev/pkg/tool"
 )
 
 // The headers of live events: their position in the log (rule 16), so that clients that
@@ -28,6 +31,19 @@ func (j *Journal) PublishLive(ctx context.Context, ref subject.Ref, subj string,
 		}
 	}
 	return j.Publish(ctx, subj, hdr, body)
+}
+
+// output is the payload of an event with a piece of what a tool prints.
+type output tool.Output
+
+// EventType implements [event.Payload].
+func (output) EventType() event.Type { return event.TypeOutput }
+
+// PublishOutput publishes a piece of what a call of the turn prints, like a token delta.
+func (j *Journal) PublishOutput(ctx context.Context, ref subject.Ref, turn, source string, o tool.Output) error {
+	e := event.New(ref, o.Call+"/"+o.Attempt+"/"+strconv.Itoa(o.N), source, output(o))
+	e.Turn = turn
+	return j.PublishLive(ctx, ref, ref.Stream(), nil, e.AppendJSON(nil))
 }
 
 // PublishDead stores a copy of a cause that could not be handled, for operators.
