@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"time"
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
@@ -36,6 +37,22 @@ func (c *Core) runs() (tools []runner.Tool) {
 		}
 	}
 	return tools
+}
+
+// ownRunnerWait is how long the first causes wait for core's own tools: a turn that begins earlier lacks
+// them.
+const ownRunnerWait = 3 * time.Second
+
+// awaitRunner waits until core's own tools are offered, if it has any.
+func (c *Core) awaitRunner(ctx context.Context) {
+	if len(c.runs()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownRunnerWait)
+	defer cancel()
+	if err := c.AwaitExecutors(ctx, c.bus.Instance()); err != nil {
+		c.log.Warn("core's own tools for models are not offered yet", "error", err)
+	}
 }
 
 // startRunner offers the tools that core runs for models.

@@ -263,6 +263,7 @@ func (c *Core) run(ctx context.Context) (err error) {
 		return fmt.Errorf("consuming timers: %w", err)
 	}
 	defer fired.Stop()
+	c.awaitRunner(ctx)
 	log, err := c.bus.LogState(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the end of the log: %w", err)

@@ -191,7 +191,10 @@ func (s *Subagents) tasks(ctx context.Context, c runner.Call, names []string) ([
 // answer completes a result with what the sub-agents have spent, and with where the texts come from
 // that they have read.
 func (s *Subagents) answer(ctx context.Context, c runner.Call, r tool.Result, got []found) executor.Answer {
-	a := executor.Answer{}
+	a := executor.Answer{Result: &r}
+	if ctx.Err() != nil { // the call was stopped, and nobody waits for its result
+		return a
+	}
 	var labels []string
 	for _, f := range got {
 		st, err := s.cfg.State(ctx, f.task.Ref)
