@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -67,9 +68,9 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "AGENT\tSESSION\tTURNS\tSTATE\tUPDATED\tTITLE")
-	for _, s := range page.Sessions {
+	for _, s := range below(page.Sessions) {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", s.Agent, s.Session, s.Turns, s.State, ago(s.Updated),
-			line(s.Title, 60))
+			strings.Repeat("  ", s.depth)+line(s.Title, 60))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -78,6 +79,33 @@ func (l *sessionsListCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Printf("more: %s sessions list --after %s\n", buildinfo.Command(), page.Next)
 	}
 	return nil
+}
+
+// nested is a session of a listing, and how many sessions are above it.
+type nested struct {
+	coreapi.SessionRow
+	depth int
+}
+
+// below returns the sessions in their order, but each that works for another one follows that one, if
+// it is listed.
+func below(all []coreapi.SessionRow) []nested {
+	known := map[string]bool{}
+	for _, s := range all {
+		known[s.Ref.String()] = true
+	}
+	out := make([]nested, 0, len(all))
+	var add func(above string, depth int)
+	add = func(above string, depth int) {
+		for _, s := range all {
+			if s.Above == above || depth == 0 && !known[s.Above] {
+				out = append(out, nested{s, depth})
+				add(s.Ref.String(), depth+1)
+			}
+		}
+	}
+	add("", 0)
+	return out
 }
 
 // incomplete returns why sessions may be missing in a list.

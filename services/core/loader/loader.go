@@ -215,8 +215,12 @@ func Snapshot(s *decide.State) (store.Snapshot, error) {
 	if s.Deleted != nil {
 		phase = PhaseDeleted
 	}
+	above := ""
+	if s.Above != nil {
+		above = s.Above.String()
+	}
 	return store.Snapshot{
-		FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: s.Now,
+		Above: above, FoldVersion: decide.FoldVersion, Rev: s.Rev, Digest: s.Digest, Updated: s.Now,
 		Phase: phase, Title: s.Title, Turns: s.Turns, Commits: s.Commits, Data: data,
 	}, nil
 }

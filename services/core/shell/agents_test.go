@@ -204,7 +204,7 @@ func TestACancelReachesAllThatWorkForTheTurn(t *testing.T) {
 func TestMessagesReachARunningTurn(t *testing.T) {
 	t.Parallel()
 	s := start(t, team())
-	working, told := make(chan struct{}, 1), make(chan struct{})
+	working, posted := make(chan struct{}, 1), make(chan struct{})
 	var mu sync.Mutex
 	seen := map[string]string{} // what the model saw last, by the first message of its conversation
 	s.asked = func(r provider.Request) {
@@ -234,7 +234,7 @@ func TestMessagesReachARunningTurn(t *testing.T) {
 				ID: "w", Tool: executor.SendAgent, DependsOn: []string{"sfirst"}, Args: fmt.Appendf(nil, `{"session":%q,"text":"second"}`, child),
 			})
 		case m.Role == provider.RoleTool && m.Tool == executor.SendAgent && strings.Contains(m.Text, child):
-			defer close(told)
+			defer close(posted)
 			return calls(provider.ToolCall{ID: "w2", Tool: executor.WaitAgents, Args: json.RawMessage(`{}`)})
 		case task == "second": // after the result of test:do and the first message
 			return send("parent", "found it")
@@ -247,7 +247,7 @@ func TestMessagesReachARunningTurn(t *testing.T) {
 	}
 	s.tool = func(context.Context, executor.ToolCall) tool.Result {
 		working <- struct{}{}
-		<-told
+		<-posted
 		return tool.OK("dug")
 	}
 	ref := subject.Ref{Agent: "main", Session: "talks"}

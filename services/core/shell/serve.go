@@ -167,7 +167,7 @@ func (c *Core) listSessions(q *bus.Request, ask coreapi.SessionsQuery) (any, err
 		}
 		out.Sessions = append(out.Sessions, coreapi.SessionRow{
 			Ref:      subject.Ref{Agent: subject.Agent(s.Agent), Session: subject.Session(s.Session)},
-			Revision: s.Rev, State: s.Phase, Title: s.Title, Turns: s.Turns, Updated: s.Updated,
+			Revision: s.Rev, State: s.Phase, Title: s.Title, Turns: s.Turns, Updated: s.Updated, Above: s.Above,
 		})
 	}
 	return out, nil

@@ -393,6 +393,6 @@ func (w *sweep) sound(ctx context.Context, ref subject.Ref) (bool, error) {
 		return false, err
 	}
 	want.Updated = store.FromMicros(store.Micros(want.Updated))
-	return snap.Digest == want.Digest && snap.Phase == want.Phase && snap.Title == want.Title &&
+	return snap.Digest == want.Digest && snap.Phase == want.Phase && snap.Title == want.Title && snap.Above == want.Above &&
 		snap.Turns == want.Turns && snap.Commits == want.Commits && snap.Updated.Equal(want.Updated), nil
 }

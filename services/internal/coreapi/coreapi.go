@@ -82,6 +82,8 @@ type SessionRow struct {
 	Title    string    `json:"title"`
 	Turns    int       `json:"turns"`
 	Updated  time.Time `json:"updated"`
+	// Above is agent/session of the session that it works for; empty: none.
+	Above string `json:"above,omitempty"`
 }
 
 // PastQuery asks for a page of what happened in a session.

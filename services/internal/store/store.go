@@ -26,6 +26,7 @@ type Snapshot struct {
 	Title       string    // for listings: the first input, shortened
 	Turns       int       // for listings, not negative
 	Commits     uint64    // number of commits folded into it, at most MaxRev
+	Above       string    // for listings: agent/session of the one that it works for; empty: none
 	Data        []byte    // the encoded state, at most MaxData bytes
 }
 
@@ -37,6 +38,7 @@ type SessionInfo struct {
 	Title   string
 	Turns   int
 	Updated time.Time
+	Above   string
 }
 
 // Head describes which part of a session the view covers.

@@ -92,12 +92,12 @@ func sample(rev uint64) store.Snapshot {
 	return store.Snapshot{
 		FoldVersion: 3, Rev: rev, Digest: "sha256:" + text,
 		Updated: epoch.Add(time.Duration(rev) * time.Millisecond),
-		Phase:   "planning", Title: "title " + text, Turns: n, Commits: rev, Data: []byte("state " + text),
+		Phase:   "planning", Title: "title " + text, Above: "guide/" + text, Turns: n, Commits: rev, Data: []byte("state " + text),
 	}
 }
 
 func infoOf(k store.Key, s store.Snapshot) store.SessionInfo {
-	return store.SessionInfo{Key: k, Rev: s.Rev, Phase: s.Phase, Title: s.Title, Turns: s.Turns, Updated: s.Updated}
+	return store.SessionInfo{Key: k, Rev: s.Rev, Phase: s.Phase, Title: s.Title, Turns: s.Turns, Updated: s.Updated, Above: s.Above}
 }
 
 func ok(t *testing.T, err error) {

@@ -119,7 +119,7 @@ func (s *Store) describe(ctx context.Context, places []store.Cursor) ([]store.Se
 	pipe := s.conn.Client.Pipeline()
 	replies := make([]*redis.SliceCmd, len(places))
 	for i, c := range places {
-		replies[i] = pipe.HMGet(ctx, s.keys.session(c.Agent, c.Session), "rev", "phase", "title", "turns")
+		replies[i] = pipe.HMGet(ctx, s.keys.session(c.Agent, c.Session), "rev", "phase", "title", "turns", "above")
 	}
 	_, failed := pipe.Exec(ctx)
 	page := make([]store.SessionInfo, 0, len(places))
@@ -132,9 +132,12 @@ func (s *Store) describe(ctx context.Context, places []store.Cursor) ([]store.Se
 		if gone(f.values) {
 			continue
 		}
+		if f.values[4] == nil {
+			f.values[4] = "" // an earlier version wrote it
+		}
 		info := store.SessionInfo{
 			Key: c.Key, Updated: store.FromMicros(c.Micros),
-			Rev: uint64(f.number()), Phase: f.text(), Title: f.text(), Turns: int(f.number()),
+			Rev: uint64(f.number()), Phase: f.text(), Title: f.text(), Turns: int(f.number()), Above: f.text(),
 		}
 		if err := f.damage(name); err != nil {
 			return nil, err

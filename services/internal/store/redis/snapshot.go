@@ -23,7 +23,7 @@ func (s *Store) SaveSnapshot(ctx context.Context, key store.Key, snap store.Snap
 		err := s.runFor(ctx, key.Agent, saveScript, keys,
 			key.Session, -updated, snap.Rev, snap.FoldVersion,
 			"digest", snap.Digest, "updated", updated, "phase", snap.Phase,
-			"title", snap.Title, "turns", snap.Turns, "commits", snap.Commits, "data", snap.Data)
+			"title", snap.Title, "turns", snap.Turns, "commits", snap.Commits, "data", snap.Data, "above", snap.Above)
 		return s.wrongTypes(ctx, err, map[string]string{keys[0]: "hash", keys[1]: "zset", s.keys.agents(): "set"})
 	})
 }
@@ -36,7 +36,7 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 	name := s.keys.session(key.Agent, key.Session)
 	err = s.do(ctx, "load snapshot", func() error {
 		v, err := s.conn.Client.HMGet(ctx, name, "rev", "fold", "digest",
-			"updated", "phase", "title", "turns", "data", "commits").Result()
+			"updated", "phase", "title", "turns", "data", "commits", "above").Result()
 		if err != nil {
 			return damage(err, name)
 		}
@@ -46,11 +46,14 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 		if v[8] == nil {
 			v[8] = "0" // an earlier version wrote it
 		}
+		if v[9] == nil {
+			v[9] = "" // likewise
+		}
 		f := fields{values: v}
 		snap = store.Snapshot{
 			Rev: uint64(f.number()), FoldVersion: int(f.number()), Digest: f.text(),
 			Updated: store.FromMicros(f.number()), Phase: f.text(), Title: f.text(),
-			Turns: int(f.number()), Data: []byte(f.text()), Commits: uint64(f.number()),
+			Turns: int(f.number()), Data: []byte(f.text()), Commits: uint64(f.number()), Above: f.text(),
 		}
 		return f.damage(name)
 	})

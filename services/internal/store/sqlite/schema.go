@@ -61,4 +61,7 @@ var migrations = []string{
 		until  INTEGER NOT NULL -- microseconds since 1970
 	) STRICT;
 	`,
+	`
+	ALTER TABLE session ADD COLUMN above TEXT NOT NULL DEFAULT ''; -- agent/session
+	`,
 }

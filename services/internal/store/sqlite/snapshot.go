@@ -10,15 +10,15 @@ import (
 
 const (
 	saveSQL = `
-		INSERT INTO session (agent, session, rev, fold, digest, updated, phase, title, turns, commits, data)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		INSERT INTO session (agent, session, rev, fold, digest, updated, phase, title, turns, commits, data, above)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (agent, session) DO UPDATE SET
 			rev = excluded.rev, fold = excluded.fold, digest = excluded.digest, updated = excluded.updated,
 			phase = excluded.phase, title = excluded.title, turns = excluded.turns, commits = excluded.commits,
-			data = excluded.data
+			data = excluded.data, above = excluded.above
 		WHERE (excluded.rev, excluded.fold) >= (rev, fold)`
 	loadSQL = `
-		SELECT rev, fold, digest, updated, phase, title, turns, commits, data
+		SELECT rev, fold, digest, updated, phase, title, turns, commits, data, above
 		FROM session WHERE agent = ? AND session = ?`
 	headSQL = `
 		SELECT coalesce(s.rev, 0), coalesce(s.fold, 0), coalesce(s.commits, 0), coalesce(r.rev, 0)
@@ -28,11 +28,11 @@ const (
 	removeSQL = `DELETE FROM session WHERE agent = ? AND session = ?`
 
 	listSQL = `
-		SELECT agent, session, rev, phase, title, turns, updated FROM session
+		SELECT agent, session, rev, phase, title, turns, updated, above FROM session
 		WHERE updated <= ?1 AND (updated < ?1 OR (agent, session) > (?2, ?3))
 		ORDER BY updated DESC, agent, session LIMIT ?4`
 	listAgentSQL = `
-		SELECT agent, session, rev, phase, title, turns, updated FROM session
+		SELECT agent, session, rev, phase, title, turns, updated, above FROM session
 		WHERE agent = ?5 AND updated <= ?1 AND (updated < ?1 OR (agent, session) > (?2, ?3))
 		ORDER BY updated DESC, session LIMIT ?4`
 )
@@ -48,7 +48,7 @@ func (s *Store) SaveSnapshot(ctx context.Context, key store.Key, snap store.Snap
 	}
 	return s.file.Do(ctx, "save snapshot", func(db *database) error {
 		_, err := db.save.ExecContext(ctx, key.Agent, key.Session, int64(snap.Rev), snap.FoldVersion, snap.Digest,
-			store.Micros(snap.Updated), snap.Phase, snap.Title, snap.Turns, int64(snap.Commits), data)
+			store.Micros(snap.Updated), snap.Phase, snap.Title, snap.Turns, int64(snap.Commits), data, snap.Above)
 		return err
 	})
 }
@@ -61,7 +61,7 @@ func (s *Store) LoadSnapshot(ctx context.Context, key store.Key) (snap store.Sna
 	err = s.file.Do(ctx, "load snapshot", func(db *database) error {
 		var updated int64
 		err := db.load.QueryRowContext(ctx, key.Agent, key.Session).Scan(&snap.Rev, &snap.FoldVersion, &snap.Digest,
-			&updated, &snap.Phase, &snap.Title, &snap.Turns, &snap.Commits, &snap.Data)
+			&updated, &snap.Phase, &snap.Title, &snap.Turns, &snap.Commits, &snap.Data, &snap.Above)
 		if errors.Is(err, sql.ErrNoRows) {
 			return store.ErrNotFound
 		}
@@ -146,7 +146,7 @@ func (db *database) page(
 	for rows.Next() {
 		var i store.SessionInfo
 		var updated int64
-		if err := rows.Scan(&i.Agent, &i.Session, &i.Rev, &i.Phase, &i.Title, &i.Turns, &updated); err != nil {
+		if err := rows.Scan(&i.Agent, &i.Session, &i.Rev, &i.Phase, &i.Title, &i.Turns, &updated, &i.Above); err != nil {
 			return nil, err
 		}
 		i.Updated = store.FromMicros(updated)
