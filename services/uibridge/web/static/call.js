@@ -156,6 +156,7 @@ export class Call {
     fill(this.#result, this.#show(result, note));
     this.decision?.withdrawn(); // does nothing if it was answered
     const files = filesOf(result.data);
+    for (const s of agentsOf(this.tool, result.data)) this.#below.append(el('a', { class: 'call-note small', href: `#/${s.agent}/${s.session}` }, `The session of agent ${s.agent}`));
     if (files.length) this.#below.append(el('ul', { class: 'artifacts', 'aria-label': 'Files' }, files.map((f) => this.#artifact(f))));
     this.decision?.happened(result.success ? `It ran${ms ? ` in ${fmt.duration(ms)}` : ''}, and succeeded.` : status === 'refused' ? 'It did not run.' : `It ${toolError(code)}.`);
     this.#context.files.learn(this.tool, this.#argsRaw, result);
@@ -204,12 +205,19 @@ export class Call {
 // headline returns the most telling argument of a call, in one line.
 function headline(args) {
   if (args === null || typeof args !== 'object') return JSON.stringify(args) ?? '';
-  for (const key of ['url', 'command', 'path', 'expression', 'query', 'text', 'code', 'timezone']) {
+  for (const key of ['task', 'url', 'command', 'path', 'expression', 'query', 'text', 'code', 'timezone']) {
     if (typeof args[key] === 'string' && args[key]) return args[key];
   }
   if (Array.isArray(args.argv)) return args.argv.join(' ');
   const all = JSON.stringify(args);
   return all === '{}' ? '' : all;
+}
+
+// agentsOf lists the sessions in which other agents worked for a call.
+function agentsOf(tool, data) {
+  if (!tool.startsWith('agent:')) return [];
+  const all = Array.isArray(data?.agents) ? data.agents : [data];
+  return all.filter((s) => /^[\w-]+$/.test(s?.agent ?? '') && /^[\w-]+$/.test(s?.session ?? ''));
 }
 
 function isRun(d) { return d !== null && typeof d === 'object' && typeof d.stdout === 'string' && 'exit_code' in d; }

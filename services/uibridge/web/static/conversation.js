@@ -391,6 +391,11 @@ export class Conversation {
     const end = p.recorded ?? p.failed;
     const turn = this.#turn(p, end?.sequence);
     if (!turn) return;
+    if (p.recorded?.joined) {
+      turn.joined();
+      this.#queue();
+      return;
+    }
     turn.finish(p);
     this.#queue();
     this.#state.hint('');

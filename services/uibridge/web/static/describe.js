@@ -165,6 +165,7 @@ const DESCRIBE = {
     const who = spaced(d.writer, source(d.source));
     switch (d.disposition) {
       case 'queued': return { lane: 'sense', tone: 'warn', text: `${who} said ${quote(d.text)}. It waits for the previous turn.` };
+      case 'joined': return { lane: 'sense', text: `The queued input by ${d.writer} becomes part of this turn.` };
       case 'from_queue': return { lane: 'sense', text: `The queued input by ${d.writer} begins its turn.` };
       case 'ended': return { lane: 'sense', text: d.text ? `${who} said ${quote(d.text)}. That was answered at once.` : `A command by ${d.writer} was answered at once.` };
     }

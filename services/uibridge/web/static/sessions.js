@@ -94,7 +94,7 @@ export class Sessions {
   // step opens the previous or next session in the list.
   step(by) {
     const { agent, session } = this.#app.session();
-    const rows = this.#found();
+    const rows = below(this.#found()).map(({ r }) => r);
     const at = rows.findIndex((r) => r.agent === agent && r.session === session);
     const next = rows[at < 0 ? 0 : at + by];
     if (next) this.#app.openSession(next);
@@ -135,7 +135,7 @@ export class Sessions {
     const agents = new Set(this.#rows.map((r) => r.agent));
     const focused = document.activeElement?.closest?.('.session')?.getAttribute('href');
     const now = (r) => (r.agent !== here.agent || r.session !== here.session ? r : { ...r, title: r.title || (this.#app.conversation?.title ?? ''), state: this.#state ?? r.state });
-    const rows = found.map((r) => this.#row(now(r), here, agents.size > 1));
+    const rows = below(found).map(({ r, depth }) => this.#row(now(r), here, agents.size > 1, depth));
     if (!listed && here.session && !this.#search.value) {
       rows.unshift(this.#row(now({ ...here, title: '', state: '', turns: 0, updated: '' }), here, agents.size > 1));
     }
@@ -144,7 +144,7 @@ export class Sessions {
     if (this.#search.value && !found.length) fill(this.#list, el('li', { class: 'sessions-note muted small' }, 'No matching session.'));
   }
 
-  #row(r, here, withAgent) {
+  #row(r, here, withAgent, depth = 0) {
     const key = `${r.agent}/${r.session}`;
     const current = r.agent === here.agent && r.session === here.session;
     const updated = Date.parse(r.updated) || 0;
@@ -152,8 +152,8 @@ export class Sessions {
     const unread = !current && updated > Math.max(this.#seen[key] ?? 0, this.#since);
     const asks = r.state === 'awaiting_confirmation';
     const doing = asks || ['locked', 'paused'].includes(r.state) || busy(r.state) ? STATES[r.state] ?? r.state : '';
-    return el('li', null, el('a', { class: 'session', href: `#/${r.agent}/${r.session}`, 'aria-current': current ? 'page' : null, dataset: { unread: String(unread) } },
-      el('span', { class: 'session-title clip' }, r.title || (r.turns ? r.session : 'New session')),
+    return el('li', depth ? { class: 'session-below', style: { '--depth': String(Math.min(depth, 4)) } } : null, el('a', { class: 'session', href: `#/${r.agent}/${r.session}`, 'aria-current': current ? 'page' : null, dataset: { unread: String(unread) } },
+      el('span', { class: 'session-title clip' }, depth > 0 && el('span', { class: 'visually-hidden' }, `For ${r.above}: `), r.title || (r.turns ? r.session : 'New session')),
       el('span', { class: 'session-meta tiny' },
         doing ? el('span', { class: `session-state ${asks || r.state === 'paused' ? 'asks' : r.state === 'locked' ? 'locked' : 'busy'}` }, el('span', { class: 'dot', 'aria-hidden': 'true' }), doing)
           : el('span', { class: 'clip' }, withAgent ? key : r.session),
@@ -182,6 +182,25 @@ export class Sessions {
       this.#draw();
     }
   }
+}
+
+// below orders sessions so that each that works for another one follows that one, if it is listed.
+function below(all) {
+  const known = new Set(all.map((r) => `${r.agent}/${r.session}`));
+  const under = new Map();
+  for (const r of all) {
+    const above = known.has(r.above) ? r.above : '';
+    under.set(above, [...(under.get(above) ?? []), r]);
+  }
+  const out = [];
+  const add = (above, depth) => {
+    for (const r of under.get(above) ?? []) {
+      out.push({ r, depth });
+      add(`${r.agent}/${r.session}`, depth + 1);
+    }
+  };
+  add('', 0);
+  return out;
 }
 
 function themeButton() {

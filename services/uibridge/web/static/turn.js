@@ -74,12 +74,20 @@ export class Turn {
 
   // perceived shows the input as core has perceived it.
   perceived(p) {
+    if (p.disposition === 'joined') return this.joined();
     const queued = p.disposition === 'queued';
     if (p.text || !this.hasText) this.say(p);
     this.node.classList.remove('sending');
     this.#queued = queued;
     if (p.turn) this.began(p.turn);
-    fill(this.#chips, queued && [el('span', { class: 'chip' }, icon('clock'), 'waiting for its turn'), this.#context.app.can('talk') && el('button', { class: 'link-btn', type: 'button', on: { click: () => this.#context.cancel(this.sequence) } }, 'Take back')]);
+    fill(this.#chips, queued && [el('span', { class: 'chip' }, icon('clock'), p.steer ? 'waiting for the next step' : 'waiting for its turn'), this.#context.app.can('talk') && el('button', { class: 'link-btn', type: 'button', on: { click: () => this.#context.cancel(this.sequence) } }, 'Take back')]);
+  }
+
+  // joined shows that the input is part of the running turn now, whose answer is for it, too.
+  joined() {
+    this.over = true;
+    this.#queued = false;
+    fill(this.#chips, el('span', { class: 'chip' }, icon('check'), 'taken into the turn above'));
   }
 
   get queued() { return this.#queued && !this.over; }
