@@ -119,8 +119,7 @@ func (o *observer) commit(c event.Commit, seq, delivery uint64) error {
 			return fmt.Errorf("event %d, %s: %w", i, e.Type, err)
 		}
 		touched = touched || about
-		switch {
-		case o.ids[e.ID] || !e.Time.Equal(h.Now):
+		if o.ids[e.ID] || !e.Time.Equal(h.Now) {
 			return fmt.Errorf("event %d has the id %s, perhaps of another, and happened at %s, its commit at %s", i, e.ID, e.Time, h.Now)
 		}
 		o.ids[e.ID] = true

@@ -37,14 +37,14 @@ func (s *Subagents) Tools() []runner.Tool {
 	text := func(what string) string {
 		return fmt.Sprintf(`{"type":"string","minLength":1,"maxLength":%d,"description":"%s"}`, maxTaskBytes, what)
 	}
-	make := func(name, description, args string, within time.Duration) tool.Spec {
+	spec := func(name, description, args string, within time.Duration) tool.Spec {
 		return tool.Spec{
 			Name: name, Description: description, Args: json.RawMessage(args), Idempotent: true, Risk: tool.RiskLow, Pool: Pool,
 			TimeoutMS: within.Milliseconds(),
 		}
 	}
 	return []runner.Tool{
-		{Spec: make(executor.Delegate, "Gives a task to another agent, which works on it in a separate session and sees nothing "+
+		{Spec: spec(executor.Delegate, "Gives a task to another agent, which works on it in a separate session and sees nothing "+
 			"of this one. Write all that it needs. The result is its answer. Several calls at once run side by side.",
 			`{"type":"object","properties":{
 				"task":`+text("what is to be done, and what the answer must contain")+`,
@@ -55,19 +55,19 @@ func (s *Subagents) Tools() []runner.Tool {
 					"description":"how much it may spend of what is left to you; default: equal shares"},
 				"wait":{"type":"boolean","default":true,"description":"false: go on at once, and call agent:wait later"}},
 				"required":["task"],"additionalProperties":false}`, delegateWithin), Run: s.delegate},
-		{Spec: make(executor.SendAgent, "Sends a message to an agent that works for you, or to the one that you work for. It reads it "+
+		{Spec: spec(executor.SendAgent, "Sends a message to an agent that works for you, or to the one that you work for. It reads it "+
 			"before its next step, or begins to work on it if it was done.",
 			`{"type":"object","properties":{
 				"session":{"type":"string","minLength":1,"maxLength":64,"description":"as agent:delegate returned it; or parent"},
 				"text":`+text("the message")+`},
 				"required":["session","text"],"additionalProperties":false}`, soon), Run: s.send},
-		{Spec: make(executor.WaitAgents, "Waits until agents that work for you are done, and returns what each has answered or does now.",
+		{Spec: spec(executor.WaitAgents, "Waits until agents that work for you are done, and returns what each has answered or does now.",
 			fmt.Sprintf(`{"type":"object","properties":{
 				"sessions":{"type":"array","maxItems":64,"items":{"type":"string","minLength":1,"maxLength":64},
 					"description":"as agent:delegate returned them; default: all"},
 				"seconds":{"type":"integer","minimum":0,"maximum":%d,"default":60,"description":"how long at most"}},
 				"additionalProperties":false}`, int(waitAtMost.Seconds())), waitAtMost+2*margin), Run: s.wait},
-		{Spec: make(executor.StopAgent, "Stops what an agent does that works for you.",
+		{Spec: spec(executor.StopAgent, "Stops what an agent does that works for you.",
 			`{"type":"object","properties":{"session":{"type":"string","minLength":1,"maxLength":64}},
 				"required":["session"],"additionalProperties":false}`, soon), Run: s.stop},
 	}
