@@ -45,11 +45,10 @@ type Budget struct {
 	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"`
 }
 
-// Commission is a message to another session that a call is to send.
+// Commission is what a call may send: its arguments have the text.
 type Commission struct {
-	To   subject.Ref `json:"to"`
-	By   FromAgent   `json:"by"`
-	Text string      `json:"text"`
+	To subject.Ref `json:"to"` // the session that is to get it
+	By FromAgent   `json:"by"`
 }
 
 // Task is an input that another session works on.

@@ -291,7 +291,7 @@ func (s *State) onActRequested(p event.ActRequested) error {
 	st.Idempotent, st.Uncertain, st.Sticky = p.Idempotent, p.Uncertain, p.Sticky
 	st.Key, st.Probes, st.Probe = p.Key, p.Probes, p.Probe
 	st.Commission = p.Commission
-	s.sent(p.Commission)
+	s.sent(p.Commission, p.Args)
 	s.lease(p)
 	return nil
 }

@@ -130,7 +130,6 @@ type commissionArgs struct {
 	Tools   []string      `json:"tools"`
 	Share   float64       `json:"share"`
 	Session string        `json:"session"`
-	Text    string        `json:"text"`
 }
 
 // commission returns what a call of agent:delegate or agent:send is to send, nil for every other
@@ -198,7 +197,7 @@ func (b *builder) delegate(c *event.Commission, a commissionArgs) (why string) {
 	}
 	terms.Deepest = terms.Depth + agent.Team.Depth - 1
 	c.To = subject.Ref{Agent: to, Session: childOf(s.Ref, c.By.Call)}
-	c.By.Terms, c.Text = &terms, a.Task
+	c.By.Terms = &terms
 	return ""
 }
 
@@ -216,7 +215,6 @@ const Parent = "parent"
 
 // address completes the commission of a message to a session that is known.
 func (b *builder) address(c *event.Commission, a commissionArgs) (why string) {
-	c.Text = a.Text
 	if a.Session == Parent && b.s.Above != nil {
 		c.To = *b.s.Above
 		return ""
@@ -326,7 +324,7 @@ func (s *State) child(name subject.Session) *Child {
 }
 
 // sent folds that a call sends something to another session.
-func (s *State) sent(c *event.Commission) {
+func (s *State) sent(c *event.Commission, args json.RawMessage) {
 	if c == nil || s.Above != nil && c.To == *s.Above {
 		return
 	}
@@ -339,7 +337,9 @@ func (s *State) sent(c *event.Commission) {
 		i := slices.IndexFunc(s.Children, func(c Child) bool { return c.Ended })
 		s.Children = slices.Delete(s.Children, max(i, 0), max(i, 0)+1)
 	}
-	n := Child{Task: task, Text: text.Cut(c.Text, maxTask), Turn: s.Turn.ID}
+	var a commissionArgs
+	_ = decodeInto(args, &a) // they were read before
+	n := Child{Task: task, Text: text.Cut(a.Task, maxTask), Turn: s.Turn.ID}
 	if c.By.Terms != nil {
 		n.Budget = c.By.Terms.Budget
 	}

@@ -271,3 +271,50 @@ func TestMessagesReachARunningTurn(t *testing.T) {
 		}
 	}
 }
+
+// The files that a sub-agent has made come back as files of the session that it worked for; those that it
+// only names do not.
+func TestFilesOfASubAgentComeBack(t *testing.T) {
+	t.Parallel()
+	s := start(t, team())
+	s.model = func(m provider.Message) provider.Response {
+		task, _, _ := strings.Cut(m.Text, "\n")
+		switch {
+		case m.Role == provider.RoleTool && m.Tool == executor.Delegate:
+			return provider.Response{TextContent: m.Text}
+		case m.Role == provider.RoleTool:
+			return provider.Response{TextContent: "made it"}
+		case task == "go":
+			return calls(delegate("1", `{"task":"make it"}`))
+		}
+		return calls(provider.ToolCall{ID: "1", Tool: "test:do", Args: json.RawMessage(`{}`)})
+	}
+	if err := s.bus.PutArtifact(t.Context(), "main/secret/c/a/key", []byte("secret")); err != nil {
+		t.Fatal(err)
+	}
+	s.files = func(ref subject.Ref) tool.Result {
+		name := ref.String() + "/t1-p1-c0/a/out.txt"
+		if err := s.bus.PutArtifact(t.Context(), name, []byte("hello")); err != nil {
+			t.Error(err)
+		}
+		file := func(ref string) map[string]any {
+			return map[string]any{"path": "out.txt", "ref": ref, "media_type": "text/plain", "bytes": 5}
+		}
+		return tool.OK(map[string]any{"artifacts": []any{file(name), file("main/secret/c/a/key")}})
+	}
+	ref := subject.Ref{Agent: "main", Session: "files"}
+	ch := s.follow(ref)
+	s.say(ref, event.Input{Text: "go"})
+	var rec event.Recorded
+	if err := s.await(ch, event.TypeRecorded).DataAs(&rec); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Artifacts []struct{ Path, Ref string } }
+	if err := json.Unmarshal([]byte(rec.Answer), &got); err != nil || len(got.Artifacts) != 1 {
+		t.Fatalf("%v: %s", err, rec.Answer)
+	}
+	a := got.Artifacts[0]
+	if b, err := s.bus.GetArtifact(t.Context(), a.Ref); err != nil || string(b) != "hello" || !strings.HasPrefix(a.Ref, "main/files/") {
+		t.Errorf("%+v: %q, %v", a, b, err)
+	}
+}

@@ -38,6 +38,7 @@ type system struct {
 	model func(last provider.Message) provider.Response
 	asked func(provider.Request) // called with each model request; may be nil
 	tool  func(ctx context.Context, c contract.ToolCall) tool.Result
+	files func(ref subject.Ref) tool.Result // instead of tool; may be nil
 	// stopCore and stopRunner stop the last one started.
 	stopCore, stopRunner func()
 	slots                int                     // of the runner
@@ -154,6 +155,10 @@ func (s *system) runner(b *journal.Journal) {
 			DrainTimeout: 100 * time.Millisecond,
 			Pools:        []contract.Pool{{Name: "default", Slots: s.slots}},
 			Work: func(ctx context.Context, r contract.Request, _ func(string)) contract.Answer {
+				if s.files != nil {
+					res := s.files(subject.Ref{Agent: r.Agent, Session: r.Session})
+					return contract.Answer{State: contract.Finished, Result: &res}
+				}
 				res := s.tool(ctx, *r.Tool)
 				return contract.Answer{State: contract.Finished, Result: &res}
 			},

@@ -19,6 +19,7 @@ type found struct {
 	report
 	task event.Task
 	in   turn.Input
+	made []artifact // in its session
 }
 
 func (f *found) ended() bool { return f.Status == done || f.Status == failed }
@@ -40,7 +41,7 @@ func (s *Subagents) await(ctx context.Context, tasks []event.Task, progress func
 	out := make([]found, len(tasks))
 	ends := make(chan struct{}, len(tasks))
 	for i, t := range tasks {
-		out[i] = found{report{Session: t.Session, Agent: t.Agent, Status: running}, t, turn.Input{}}
+		out[i] = found{report{Session: t.Session, Agent: t.Agent, Status: running}, t, turn.Input{}, nil}
 		go func() {
 			defer func() { ends <- struct{}{} }()
 			if err := s.follow(ctx, &out[i], progress); err != nil {
@@ -104,6 +105,7 @@ func (f *found) take(e event.Event, progress func(string)) error {
 		},
 		ActConfirmed: func(event.ActConfirmed) { f.Status, f.Waits = running, nil },
 		ActRequested: func(p event.ActRequested) { tell("calls %s", p.Tool) },
+		ActCompleted: func(p event.ActCompleted) { f.made = append(f.made, artifactsOf(f.task.Ref, p.Result)...) },
 	}.Visit(e)
 	if f.in.Sequence > 0 {
 		f.in.See(e)

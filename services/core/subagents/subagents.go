@@ -48,13 +48,13 @@ func (s *Subagents) Cancel(ctx context.Context, t event.Task, why string) error 
 }
 
 // give stores what a call sends. It is idempotent: the id of the input is the call's.
-func (s *Subagents) give(ctx context.Context, c runner.Call, origin event.Origin) *tool.Result {
+func (s *Subagents) give(ctx context.Context, c runner.Call, text string, origin event.Origin) *tool.Result {
 	if c.Commission == nil {
 		r := tool.Failure(tool.CodeInternal, "the call has no commission")
 		return &r
 	}
 	_, err := s.sender.Say(ctx, c.Commission.To, event.Input{
-		Text: c.Commission.Text, ID: c.ID, Source: "agent:" + string(c.Session), Origin: origin, By: &c.Commission.By,
+		Text: text, ID: c.ID, Source: "agent:" + string(c.Session), Origin: origin, By: &c.Commission.By,
 		Mode: event.ModeSteer,
 	})
 	if err == nil {
@@ -69,10 +69,11 @@ func (s *Subagents) give(ctx context.Context, c runner.Call, origin event.Origin
 
 func (s *Subagents) delegate(ctx context.Context, c runner.Call) executor.Answer {
 	ask, wrong := runner.Decode[struct {
-		Wait bool `json:"wait"`
+		Task string `json:"task"`
+		Wait bool   `json:"wait"`
 	}](c)
 	if wrong == nil {
-		wrong = s.give(ctx, c, "")
+		wrong = s.give(ctx, c, ask.Task, "")
 	}
 	if wrong != nil {
 		return executor.Answer{Result: wrong}
@@ -83,19 +84,23 @@ func (s *Subagents) delegate(ctx context.Context, c runner.Call) executor.Answer
 	}
 	within, cancel := before(ctx, delegateWithin)
 	defer cancel()
-	got := s.await(within, []event.Task{{Ref: to, InputID: c.ID}}, s.printer(c))[0]
-	return s.answer(ctx, c, got.result(), []found{got})
+	got := s.await(within, []event.Task{{Ref: to, InputID: c.ID}}, s.printer(c))
+	s.bring(ctx, c, got)
+	return s.answer(ctx, c, got[0].result(), got)
 }
 
 func (s *Subagents) send(ctx context.Context, c runner.Call) executor.Answer {
-	if c.Commission == nil {
-		return executor.Answer{Result: s.give(ctx, c, "")}
+	ask, wrong := runner.Decode[struct {
+		Text string `json:"text"`
+	}](c)
+	if wrong != nil {
+		return executor.Answer{Result: wrong}
 	}
 	var origin event.Origin // to a sub-agent: it is the caller's word
-	if by := c.Commission.By; by.Terms == nil && s.above(ctx, c) {
+	if c.Commission != nil && s.above(ctx, c) {
 		origin = event.Origin("agent:" + string(c.Session))
 	}
-	if wrong := s.give(ctx, c, origin); wrong != nil {
+	if wrong := s.give(ctx, c, ask.Text, origin); wrong != nil {
 		return executor.Answer{Result: wrong}
 	}
 	return s.answer(ctx, c, tool.OK(map[string]any{"sent": true, "session": c.Commission.To.Session}), nil)
@@ -122,6 +127,7 @@ func (s *Subagents) wait(ctx context.Context, c runner.Call) executor.Answer {
 	within, cancel := before(ctx, time.Duration(ask.Seconds)*time.Second)
 	defer cancel()
 	got := s.await(within, tasks, s.printer(c))
+	s.bring(ctx, c, got)
 	reports := make([]report, len(got))
 	for i := range got {
 		reports[i] = got[i].report

@@ -93,4 +93,7 @@ type report struct {
 	Code    event.FailCode  `json:"code,omitempty"` // with failed
 	Reason  string          `json:"reason,omitempty"`
 	Waits   []string        `json:"waits,omitempty"` // the calls that a person is asked about
+	// Artifacts are copies of the files that it has made.
+	Artifacts []artifact `json:"artifacts,omitempty"`
+	LeftOut   []string   `json:"artifacts_left_out,omitempty"` // and why
 }
