@@ -213,9 +213,17 @@ func (r *runner) specs() []tool.Spec {
 func (r *runner) work(ctx context.Context, req contract.Request, progress func(string)) contract.Answer {
 	r.running.Add(1)
 	defer r.running.Add(-1)
+	ref := subject.Ref{Agent: req.Agent, Session: req.Session}
+	shown := r.bus.Lines(ref, req.Tool.Turn, "skandha/toolrunner/"+string(r.bus.Instance()), tool.Output{Call: req.Call, Attempt: req.Attempt})
+	both := func(line string) {
+		progress(line)
+		if req.Tool.Turn != "" { // of an internal call nothing is shown
+			shown(line)
+		}
+	}
 	c := tools.Call{
 		Agent: req.Agent, Session: req.Session, Turn: req.Tool.Turn, ID: req.Call, Attempt: req.Attempt,
-		Args: req.Tool.Args, Store: r.store, Progress: progress, Key: cmp.Or(req.Tool.Key, req.Call),
+		Args: req.Tool.Args, Store: r.store, Progress: both, Key: cmp.Or(req.Tool.Key, req.Call),
 		After: req.Tool.After,
 	}
 	if t, own := r.tools[req.Tool.Name]; own {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"skandha.dev/pkg/bus"
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/executor"
@@ -367,5 +368,42 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
+	}
+}
+
+// What a tool says about its progress is shown while the call runs, and a flood of it is cut.
+func TestProgressIsShownToPeople(t *testing.T) {
+	loud := tools.Tool{
+		Spec: tool.Spec{Name: "test:loud", Description: "says much", Args: json.RawMessage(`{"type":"object"}`)},
+		Run: func(_ context.Context, c tools.Call) tool.Result {
+			for i := range 1000 {
+				c.Progress(fmt.Sprint("step ", i))
+			}
+			return tool.OK("done")
+		},
+	}
+	c := start(t, toolrunner.Config{}, loud)
+	shown := make(chan *nats.Msg, 1000)
+	if _, err := c.bus.Conn().ChanSubscribe(subject.Ref{Agent: "a", Session: "s"}.Stream(), shown); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.bus.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for a := range c.send(executor.OpRun, "c", "test:loud", `{}`) {
+		if a.State.Final() {
+			break
+		}
+	}
+	e, err := event.Decode((<-shown).Data)
+	var o tool.Output
+	if err == nil {
+		err = json.Unmarshal(e.Data, &o)
+	}
+	if err != nil || e.Turn != "t" || o.Call != "c" || o.Attempt != "n" || o.Text != "step 0\n" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if n := len(shown); n > 100 {
+		t.Errorf("%d of 1000 lines are shown", n)
 	}
 }

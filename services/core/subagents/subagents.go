@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -245,15 +244,5 @@ func spent(st *decide.State) provider.Usage { return st.Usage }
 
 // printer returns what shows people of the caller's session what its sub-agents do.
 func (s *Subagents) printer(c runner.Call) func(string) {
-	var mu sync.Mutex
-	n := 0
-	return func(line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		o := tool.Output{Call: c.ID, Attempt: c.Attempt, N: n, Stream: "stdout", Text: line + "\n"}
-		n++
-		if err := s.cfg.Bus.PublishOutput(context.Background(), c.Ref, c.Turn, event.Source, o); err != nil {
-			s.cfg.Log.Debug("what a sub-agent does is not shown", "call", c.ID, "error", err)
-		}
-	}
+	return s.cfg.Bus.Lines(c.Ref, c.Turn, event.Source, tool.Output{Call: c.ID, Attempt: c.Attempt})
 }

@@ -3,6 +3,8 @@ package journal
 import (
 	"context"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -44,6 +46,33 @@ func (j *Journal) PublishOutput(ctx context.Context, ref subject.Ref, turn, sour
 	e := event.New(ref, o.Call+"/"+o.Attempt+"/"+strconv.Itoa(o.N), source, output(o))
 	e.Turn = turn
 	return j.PublishLive(ctx, ref, ref.Stream(), nil, e.AppendJSON(nil))
+}
+
+// linesPerSecond is how many lines about one call are published within a second; more are dropped.
+const linesPerSecond = 20
+
+// Lines returns a function that publishes lines about a call that runs, for people, like what it prints.
+// of has the ids of the call and of its attempt.
+func (j *Journal) Lines(ref subject.Ref, turn, source string, of tool.Output) func(string) {
+	var mu sync.Mutex
+	var second int64
+	lines := 0
+	of.Stream = "stdout"
+	return func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now().Unix(); now != second {
+			second, lines = now, 0
+		}
+		if lines++; lines > linesPerSecond {
+			return
+		}
+		of.Text = line + "\n"
+		if err := j.PublishOutput(context.Background(), ref, turn, source, of); err != nil {
+			j.log.Debug("a line about a call is lost", "session", ref, "call", of.Call, "error", err)
+		}
+		of.N++
+	}
 }
 
 // PublishDead stores a copy of a cause that could not be handled, for operators.
