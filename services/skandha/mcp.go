@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -81,6 +80,7 @@ func (a *mcpAddCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Println(note)
 	}
 	if a.Wait <= 0 {
+		fmt.Printf("Added %s. A system that runs connects to it within seconds; see: skandha mcp show %[1]s\n", a.Name)
 		return nil
 	}
 	st, err := g.awaitServer(ctx, a.Name, a.Wait)
@@ -207,13 +207,19 @@ func (c *mcpShowCmd) Run(ctx context.Context, g *globals) error {
 
 func printServer(s mcp.State) {
 	if s.Server != "" {
-		fmt.Printf("It calls itself %s and speaks protocol %s.\n", clean(s.Server), clean(s.Protocol))
+		fmt.Printf("It calls itself %s and speaks protocol %s.\n", line(s.Server, 100), line(s.Protocol, 100))
 	}
 	for _, name := range s.Tools {
 		fmt.Println("  " + clean(name))
 	}
 	if len(s.LeftOut) > 0 {
-		fmt.Println("Not offered:\n  " + clean(strings.Join(s.LeftOut, "\n  ")))
+		fmt.Println("Not offered:")
+	}
+	for _, why := range s.LeftOut {
+		fmt.Println("  " + line(why, 500))
+	}
+	for _, w := range s.Warnings {
+		fmt.Println("Warning: " + line(w, 1000))
 	}
 }
 

@@ -72,12 +72,14 @@ func request[R any](ctx context.Context, s *session, f func(context.Context) (R,
 	case a = <-answers:
 	case <-s.ended:
 		cancel(sdk.ErrConnectionClosed)
-		a.err = sdk.ErrConnectionClosed
+		if a.err = sdk.ErrConnectionClosed; s.why != nil {
+			a.err = fmt.Errorf("%w: %v", a.err, s.why) //nolint:errorlint // it is no answer, whatever it wraps
+		}
 	case <-ctx.Done():
 		select {
 		case a = <-answers:
 		case <-time.After(hangWithin): // a server that does not read blocks its writers
-			s.link.drop(s)
+			s.link.drop(s, errors.New("it does not read its input"))
 			a.err = ctx.Err()
 		}
 	}
@@ -85,7 +87,7 @@ func request[R any](ctx context.Context, s *session, f func(context.Context) (R,
 	case a.err == nil:
 		return a.res, nil
 	case slices.ContainsFunc(connectionEnded, func(e error) bool { return errors.Is(a.err, e) }):
-		s.link.drop(s) // the next call waits for another one
+		s.link.drop(s, a.err) // the next call waits for another one
 	}
 	var none R
 	return none, sending{a.err, reached.Load()}
@@ -101,7 +103,7 @@ const hangWithin = time.Second
 
 // failure returns the result of a call without an answer: it claims nothing that is not known.
 func (l *link) failure(ctx context.Context, err error) (tool.Result, error) {
-	said, sent := answered(err), sending{}
+	said, sent := l.answered(err), sending{}
 	errors.As(err, &sent)
 	switch {
 	case errors.Is(err, sdk.ErrSessionMissing), !sent.reached && ctx.Err() == nil && said == nil:
@@ -118,7 +120,14 @@ func (l *link) failure(ctx context.Context, err error) (tool.Result, error) {
 }
 
 // answered returns the error that the server answered with; nil if the error is the client's.
-func answered(err error) *jsonrpc.Error {
+func (l *link) answered(err error) *jsonrpc.Error {
+	if l.server.URL == "" { // the connection marks what was said
+		marked := saidError{}
+		if !errors.As(err, &marked) {
+			return nil
+		}
+		err = marked
+	}
 	var said *jsonrpc.Error
 	if errors.As(err, &said) && !slices.Contains(clientCodes, said.Code) {
 		return said
@@ -126,8 +135,8 @@ func answered(err error) *jsonrpc.Error {
 	return nil
 }
 
-// clientCodes are those of errors that the library makes itself: the connection is closing at one end,
-// or the transport has not taken the request.
+// clientCodes are those of errors that the library makes itself for requests over HTTP: the connection is
+// closing at one end, or the transport has not taken the request.
 var clientCodes = []int64{-32003, -32004, -32005}
 
 // refused returns the result of a call that the server answered with an error of the protocol.

@@ -131,7 +131,7 @@ func ask[R any](ctx context.Context, g *Group, server string, f func(context.Con
 	if err == nil {
 		out, err = use(res)
 	}
-	if said := answered(err); err != nil && said != nil {
+	if said := l.answered(err); err != nil && said != nil {
 		out, err = l.refused(said), nil
 	}
 	if err != nil {

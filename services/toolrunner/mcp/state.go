@@ -26,6 +26,8 @@ type State struct {
 	Tools     []string `json:"tools,omitempty"`
 	LeftOut   []string `json:"left_out,omitempty"` // what is not offered, and why
 	Error     string   `json:"error,omitempty"`    // why there is no connection
+	// Warnings say what of the connection was skipped.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // States lists the servers, by name.
@@ -57,7 +59,7 @@ func (l *link) state() State {
 		s.Isolation = string(cmp.Or(l.server.Isolation, Sandbox))
 	}
 	if l.session != nil {
-		s.Protocol, s.Server = l.session.protocol(), l.session.implementation()
+		s.Protocol, s.Server, s.Warnings = l.session.protocol(), l.session.implementation(), l.session.warnings()
 	}
 	if l.err != nil {
 		s.Error = brief(l.err)

@@ -28,7 +28,7 @@ const (
 )
 
 // dialStdio starts the command. stop ends it with all that it has started, and returns its last words.
-func (l *link) dialStdio() (t sdk.Transport, stop func() string, err error) {
+func (l *link) dialStdio(in *session) (t sdk.Transport, stop func() string, err error) {
 	s, err := l.server.secrets()
 	if err != nil {
 		return nil, nil, err
@@ -50,7 +50,7 @@ func (l *link) dialStdio() (t sdk.Transport, stop func() string, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
-	return &sdk.IOTransport{Reader: p.out, Writer: p.in, MaxLineLength: maxMessage}, p.stop, nil
+	return &lines{session: in, out: p.out, in: p.in}, p.stop, nil
 }
 
 // commandLine returns what is run: the command itself, or a sandbox around it.
