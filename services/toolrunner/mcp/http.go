@@ -33,6 +33,7 @@ func (l *link) dialHTTP(in *session) (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.knows(s.known)
 	client, err := guarded(u, s.headers, in)
 	if err != nil {
 		return nil, err

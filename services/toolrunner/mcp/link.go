@@ -15,6 +15,7 @@ import (
 
 	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/logburst"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 )
 
@@ -52,6 +53,7 @@ type link struct {
 	changed chan struct{} // closed when session changes
 	catalog catalog
 	err     error // of the last attempt; nil while connected
+	known   secret.Known
 }
 
 func newLink(name string, s Server, added bool, g *Group) *link {
@@ -88,7 +90,7 @@ func (l *link) lost(ctx context.Context, err error, pause time.Duration) {
 	l.err = err
 	l.mu.Unlock()
 	if first {
-		l.log.Warn("no connection to the MCP server; trying again", "error", brief(err))
+		l.log.Warn("no connection to the MCP server; trying again", "error", l.brief(err))
 		time.AfterFunc(keepOffer, l.withdraw)
 	}
 	select {
@@ -230,7 +232,7 @@ func (l *link) get(ctx context.Context) (*session, error) {
 			if err == nil {
 				err = errors.New("it is being connected")
 			}
-			return nil, fmt.Errorf("no connection to the MCP server %s: %s", l.name, brief(err))
+			return nil, fmt.Errorf("no connection to the MCP server %s: %s", l.name, l.brief(err))
 		}
 	}
 }
@@ -251,6 +253,9 @@ func brief(err error) string {
 	return text.Cut(words, maxSaid)
 }
 
+// brief is [brief] without the server's secrets.
+func (l *link) brief(err error) string { return brief(errors.New(l.secrets().Hide(err.Error()))) }
+
 // webPage matches where a page begins, which may have been cut.
 var webPage = regexp.MustCompile(`(?i)"?<(!doctype\s+html|html|head|body)[\s>]`)
 
@@ -260,6 +265,19 @@ func oneLine(s string) string { return strings.Join(strings.Fields(plain(s)), " 
 // us is how the client calls itself.
 func us() *sdk.Implementation {
 	return &sdk.Implementation{Name: "skandha", Version: buildinfo.String()}
+}
+
+// knows sets the secrets that the server is given: what it says is shown without them.
+func (l *link) knows(k secret.Known) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = k
+}
+
+func (l *link) secrets() secret.Known {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
 }
 
 // dial prepares a connection; stop ends what belongs to it, and returns the last words of a command.

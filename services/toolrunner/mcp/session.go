@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 )
 
@@ -38,6 +39,7 @@ type session struct {
 // running is a call that waits for its result.
 type running struct {
 	progress func(string)
+	known    secret.Known
 
 	mu    sync.Mutex
 	asked []string // what the server has asked for in the middle of it
@@ -162,7 +164,7 @@ func (s *session) report(_ context.Context, req *sdk.ProgressNotificationClientR
 			words += " of " + strconv.FormatFloat(req.Params.Total, 'g', 6, 64)
 		}
 	}
-	r.progress(words)
+	r.progress(r.known.Hide(words))
 }
 
 // decline answers a question of the server in the middle of a call: nobody can be asked there. The
@@ -174,7 +176,7 @@ func (s *session) decline(_ context.Context, req *sdk.ElicitRequest) (*sdk.Elici
 	for _, r := range s.calls {
 		r.mu.Lock()
 		if len(r.asked) < maxAsked {
-			r.asked = append(r.asked, words)
+			r.asked = append(r.asked, r.known.Hide(words))
 		}
 		r.mu.Unlock()
 	}

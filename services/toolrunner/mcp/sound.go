@@ -83,6 +83,7 @@ func (s *session) takeMalformed() []string {
 
 // skip notes a line of standard output that is no message.
 func (s *session) skip(line []byte) {
+	line = []byte(s.link.secrets().Hide(string(line)))
 	words := text.Cut(strings.TrimSpace(plain(string(line[:min(len(line), maxLine)]))), maxHint)
 	s.link.strays.Log(slog.LevelWarn, "stdout", "an MCP server writes what is no message to its standard output", "text", words)
 	s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -52,6 +53,7 @@ func (g *Group) States() []State {
 }
 
 func (l *link) state() State {
+	known := l.secrets()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := State{Name: l.name, Transport: l.server.transport(), Added: l.added, Connected: l.session != nil, LeftOut: l.catalog.out}
@@ -62,7 +64,7 @@ func (l *link) state() State {
 		s.Protocol, s.Server, s.Warnings = l.session.protocol(), l.session.implementation(), l.session.warnings()
 	}
 	if l.err != nil {
-		s.Error = brief(l.err)
+		s.Error = brief(errors.New(known.Hide(l.err.Error())))
 	}
 	return s
 }
