@@ -240,16 +240,17 @@ func (c *mcpRemoveCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	home := mcp.Home(system.StateDir(g.Data), c.Name)
-	_, missing := os.Stat(home)
+	_, statErr := os.Stat(home)
+	kept := statErr == nil
 	err := mcp.Remove(g.added(), c.Name)
-	switch before := errors.Is(err, mcp.ErrNone) && c.Home && missing == nil; {
+	switch before := errors.Is(err, mcp.ErrNone) && c.Home && kept; {
 	case err != nil && !before:
 		return fmt.Errorf("%w; those of the configuration file are removed there", err)
 	case !before:
 		fmt.Printf("Removed %s.\n", c.Name)
 	}
 	switch {
-	case missing != nil:
+	case !kept:
 		return nil
 	case !c.Home:
 		fmt.Printf("Its home stays in %s; to delete it: skandha mcp remove %s --home\n", home, c.Name)
@@ -274,10 +275,8 @@ func (g *globals) awaitGone(ctx context.Context, name string) error {
 	defer cancel()
 	for {
 		list, err := g.mcpServers(ctx)
-		if errors.Is(err, errNoSystem) {
-			return nil
-		}
-		if err == nil && !slices.ContainsFunc(list, func(s mcp.State) bool { return s.Name == name }) {
+		listed := slices.ContainsFunc(list, func(s mcp.State) bool { return s.Name == name })
+		if err == nil && !listed || errors.Is(err, errNoSystem) {
 			return nil
 		}
 		select {

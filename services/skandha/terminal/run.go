@@ -37,14 +37,14 @@ func Run(ctx context.Context, cfg Config, in, out *os.File) error {
 		_, err := p.Run()
 		ended <- err
 	}()
-	err, over := error(nil), false
+	over, err := false, error(nil)
 	select {
 	case err = <-ended:
 		over = true
 	case <-ctx.Done():
-		if err, over = await(ended, printWithin); !over {
+		if over, err = await(ended, printWithin); !over {
 			go p.Kill()
-			err, over = await(ended, restoreWithin)
+			over, err = await(ended, restoreWithin)
 		}
 	}
 	stop()
@@ -61,12 +61,12 @@ func Run(ctx context.Context, cfg Config, in, out *os.File) error {
 	return errors.Join(m.err, err)
 }
 
-func await(ended <-chan error, within time.Duration) (err error, over bool) {
+func await(ended <-chan error, within time.Duration) (over bool, err error) {
 	select {
 	case err := <-ended:
-		return err, true
+		return true, err
 	case <-time.After(within):
-		return nil, false
+		return false, nil
 	}
 }
 
