@@ -282,6 +282,15 @@ func TestAnEditorThatWasKilledIsNoLoss(t *testing.T) {
 	if got := second.done("list"); len(got.Result.Sessions) != 1 || got.Result.Sessions[0].SessionID != s {
 		t.Errorf("the sessions are %+v", got)
 	}
+	w.command(s, "delete")
+	second.order("load", s)
+	if got := second.done("load"); got.Error == nil || got.Error.Code != -32002 || !strings.Contains(got.Error.Message, "was deleted") {
+		t.Errorf("a deleted session: %+v", got)
+	}
+	second.order("load", second.session()) // without a message, it exists for this editor alone
+	if got := second.done("load"); got.Error != nil {
+		t.Errorf("a new session: %+v", got)
+	}
 	second.order("load", "nobody")
 	if got := second.done("load"); got.Error == nil || got.Error.Code != -32002 {
 		t.Errorf("an unknown session: %+v", got)

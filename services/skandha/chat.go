@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/core/decide"
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/internal/client"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/turn"
@@ -71,7 +73,8 @@ type chat struct {
 	tty    bool
 	styles styles
 	failed error
-	again  string // the last text, if its turn failed
+	again  string    // the last text, if its turn failed
+	held   []*waiter // inputs that wait until the session is resumed
 }
 
 func (c *chat) run(ctx context.Context) error {
@@ -92,7 +95,7 @@ func (c *chat) run(ctx context.Context) error {
 			if c.tty {
 				fmt.Println()
 			}
-			return c.failed
+			return c.left()
 		}
 		if err != nil {
 			return err
@@ -101,7 +104,7 @@ func (c *chat) run(ctx context.Context) error {
 		switch text {
 		case "":
 		case "/quit", "/exit":
-			return c.failed
+			return c.left()
 		case "/retry":
 			if text = c.again; text == "" {
 				fmt.Fprintln(os.Stderr, "skandha: nothing to retry: no turn has failed here")
@@ -142,10 +145,23 @@ func (c *connection) submit(
 	return c.Say(ctx, ref, event.Input{Text: say, Source: source, Files: files})
 }
 
+// left returns how the conversation ends: inputs that a paused session holds have no answer.
+func (c *chat) left() error {
+	if n := len(c.held); n > 0 {
+		fmt.Fprintf(os.Stderr, "skandha: %s not answered: the session is paused; to continue it: %s sessions resume %s --agent %s\n",
+			count(n, "input"), buildinfo.Command(), c.ref.Session, c.ref.Agent)
+		return cmp.Or(c.failed, error(exitFailed))
+	}
+	return c.failed
+}
+
 // turn sends one text and shows its turn. Ctrl-C cancels the turn.
 func (c *chat) turn(ctx context.Context, text string) error {
-	if _, command := client.Typed(text); command == nil {
+	_, command := client.Typed(text)
+	var paused *decide.Paused
+	if command == nil {
 		c.again = text // until it has succeeded
+		paused = c.conn.paused(ctx, c.ref)
 	}
 	seq, err := c.conn.submit(ctx, c.ref, text, "chat")
 	if err != nil {
@@ -155,13 +171,44 @@ func (c *chat) turn(ctx context.Context, text string) error {
 		}
 		return nil
 	}
-	stop := c.cancelOnInterrupt(ctx, seq)
-	defer stop()
 	w := &waiter{
 		c: c.conn, ref: c.ref, yes: c.yes, interactive: c.tty, out: os.Stdout, err: os.Stderr,
-		lines: c.lines, in: turn.Input{Sequence: seq, Turn: decide.TurnID(seq)},
+		lines: c.lines, in: turn.Input{Sequence: seq, Turn: decide.TurnID(seq)}, leaves: command == nil,
 	}
-	err = w.wait(ctx, c.items)
+	if paused != nil {
+		c.held = append(c.held, w)
+		c.sayHeld()
+		return nil
+	}
+	if err := c.await(ctx, w, text); err != nil || command == nil {
+		return err
+	}
+	// It may have been /resume
+	for len(c.held) > 0 && c.conn.paused(ctx, c.ref) == nil {
+		next := c.held[0]
+		c.held = c.held[1:]
+		if err := c.await(ctx, next, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayHeld says why the turn of an input is not waited for: what ends the pause may be typed here.
+func (c *chat) sayHeld() {
+	fmt.Fprintln(os.Stderr, "skandha: the session is paused; the input waits until /resume")
+}
+
+// await shows the turn of an input.
+func (c *chat) await(ctx context.Context, w *waiter, text string) error {
+	stop := c.cancelOnInterrupt(ctx, w.in.Sequence)
+	defer stop()
+	err := w.wait(ctx, c.items)
+	if errors.Is(err, errHeld) {
+		c.held = append([]*waiter{w}, c.held...) // what was typed since comes after it
+		c.sayHeld()
+		return nil
+	}
 	if _, ok := errors.AsType[exit](err); ok {
 		if !c.tty {
 			c.failed = err // piped: the exit code reports it

@@ -82,11 +82,11 @@ func (g *globals) findings(ctx context.Context) []finding {
 		out = append(out, g.sandboxFindings(ctx)...)
 	}
 	return append(out,
-		program("redis-server", "Redis for a deployed system",
+		installed("redis-server", "Redis for a deployed system",
 			"apt-get install redis-server, or use the docker-compose file"),
-		program("ffmpeg", "ffmpeg for cameras and microphones", "apt-get install ffmpeg"),
-		docker(), program("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),
-		program("python3", "Python for plugins in Python", "apt-get install python3"))
+		installed("ffmpeg", "ffmpeg for cameras and microphones", "apt-get install ffmpeg"),
+		docker(), installed("docker-compose", "docker-compose for containers", "apt-get install docker-compose"),
+		installed("python3", "Python for plugins in Python", "apt-get install python3"))
 }
 
 // running reports whether a system runs that can be asked.
@@ -310,7 +310,7 @@ func (g *globals) storeFinding(ctx context.Context) finding {
 	return f
 }
 
-func program(name, what, advice string) finding {
+func installed(name, what, advice string) finding {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return finding{what: what + ": not found", advice: advice}

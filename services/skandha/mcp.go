@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/coreapi"
+	"skandha.dev/services/skandha/system"
 	"skandha.dev/services/toolrunner/mcp"
 )
 
@@ -74,6 +74,11 @@ func (a *mcpAddCmd) Run(ctx context.Context, g *globals) error {
 	if err := os.MkdirAll(g.Data, 0o700); err != nil {
 		return err
 	}
+	for _, dir := range s.Read {
+		if err := mcp.CheckRead(dir, []string{g.Data}, cmp.Or(g.Workspace, filepath.Join(g.Data, "workspace"))); err != nil {
+			return fmt.Errorf("--read: %w", err)
+		}
+	}
 	if err := mcp.Add(g.added(), a.Name, s); err != nil {
 		return err
 	}
@@ -81,6 +86,7 @@ func (a *mcpAddCmd) Run(ctx context.Context, g *globals) error {
 		fmt.Println(note)
 	}
 	if a.Wait <= 0 {
+		fmt.Printf("Added %s. A system that runs connects to it within seconds; see: skandha mcp show %[1]s\n", a.Name)
 		return nil
 	}
 	st, err := g.awaitServer(ctx, a.Name, a.Wait)
@@ -207,25 +213,76 @@ func (c *mcpShowCmd) Run(ctx context.Context, g *globals) error {
 
 func printServer(s mcp.State) {
 	if s.Server != "" {
-		fmt.Printf("It calls itself %s and speaks protocol %s.\n", clean(s.Server), clean(s.Protocol))
+		fmt.Printf("It calls itself %s and speaks protocol %s.\n", line(s.Server, 100), line(s.Protocol, 100))
 	}
 	for _, name := range s.Tools {
 		fmt.Println("  " + clean(name))
 	}
 	if len(s.LeftOut) > 0 {
-		fmt.Println("Not offered:\n  " + clean(strings.Join(s.LeftOut, "\n  ")))
+		fmt.Println("Not offered:")
+	}
+	for _, why := range s.LeftOut {
+		fmt.Println("  " + line(why, 500))
+	}
+	for _, w := range s.Warnings {
+		fmt.Println("Warning: " + line(w, 1000))
 	}
 }
 
 type mcpRemoveCmd struct {
 	Name string `arg:"" help:"Of the server."`
+	Home bool   `help:"Also delete its home, where a command in the sandbox keeps its files; also of a server that was removed before."`
 }
 
 // Run implements the command.
-func (c *mcpRemoveCmd) Run(g *globals) error {
-	if err := mcp.Remove(g.added(), c.Name); err != nil {
-		return fmt.Errorf("%w; those of the configuration file are removed there", err)
+func (c *mcpRemoveCmd) Run(ctx context.Context, g *globals) error {
+	if err := mcp.CheckName(c.Name); err != nil {
+		return err
 	}
-	fmt.Printf("Removed %s.\n", c.Name)
+	home := mcp.Home(system.StateDir(g.Data), c.Name)
+	_, statErr := os.Stat(home)
+	kept := statErr == nil
+	err := mcp.Remove(g.added(), c.Name)
+	switch before := errors.Is(err, mcp.ErrNone) && c.Home && kept; {
+	case err != nil && !before:
+		return fmt.Errorf("%w; those of the configuration file are removed there", err)
+	case !before:
+		fmt.Printf("Removed %s.\n", c.Name)
+	}
+	switch {
+	case !kept:
+		return nil
+	case !c.Home:
+		fmt.Printf("Its home stays in %s; to delete it: skandha mcp remove %s --home\n", home, c.Name)
+		return nil
+	}
+	if err := g.awaitGone(ctx, c.Name); err != nil {
+		return fmt.Errorf("its home stays in %s: %w", home, err)
+	}
+	if err := os.RemoveAll(home); err != nil {
+		return err
+	}
+	fmt.Printf("Deleted %s.\n", home)
 	return nil
+}
+
+// leaveWithin is how long a running system may take to end a server that was removed.
+const leaveWithin = 30 * time.Second
+
+// awaitGone waits until the running system, if there is one, does not have a server any more.
+func (g *globals) awaitGone(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	for {
+		list, err := g.mcpServers(ctx)
+		listed := slices.ContainsFunc(list, func(s mcp.State) bool { return s.Name == name })
+		if err == nil && !listed || errors.Is(err, errNoSystem) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return cmp.Or(err, errors.New("the system still has a server of this name; if it is one of the configuration file, remove it there"))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }

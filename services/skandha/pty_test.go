@@ -189,12 +189,17 @@ func (w *world) chatWith(env []string, args ...string) *screen {
 // terminal runs a command of the system's in a terminal.
 func (w *world) terminal(env []string, args ...string) *screen {
 	w.t.Helper()
+	return w.sizedTerminal(&pty.Winsize{Rows: 24, Cols: 80}, env, args...)
+}
+
+func (w *world) sizedTerminal(size *pty.Winsize, env []string, args ...string) *screen {
+	w.t.Helper()
 	s := &screen{t: w.t, emu: vt.NewEmulator(80, 24), done: make(chan error, 1)}
 	s.emu.SetCallbacks(vt.Callbacks{CursorVisibility: func(visible bool) { s.off = !visible }})
 	s.cmd = exec.Command(os.Args[0], append(args, "--data", w.data)...)
 	s.cmd.Env = append([]string{"HOME=" + w.t.TempDir(), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}, env...)
 	var err error
-	if s.pty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+	if s.pty, err = pty.StartWithSize(s.cmd, size); err != nil {
 		w.t.Fatal(err)
 	}
 	var reading sync.WaitGroup

@@ -16,6 +16,7 @@ func (r *runner) clients(deps Deps) *mcp.Group {
 	var g *mcp.Group
 	g = mcp.New(mcp.Options{
 		StateDir: r.cfg.StateDir, Room: int(deps.Bus.MaxPayload() / 4), Wants: r.cfg.wants, Logger: deps.Logger,
+		Refuses: func(dir string) error { return mcp.CheckRead(dir, r.cfg.protected(), r.cfg.WorkspaceDir) },
 		Taken:   func(name string) bool { return r.remote.takes(name) },
 		Changed: func() { r.offers.put(func(o *offering) { o.mcp = g.Specs() }) },
 	})

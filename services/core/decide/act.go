@@ -221,7 +221,7 @@ func (b *builder) askPerson(st Step, spec tool.Spec, args json.RawMessage, v ver
 	after := b.labels()
 	b.emit(event.ToolCallRequest{
 		ToolName: st.Tool, Args: args, ConfirmationID: st.Call, Hash: v.Hash,
-		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: v.warning.Join(followsWarning(after)), Always: v.always,
+		ExpiresAt: b.head.Now.Add(ttl), SecurityWarning: b.changedWarning(&st, spec).Join(v.warning).Join(followsWarning(after)), Always: v.always,
 		Owner: spec.Plugin, Answer: st.Answer, After: after, Approval: v.approval,
 	})
 }

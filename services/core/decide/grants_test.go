@@ -87,8 +87,11 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 				len(asked) != 2 || st.ApprovedBy != "" {
 				t.Fatalf("%+v after %d requests", st, len(asked))
 			}
-			if asked := events[event.ToolCallRequest](w)[1]; asked.Owner != w.tools["mail:send"].Plugin {
-				t.Errorf("owner %q", asked.Owner)
+			if asked := events[event.ToolCallRequest](w)[1]; asked.Owner != w.tools["mail:send"].Plugin || !saysChanged(asked) {
+				t.Errorf("%+v", asked)
+			}
+			if asked := events[event.ToolCallRequest](w)[0]; saysChanged(asked) {
+				t.Errorf("the first request says %+v", asked.SecurityWarning)
 			}
 			w.approve("c0", nil)
 			if st := w.step("c0"); st.Status != decide.Assigned || st.ApprovedBy != "web" {
@@ -125,7 +128,15 @@ func TestAnApprovalIsNotForAnotherToolOfTheName(t *testing.T) {
 		if st := w.step("p2-c0"); st.Status != decide.Confirming {
 			t.Fatalf("%+v", st)
 		}
+		if asked := events[event.ToolCallRequest](w); !saysChanged(asked[len(asked)-1]) {
+			t.Errorf("%+v", asked)
+		}
 	})
+}
+
+// saysChanged reports whether a request says that the tool has changed.
+func saysChanged(q event.ToolCallRequest) bool {
+	return q.SecurityWarning != nil && strings.Contains(q.SecurityWarning.Message, "has changed since it was approved")
 }
 
 // The answers of judges from before an approval may be outdated: they are asked again

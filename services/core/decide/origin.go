@@ -172,3 +172,25 @@ func followsWarning(labels []string) *hook.Warning {
 		Level: hook.LevelWarn, Message: "Proposed after reading text from outside: " + strings.Join(labels, ", ") + ".",
 	}
 }
+
+// changedWarning tells a person that the tool is no longer the one of an approval: of this call, of others in the
+// turn, or of all that grants of the session allow. It is nil if none is known.
+func (b *builder) changedWarning(st *Step, spec tool.Spec) *hook.Warning {
+	is, known, same := spec.Digest(), st.Hash != "", false
+	for _, g := range b.s.Grants {
+		if g.Tool == spec.Name {
+			known, same = true, same || g.Spec == is && st.Hash == ""
+		}
+	}
+	for _, other := range b.s.Turn.Steps {
+		if other.Tool == spec.Name && other.Call != st.Call && other.ApprovedBy != "" && other.Spec != "" {
+			known, same = true, same || other.Spec == is && st.Hash == ""
+		}
+	}
+	if !known || same {
+		return nil
+	}
+	return &hook.Warning{
+		Level: hook.LevelWarn, Message: "The tool has changed since it was approved: its description, its arguments, its owner or what it may do.",
+	}
+}

@@ -8,13 +8,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"skandha.dev/services/internal/program"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/listener/contract"
 	"skandha.dev/services/listener/mapping"
@@ -205,58 +203,24 @@ type commandSource struct {
 	name string
 }
 
-// inherited are the variables of this process that a command gets; others may be secrets.
-var inherited = []string{"PATH", "HOME", "LANG"}
-
-// killWait is how long the output of a killed command is awaited.
-const killWait = time.Second
-
 func (c commandSource) read(ctx context.Context) ([]mapping.Reading, error) {
 	env, err := secrets(c.cfg.Env)
 	if err != nil {
 		return nil, fmt.Errorf("env.%w", err)
 	}
-	cmd := exec.CommandContext(ctx, c.cfg.Args[0], c.cfg.Args[1:]...) //nolint:gosec // the configuration names it
-	cmd.Dir, cmd.WaitDelay, cmd.Env = c.cfg.Dir, killWait, []string{}
-	for _, name := range inherited {
-		if v, ok := os.LookupEnv(name); ok {
-			cmd.Env = append(cmd.Env, name+"="+v)
-		}
-	}
+	p := program.Program{Args: c.cfg.Args, Dir: c.cfg.Dir, Env: program.Minimal(), MaxOutput: int(c.cfg.MaxBytes)}
 	for name, v := range env {
-		cmd.Env = append(cmd.Env, name+"="+v)
+		p.Env = append(p.Env, name+"="+v)
 	}
-	out, errs := &output{limit: c.cfg.MaxBytes}, &output{limit: maxReason}
-	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return killGroup(cmd) }
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the command: %w", err)
-	}
-	err = cmd.Wait()
-	_ = killGroup(cmd) // what it left running
+	out, err := program.Run(ctx, p)
+	var start *program.StartError
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the command failed: %w: %s", err, reason(errs.kept))
-	case out.over:
+	case errors.As(err, &start):
+		return nil, fmt.Errorf("starting the command: %w", err)
+	case errors.Is(err, program.ErrTooMuch):
 		return nil, fmt.Errorf("the output has more than %d bytes (max_bytes)", c.cfg.MaxBytes)
+	case err != nil:
+		return nil, fmt.Errorf("the command failed: %s", program.Reason(err, reason(out.Errors)))
 	}
-	return []mapping.Reading{{Name: c.name, Data: out.kept}}, nil
-}
-
-func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-
-// output keeps the first bytes that are written, and takes the rest. (A [bytes.Buffer] would
-// take all by its ReadFrom.)
-type output struct {
-	kept  []byte
-	limit int64
-	over  bool
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	room := int(o.limit) - len(o.kept)
-	o.over = o.over || len(p) > room
-	o.kept = append(o.kept, p[:min(len(p), room)]...)
-	return len(p), nil
+	return []mapping.Reading{{Name: c.name, Data: out.Out}}, nil
 }

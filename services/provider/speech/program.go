@@ -1,29 +1,18 @@
 package speech
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	contract "skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/program"
 	"skandha.dev/services/internal/providerapi"
 	"skandha.dev/services/provider/adapter"
 )
-
-const (
-	killWait  = time.Second // for the output of a program that was killed
-	maxReason = 4 << 10     // bytes of a program's messages
-)
-
-// inherited are the variables of this process that a program gets; others may be secrets.
-var inherited = []string{"PATH", "HOME", "LANG"}
 
 // recognise runs the program on a recording.
 func (s *source) recognise(ctx context.Context, audio []byte, name string) (text string, err error) {
@@ -59,63 +48,22 @@ func replaced(args []string, placeholder, value string) []string {
 
 // run starts the program, and returns what it writes.
 func (s *source) run(ctx context.Context, args []string, stdin []byte, limit int) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Wait, errTooSlow)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the configuration names it
-	cmd.WaitDelay, cmd.Env = killWait, []string{}
-	for _, name := range inherited {
-		if v, ok := os.LookupEnv(name); ok {
-			cmd.Env = append(cmd.Env, name+"="+v)
-		}
-	}
-	if stdin != nil {
-		cmd.Stdin = bytes.NewReader(stdin)
-	}
-	over := func() {}
-	out, said := &output{limit: limit, full: func() { over() }}, &output{limit: maxReason}
-	cmd.Stdout, cmd.Stderr = out, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return killGroup(cmd) }
-	over = cancel // what it writes after that is of no use
-	if err := cmd.Start(); err != nil {
-		return nil, adapter.Errorf(contract.ErrUnavailable, "starting %s: %v", s.cfg.Model, err)
-	}
-	err := cmd.Wait()
-	_ = killGroup(cmd) // what it left running
+	out, err := program.Run(ctx, program.Program{
+		Args: args, Env: program.Minimal(), Input: stdin, MaxOutput: limit, Within: s.cfg.Wait,
+	})
+	var start *program.StartError
 	switch {
-	case out.over:
+	case err == nil:
+		return out.Out, nil
+	case errors.As(err, &start):
+		return nil, adapter.Errorf(contract.ErrUnavailable, "starting %s: %v", s.cfg.Model, err)
+	case errors.Is(err, program.ErrTooMuch):
 		return nil, adapter.Errorf(contract.ErrTooLong, "%s wrote more than %d bytes", s.cfg.Model, limit)
-	case errors.Is(context.Cause(ctx), errTooSlow):
+	case errors.Is(err, program.ErrTooSlow):
 		return nil, adapter.Errorf(contract.ErrTimeout, "%s did not end within %s", s.cfg.Model, s.cfg.Wait)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil:
-		return nil, adapter.Errorf(contract.ErrInternal, "%s", s.api.Clean(fmt.Sprintf("%s failed: %v: %s", s.cfg.Model, err, said.kept)))
 	}
-	return out.kept, nil
-}
-
-var errTooSlow = errors.New("the program takes too long")
-
-func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-
-// output keeps the first bytes that are written, takes the rest, and calls full when there is more.
-type output struct {
-	kept  []byte
-	limit int
-	over  bool
-	full  func()
-}
-
-// Write implements [io.Writer].
-func (o *output) Write(p []byte) (int, error) {
-	room := o.limit - len(o.kept)
-	if len(p) > room && !o.over {
-		o.over = true
-		if o.full != nil {
-			o.full()
-		}
-	}
-	o.kept = append(o.kept, p[:min(len(p), room)]...)
-	return len(p), nil
+	return nil, adapter.Errorf(contract.ErrInternal, "%s",
+		s.api.Clean(fmt.Sprintf("%s failed: %s", s.cfg.Model, program.Reason(err, string(out.Errors)))))
 }

@@ -1,5 +1,5 @@
 // Package hookscript runs the commands of a hooks.json, in the format of Claude Code and Open
-// Plugins, as hooks of a plugin.
+// Plugins, as hooks of two plugins; see [Script.Handlers].
 //
 //	PreToolUse        before_act: deny, ask a person, other arguments
 //	PostToolUse       after_act: withhold the result
@@ -19,5 +19,5 @@
 // want other arguments, not the same, deny.
 //
 // Commands run as the user of this process, without a sandbox, each in its own process group, which is
-// killed when the command has ended or its time is up.
+// killed when the command has ended or its time is up; see package program.
 package hookscript

@@ -43,7 +43,7 @@ type Command struct {
 	Matcher string // of the tools; empty: all
 	Line    string // for the shell
 	Timeout time.Duration
-	matches *regexp.Regexp
+	matches *regexp.Regexp // nil: the event concerns no tool
 }
 
 // Script is what the files of a directory say.
@@ -51,11 +51,12 @@ type Script struct {
 	Dir      string // an absolute path
 	Files    []string
 	Commands []Command
-	Left     []string // what cannot be served, and why
+	Left     []string // what cannot be served and would deny nothing, and why
+	Broken   []string // what cannot be served although it would deny, and why
 }
 
-// Read reads the files of a directory. What it cannot read is an error: a hook that is left out
-// by mistake denies nothing.
+// Read reads the files of a directory. A hook that cannot be served is named in the result; a file that cannot be
+// read is an error.
 func Read(dir string) (*Script, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -103,19 +104,34 @@ func (s *Script) add(data []byte) error {
 				s.Left = append(s.Left, at+": Skandha has no such point")
 				continue
 			}
-			matches, err := matcher(group.Matcher)
-			if err != nil {
-				return fmt.Errorf("%s: matcher: %w", at, err)
+			leave := func(format string, args ...any) {
+				if why := fmt.Sprintf(format, args...); event == Stop {
+					s.Left = append(s.Left, why)
+				} else {
+					s.Broken = append(s.Broken, why)
+				}
+			}
+			c := Command{Event: event}
+			if event == PreToolUse || event == PostToolUse { // the others concern no tool
+				var err error
+				if c.matches, err = matcher(group.Matcher); err != nil {
+					leave("%s: matcher %q: %v", at, shorten(group.Matcher, 60), err)
+					continue
+				}
+				c.Matcher = group.Matcher
 			}
 			for j, h := range group.Hooks {
-				c := Command{Event: event, Matcher: group.Matcher, Line: h.Command, Timeout: defaultTimeout, matches: matches}
+				c.Line, c.Timeout = h.Command, defaultTimeout
 				switch {
 				case h.Type != "command":
-					return fmt.Errorf("%s.hooks[%d]: type is %q; only commands can be run", at, j, h.Type)
+					leave("%s.hooks[%d]: type is %q; only commands can be run", at, j, shorten(h.Type, 40))
+					continue
 				case h.Command == "":
-					return fmt.Errorf("%s.hooks[%d]: command is missing", at, j)
+					leave("%s.hooks[%d]: command is missing", at, j)
+					continue
 				case h.Async && (event == PreToolUse || event == UserPromptSubmit):
-					return fmt.Errorf("%s.hooks[%d]: async: a hook that nobody waits for denies nothing; remove it", at, j)
+					leave("%s.hooks[%d]: async: a hook that nobody waits for denies nothing; remove it", at, j)
+					continue
 				case h.Timeout != nil && *h.Timeout > 0:
 					c.Timeout = min(time.Duration(*h.Timeout*float64(time.Second)), maxTimeout)
 				}
@@ -145,7 +161,7 @@ func matcher(text string) (*regexp.Regexp, error) {
 // Idle reports that a command matches none of the names in [Tools], and none that another tool
 // could have.
 func (c Command) Idle() bool {
-	return !strings.Contains(c.Matcher, "mcp__") && !c.matches.MatchString("mcp__a__b") &&
+	return c.matches != nil && !strings.Contains(c.Matcher, "mcp__") && !c.matches.MatchString("mcp__a__b") &&
 		!slices.ContainsFunc(Tools, func(t Tool) bool { return c.matches.MatchString(t.Theirs) })
 }
 

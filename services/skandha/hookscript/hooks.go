@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
+	"skandha.dev/services/internal/program"
 )
 
 // input is what a command gets on standard input.
@@ -29,34 +28,37 @@ type input struct {
 	Prompt     string          `json:"prompt,omitempty"`
 }
 
-// maxRewrites is how many calls whose arguments were changed are remembered.
-const maxRewrites = 1024
-
-// Handlers returns the hooks that run the commands; those of events without commands are left out.
-func (s *Script) Handlers() plugin.Handlers {
-	rewritten, _ := lru.New[string, []byte](maxRewrites) // fails only if the size is not positive
-	r := runner{s, rewritten}
-	var out plugin.Handlers
-	add := func(event string, handler func(...plugin.HookOption) plugin.Handler) {
+// Handlers returns the hooks that run the commands, of two plugins; those of events without commands are left
+// out. shape applies the arguments that PreToolUse commands want; judge decides about the call that came of
+// it, and has all other hooks. A call that shape was not asked about, such as while it is away, is denied by judge
+// if a command wants other arguments. Without fill, so is a call whose defaults a command leaves out.
+func (s *Script) Handlers(fill Fill) (judge, shape plugin.Handlers) {
+	r := newRunner(s)
+	r.fill = fill
+	add := func(to *plugin.Handlers, event string, handler func(...plugin.HookOption) plugin.Handler) {
 		var longest time.Duration
 		for _, c := range s.of(event, "") {
 			longest = max(longest, c.Timeout)
 		}
 		if longest > 0 { // time to kill what takes too long, and to answer
-			out = append(out, handler(plugin.Deadline(longest+2*killWait), plugin.WhenFailing(hook.Deny)))
+			*to = append(*to, handler(plugin.Deadline(longest+2*program.KillWait), plugin.WhenFailing(hook.Deny)))
 		}
 	}
-	add(PreToolUse, func(o ...plugin.HookOption) plugin.Handler { return plugin.BeforeAct(r.before, o...) })
-	add(PostToolUse, func(o ...plugin.HookOption) plugin.Handler { return plugin.AfterAct(r.after, o...) })
-	add(UserPromptSubmit, func(o ...plugin.HookOption) plugin.Handler { return plugin.AfterSense(r.sensed, o...) })
-	add(Stop, func(o ...plugin.HookOption) plugin.Handler { return plugin.AfterReflect(r.ended, o...) })
-	return out
+	add(&shape, PreToolUse, func(o ...plugin.HookOption) plugin.Handler { return plugin.BeforeAct(r.shape, o...) })
+	add(&judge, PreToolUse, func(o ...plugin.HookOption) plugin.Handler { return plugin.BeforeAct(r.judge, o...) })
+	add(&judge, PostToolUse, func(o ...plugin.HookOption) plugin.Handler { return plugin.AfterAct(r.after, o...) })
+	add(&judge, UserPromptSubmit, func(o ...plugin.HookOption) plugin.Handler { return plugin.AfterSense(r.sensed, o...) })
+	add(&judge, Stop, func(o ...plugin.HookOption) plugin.Handler { return plugin.AfterReflect(r.ended, o...) })
+	return judge, shape
 }
 
 type runner struct {
-	script    *Script
-	rewritten *lru.Cache[string, []byte] // the arguments that a call got, by its id
+	script *Script
+	calls  *calls
+	fill   Fill
 }
+
+func newRunner(s *Script) runner { return runner{script: s, calls: newCalls()} }
 
 // all runs the commands of an event that match, at once, and combines what they decide.
 func (r runner) all(ctx context.Context, e hook.Envelope, in input) (v verdict, err error) {
@@ -94,50 +96,21 @@ func (r runner) all(ctx context.Context, e hook.Envelope, in input) (v verdict, 
 
 func join(a, b string) string { return strings.TrimSpace(a + "\n" + b) }
 
+// same compares JSON. Numbers are the same if they are written so.
 func same(a, b json.RawMessage) bool {
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return false
-	}
-	p, err := json.Marshal(x)
-	q, also := json.Marshal(y)
-	return err == nil && also == nil && bytes.Equal(p, q)
+	x, err := canonical(a)
+	y, also := canonical(b)
+	return err == nil && also == nil && bytes.Equal(x, y)
 }
 
-// before decides about a call. If the configuration requires these hooks, they are asked again about
-// arguments that they have changed: then they may deny the call, and change nothing more.
-func (r runner) before(ctx context.Context, c *plugin.HookCall[hook.ActData]) (plugin.Reply, error) {
-	t := toolOf(c.Data.Tool)
-	args, err := t.theirs(c.Data.Args)
-	if err != nil {
-		return plugin.Deny(fmt.Sprintf("the hooks cannot be asked: %v", err)), nil
+func canonical(body json.RawMessage) ([]byte, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
 	}
-	v, err := r.all(ctx, c.Envelope, input{Event: PreToolUse, Tool: t.Theirs, Input: args, Call: c.Data.Call})
-	if err != nil {
-		return plugin.Reply{}, err
-	}
-	key := string(c.Agent) + "/" + string(c.Session) + "/" + c.Data.Call
-	was, again := r.rewritten.Get(key)
-	again = again && same(was, c.Data.Args)
-	switch {
-	case v.deny != "":
-		return plugin.Deny(v.deny), nil
-	case v.input != nil && !again && !same(v.input, args) && v.ask != "":
-		// The plugin would not be asked again about what it has changed, and nobody would be asked
-		return plugin.Deny("the hooks change the arguments and ask a person at once, which is not supported: " + v.ask), nil
-	case v.input != nil && !again && !same(v.input, args):
-		to, err := t.ours(v.input)
-		if err != nil {
-			return plugin.Deny(fmt.Sprintf("updatedInput cannot be used: %v", err)), nil
-		}
-		r.rewritten.Add(key, to)
-		data := c.Data
-		data.Args = to
-		return plugin.Replace(data), nil
-	case v.ask != "":
-		return plugin.Confirm(hook.LevelWarn, v.ask), nil
-	}
-	return plugin.Continue(), nil
+	return json.Marshal(v)
 }
 
 // after decides about a result.

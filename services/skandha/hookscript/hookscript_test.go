@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"skandha.dev/pkg/hook"
 	"skandha.dev/pkg/plugin"
 	"skandha.dev/services/test/natstest"
@@ -45,11 +43,7 @@ func script(t *testing.T, event string, commands ...string) runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rewritten, err := lru.New[string, []byte](16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return runner{s, rewritten}
+	return newRunner(s)
 }
 
 func call(tool, args string) *plugin.HookCall[hook.ActData] {
@@ -91,7 +85,7 @@ func TestNoCallPassesAHookThatFails(t *testing.T) {
 		"stops":                  {`echo '{"continue":false,"stopReason":"no"}'`, "deny"},
 		"asks":                   {fmt.Sprintf(says, `"permissionDecision":"ask","permissionDecisionReason":"sure?"`), "confirm"},
 		"rewrites":               {fmt.Sprintf(says, `"updatedInput":{"command":"true"}`), "replace"},
-		"rewrites and asks":      {fmt.Sprintf(says, `"permissionDecision":"ask","updatedInput":{"command":"true"}`), "deny"},
+		"rewrites and asks":      {fmt.Sprintf(says, `"permissionDecision":"ask","updatedInput":{"command":"true"}`), "confirm"},
 		"another exit code":      {`exit 1`, "deny"},
 		"crashes":                {`kill -SEGV $$`, "deny"},
 		"is killed":              {`kill -KILL $$`, "deny"},
@@ -120,9 +114,8 @@ func TestNoCallPassesAHookThatFails(t *testing.T) {
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
-					reply, err := r.before(natstest.Context(t), call("shell:execute", `{"command":"rm x"}`))
-					if got := verb(t, reply, err); got != c.want {
-						t.Errorf("%s: %s %+v, want %s", c.command, got, reply, c.want)
+					if got, _, said := r.asked(t, call("shell:execute", `{"command":"rm x"}`)); got != c.want {
+						t.Errorf("%s: %s %s, want %s", c.command, got, said, c.want)
 					}
 				})
 			}
@@ -135,9 +128,8 @@ func TestNoCallPassesAHookThatFails(t *testing.T) {
 func TestACommandDoesNotGetThePluginsCredentials(t *testing.T) {
 	t.Setenv("SKANDHA_NATS", "nats://secret@127.0.0.1:4222")
 	r := script(t, PreToolUse, `env | grep -q SKANDHA_ && exit 2; test -n "$PATH" && test "$PWD" = "$CLAUDE_PROJECT_DIR"`)
-	reply, err := r.before(natstest.Context(t), call("shell:execute", `{}`))
-	if got := verb(t, reply, err); got != "pass" {
-		t.Errorf("%s %+v", got, reply)
+	if got, _, said := r.asked(t, call("shell:execute", `{}`)); got != "pass" {
+		t.Errorf("%s %s", got, said)
 	}
 }
 
@@ -155,32 +147,48 @@ func TestSeveralCommandsDecideTogether(t *testing.T) {
 		{[]string{one, two}, "deny"},
 	} {
 		r := script(t, PreToolUse, c.commands...)
-		reply, err := r.before(natstest.Context(t), call("shell:execute", `{}`))
-		if got := verb(t, reply, err); got != c.want {
+		if got, _, _ := r.asked(t, call("shell:execute", `{}`)); got != c.want {
 			t.Errorf("%v: %s, want %s", c.commands, got, c.want)
 		}
 	}
 }
 
+// asked asks both plugins about a call, as core does, and returns what becomes of it.
+func (r runner) asked(t *testing.T, c *plugin.HookCall[hook.ActData]) (does string, args json.RawMessage, said string) {
+	t.Helper()
+	reply, err := r.shape(natstest.Context(t), c)
+	does = verb(t, reply, err)
+	if does == "deny" || does == "error" {
+		return does, nil, fmt.Sprintf("%+v %v", reply, err)
+	}
+	judged := *c
+	if does == "replace" {
+		shaped, _ := r.calls.all.Peek(keyOf(c))
+		judged.Data.Args = shaped.to
+		if want := fmt.Sprintf("%+v", plugin.Replace(judged.Data)); fmt.Sprintf("%+v", reply) != want {
+			t.Errorf("%+v, want %s", reply, want)
+		}
+	}
+	reply, err = r.judge(natstest.Context(t), &judged)
+	if judges := verb(t, reply, err); judges != "pass" {
+		does = judges
+	}
+	return does, judged.Data.Args, fmt.Sprintf("%+v %v", reply, err)
+}
+
 // A tool and its arguments have the names of the format on the way to the command, and ours on
-// the way back. A call that was changed is not changed again.
+// the way back.
 func TestNamesThereAndBack(t *testing.T) {
 	r := script(t, PreToolUse, `cat > in.json; `+fmt.Sprintf(says, `"updatedInput":{"file_path":"safe.txt","content":"x"}`))
-	c := call("file_system:write_file", `{"path":"a.txt","content":"x"}`)
-	reply, err := r.before(natstest.Context(t), c)
+	does, args, said := r.asked(t, call("file_system:write_file", `{"path":"a.txt","content":"x"}`))
 	b, readErr := os.ReadFile(filepath.Join(r.script.Dir, "in.json"))
 	var in input
 	if readErr != nil || json.Unmarshal(b, &in) != nil || in.Tool != "Write" || !same(in.Input, json.RawMessage(
 		`{"file_path":"a.txt","content":"x"}`)) || in.Event != PreToolUse || in.Cwd != r.script.Dir {
 		t.Errorf("the command got %s, %v", b, readErr)
 	}
-	want := hook.ActData{Call: "c", Tool: "file_system:write_file", Args: json.RawMessage(`{"content":"x","path":"safe.txt"}`)}
-	if got := fmt.Sprintf("%+v", reply); err != nil || got != fmt.Sprintf("%+v", plugin.Replace(want)) {
-		t.Errorf("%s, %v", got, err)
-	}
-	c.Data.Args = want.Args
-	if reply, err := r.before(natstest.Context(t), c); verb(t, reply, err) != "pass" {
-		t.Errorf("asked again: %+v, %v", reply, err)
+	if does != "replace" || string(args) != `{"content":"x","path":"safe.txt"}` {
+		t.Errorf("%s %s %s", does, args, said)
 	}
 	for ours, theirs := range map[string]string{"math:evaluate": "mcp__math__evaluate", "shell:execute": "Bash", "odd": "odd"} {
 		if got := toolOf(ours).Theirs; got != theirs {
@@ -224,7 +232,7 @@ func TestInputsAndResults(t *testing.T) {
 func TestFiles(t *testing.T) {
 	for content, want := range map[string]string{
 		`{`: "unexpected end",
-		`{"hooks":{"PreToolUse":[{"matcher":"(","hooks":[]}]}}`:                                               "matcher",
+		`{"hooks":{"PreToolUse":[{"matcher":"(","hooks":[]}]}}`:                                               `PreToolUse[0]: matcher "("`,
 		`{"hooks":{"PreToolUse":[{"hooks":[{"type":"prompt"}]}]}}`:                                            "only commands",
 		`{"hooks":{"PreToolUse":[{"hooks":[{"type":"command"}]}]}}`:                                           "command is missing",
 		`{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x","async":true}]}]}}`:                "async",
@@ -239,8 +247,9 @@ func TestFiles(t *testing.T) {
 		}
 		s, err := Read(dir)
 		switch {
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%s: %v, want %q", content, err, want)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)) &&
+			(err != nil || len(s.Broken) != 1 || !strings.Contains(s.Broken[0], want)):
+			t.Errorf("%s: %+v, %v, want %q", content, s, err, want)
 		case want == "" && (err != nil || len(s.Left) != 1 || s.Commands[0].Timeout != 55*time.Second):
 			t.Errorf("%s: %+v, %v", content, s, err)
 		}

@@ -10,18 +10,14 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
+
+	"skandha.dev/services/internal/program"
 )
 
 // MaxOutput is how many bytes a command may write to standard output.
 const MaxOutput = 1 << 20
 
-// The limits of a reason, in bytes, and of how long a killed command may keep its output open.
-const (
-	maxReason = 4 << 10
-	killWait  = time.Second
-)
+const maxReason = 4 << 10 // in bytes
 
 // verdict is what a command decides.
 type verdict struct {
@@ -36,26 +32,21 @@ func denies(format string, args ...any) verdict { return verdict{deny: fmt.Sprin
 // run runs a command with its input. It never fails: a command that does is a denial.
 func (c Command) run(ctx context.Context, dir string, input []byte) verdict {
 	name := shorten(c.Line, 60)
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTooSlow)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Line) //nolint:gosec // the user's own hooks
-	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, bytes.NewReader(input), killWait
-	cmd.Env = append(environment(), "CLAUDE_PROJECT_DIR="+dir, "CLAUDE_PLUGIN_ROOT="+dir, "PLUGIN_ROOT="+dir)
-	out, errs := &output{limit: MaxOutput, full: cancel}, &output{limit: maxReason}
-	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return killGroup(cmd) }
-	if err := cmd.Start(); err != nil {
-		return denies("the hook %s could not be started: %v", name, err)
-	}
-	err := cmd.Wait()
-	_ = killGroup(cmd) // what it left running
-	said := strings.TrimSpace(strings.ToValidUTF8(string(errs.kept), "\uFFFD"))
+	out, err := program.Run(ctx, program.Program{
+		Args: []string{"/bin/sh", "-c", c.Line}, Dir: dir, Input: input, MaxOutput: MaxOutput, Within: c.Timeout,
+		Env: append(environment(), "CLAUDE_PROJECT_DIR="+dir, "CLAUDE_PLUGIN_ROOT="+dir, "PLUGIN_ROOT="+dir),
+	})
+	said := strings.TrimSpace(strings.ToValidUTF8(string(out.Errors), "\uFFFD"))
+	var start *program.StartError
 	var exit *exec.ExitError
 	switch {
-	case out.over:
+	case err == nil:
+		return c.read(name, bytes.TrimSpace(out.Out))
+	case errors.As(err, &start):
+		return denies("the hook %s could not be started: %v", name, err)
+	case errors.Is(err, program.ErrTooMuch):
 		return denies("the hook %s wrote more than %d bytes", name, MaxOutput)
-	case errors.Is(context.Cause(ctx), errTooSlow):
+	case errors.Is(err, program.ErrTooSlow):
 		return denies("the hook %s did not end within %v", name, c.Timeout)
 	case ctx.Err() != nil:
 		return denies("the hook %s was ended: %v", name, ctx.Err())
@@ -64,10 +55,8 @@ func (c Command) run(ctx context.Context, dir string, input []byte) verdict {
 			said = "the hook " + name + " denies"
 		}
 		return verdict{deny: said}
-	case err != nil:
-		return denies("the hook %s failed: %v: %s", name, err, said)
 	}
-	return c.read(name, bytes.TrimSpace(out.kept))
+	return denies("the hook %s failed: %s", name, program.Reason(err, said))
 }
 
 // environment returns what a command gets of this process's: not where the bus is, nor the plugin's
@@ -75,10 +64,6 @@ func (c Command) run(ctx context.Context, dir string, input []byte) verdict {
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SKANDHA_") })
 }
-
-var errTooSlow = errors.New("the command takes too long")
-
-func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 // answer is the JSON that a command may write.
 type answer struct {
@@ -188,25 +173,4 @@ func shorten(s string, most int) string {
 		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
-}
-
-// output keeps the first bytes that are written, takes the rest, and calls full when there is more.
-type output struct {
-	kept  []byte
-	limit int
-	over  bool
-	full  func()
-}
-
-// Write implements [io.Writer].
-func (o *output) Write(p []byte) (int, error) {
-	room := o.limit - len(o.kept)
-	if len(p) > room && !o.over {
-		o.over = true
-		if o.full != nil {
-			o.full()
-		}
-	}
-	o.kept = append(o.kept, p[:min(len(p), room)]...)
-	return len(p), nil
 }

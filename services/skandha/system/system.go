@@ -331,8 +331,11 @@ func GuidesDir(c core.Config, data string) string {
 	return cmp.Or(c.GuidesDir, filepath.Join(data, "guides"))
 }
 
-// attempts is where tools and listeners record how far what they send got.
-func (s *System) attempts() string { return filepath.Join(s.cfg.Data, "attempts") }
+// StateDir is where tools and listeners of a system record how far what they send got, and where MCP servers
+// have their homes.
+func StateDir(data string) string { return filepath.Join(data, "attempts") }
+
+func (s *System) attempts() string { return StateDir(s.cfg.Data) }
 
 func (s *System) runnerConfig() toolrunner.Config {
 	protect := []string{s.cfg.Data}

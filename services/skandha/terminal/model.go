@@ -144,7 +144,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	}
 	m.do(m.flush())
-	if m.leaving && !m.printer.busy && len(m.printer.todo) == 0 {
+	if m.leaving && (m.width == 0 || !m.printer.busy && len(m.printer.todo) == 0) {
 		return m, tea.Quit
 	}
 	m.do(m.tick())

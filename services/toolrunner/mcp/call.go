@@ -30,7 +30,7 @@ func (t *Tool) Call(ctx context.Context, c tools.Call) (tool.Result, error) {
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	r := &running{progress: c.Progress}
+	r := &running{progress: c.Progress, known: t.link.secrets()}
 	token, leave := s.enter(r)
 	defer leave()
 	params := &sdk.CallToolParams{Name: t.remote, Arguments: c.Args}
@@ -72,12 +72,14 @@ func request[R any](ctx context.Context, s *session, f func(context.Context) (R,
 	case a = <-answers:
 	case <-s.ended:
 		cancel(sdk.ErrConnectionClosed)
-		a.err = sdk.ErrConnectionClosed
+		if a.err = sdk.ErrConnectionClosed; s.why != nil {
+			a.err = fmt.Errorf("%w: %v", a.err, s.why) //nolint:errorlint // it is no answer, whatever it wraps
+		}
 	case <-ctx.Done():
 		select {
 		case a = <-answers:
 		case <-time.After(hangWithin): // a server that does not read blocks its writers
-			s.link.drop(s)
+			s.link.drop(s, errors.New("it does not read its input"))
 			a.err = ctx.Err()
 		}
 	}
@@ -85,7 +87,7 @@ func request[R any](ctx context.Context, s *session, f func(context.Context) (R,
 	case a.err == nil:
 		return a.res, nil
 	case slices.ContainsFunc(connectionEnded, func(e error) bool { return errors.Is(a.err, e) }):
-		s.link.drop(s) // the next call waits for another one
+		s.link.drop(s, a.err) // the next call waits for another one
 	}
 	var none R
 	return none, sending{a.err, reached.Load()}
@@ -101,11 +103,11 @@ const hangWithin = time.Second
 
 // failure returns the result of a call without an answer: it claims nothing that is not known.
 func (l *link) failure(ctx context.Context, err error) (tool.Result, error) {
-	said, sent := answered(err), sending{}
+	said, sent := l.answered(err), sending{}
 	errors.As(err, &sent)
 	switch {
 	case errors.Is(err, sdk.ErrSessionMissing), !sent.reached && ctx.Err() == nil && said == nil:
-		return tool.Result{}, fmt.Errorf("%w: the MCP server %s: %s", ErrNotSent, l.name, brief(err))
+		return tool.Result{}, fmt.Errorf("%w: the MCP server %s: %s", ErrNotSent, l.name, l.brief(err))
 	case !sent.reached && ctx.Err() != nil:
 		return tool.Result{}, fmt.Errorf("%w: the MCP server %s was not reached in time", ErrNotSent, l.name)
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
@@ -114,11 +116,18 @@ func (l *link) failure(ctx context.Context, err error) (tool.Result, error) {
 		return l.refused(said), nil
 	}
 	return tool.Failure(tool.CodeOutcomeUnknown,
-		fmt.Sprintf("it may have run: the MCP server %s gave no answer that can be used: %s", l.name, brief(err))), nil
+		fmt.Sprintf("it may have run: the MCP server %s gave no answer that can be used: %s", l.name, l.brief(err))), nil
 }
 
 // answered returns the error that the server answered with; nil if the error is the client's.
-func answered(err error) *jsonrpc.Error {
+func (l *link) answered(err error) *jsonrpc.Error {
+	if l.server.URL == "" { // the connection marks what was said
+		marked := saidError{}
+		if !errors.As(err, &marked) {
+			return nil
+		}
+		err = marked
+	}
 	var said *jsonrpc.Error
 	if errors.As(err, &said) && !slices.Contains(clientCodes, said.Code) {
 		return said
@@ -126,24 +135,36 @@ func answered(err error) *jsonrpc.Error {
 	return nil
 }
 
-// clientCodes are those of errors that the library makes itself: the connection is closing at one end,
-// or the transport has not taken the request.
+// clientCodes are those of errors that the library makes itself for requests over HTTP: the connection is
+// closing at one end, or the transport has not taken the request.
 var clientCodes = []int64{-32003, -32004, -32005}
 
 // refused returns the result of a call that the server answered with an error of the protocol.
 func (l *link) refused(said *jsonrpc.Error) tool.Result {
 	return tool.Failure(tool.CodeFailed, text.Cut(fmt.Sprintf("the MCP server %s answered with error %d: %s",
-		l.name, said.Code, plain(said.Message)), result.MaxMessage))
+		l.name, said.Code, l.secrets().Hide(plain(said.Message))), result.MaxMessage))
 }
 
-// label adds what policy must know of the result: whose words it is.
+// label adds what policy must know of the result: whose words it is. Secrets that the server was given are hidden.
 func (l *link) label(r tool.Result, call *running) tool.Result {
 	if !r.Success && r.Error == nil {
 		return r
 	}
-	r = tools.Labelled(r, []string{"mcp:" + l.name})
+	r = tools.Labelled(l.hidden(r), []string{"mcp:" + l.name})
 	if asked := call.questions(); len(asked) > 0 {
 		r.Metadata["declined"] = asked
+	}
+	return r
+}
+
+// hidden returns a result without the secrets that the server was given.
+func (l *link) hidden(r tool.Result) tool.Result {
+	known := l.secrets()
+	r.Data = known.HideJSON(r.Data)
+	if r.Error != nil {
+		e := *r.Error
+		e.Message = known.Hide(e.Message)
+		r.Error = &e
 	}
 	return r
 }

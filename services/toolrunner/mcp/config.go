@@ -242,12 +242,14 @@ type secrets struct {
 	headers map[string]string // with the token's
 	env     map[string]string
 	client  string // OAuth's secret
+	known   secret.Known
 }
 
 func (s Server) secrets() (out secrets, err error) {
 	var errs []error
+	var values []string // of what names a secret: others, such as a mode, are words of any text
 	read := func(field string, m map[string]string) map[string]string {
-		values := map[string]string{}
+		read := map[string]string{}
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			v, err := secret.Read(m[name])
 			if err == nil && strings.ContainsAny(v, "\r\n\x00") && field == "headers" {
@@ -256,9 +258,12 @@ func (s Server) secrets() (out secrets, err error) {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s.%s: %w", field, name, err))
 			}
-			values[name] = v
+			if v != m[name] {
+				values = append(values, v)
+			}
+			read[name] = v
 		}
-		return values
+		return read
 	}
 	out.headers, out.env = read("headers", s.Headers), read("env", s.Env)
 	if s.Token != "" {
@@ -267,12 +272,15 @@ func (s Server) secrets() (out secrets, err error) {
 			errs = append(errs, fmt.Errorf("token: %w", err))
 		}
 		out.headers["Authorization"] = "Bearer " + v
+		values = append(values, v)
 	}
 	if s.OAuth != nil {
 		if out.client, err = secret.Read(s.OAuth.ClientSecret); err != nil {
 			errs = append(errs, fmt.Errorf("oauth.client_secret: %w", err))
 		}
+		values = append(values, out.client)
 	}
+	out.known = secret.NewKnown(values...)
 	return out, errors.Join(errs...)
 }
 

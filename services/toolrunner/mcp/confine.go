@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"skandha.dev/services/internal/seccomp"
+	"skandha.dev/services/internal/within"
 )
 
 // Where a command in the sandbox has its home, and the limits of each of its processes.
@@ -110,4 +111,29 @@ func visible(s Server) error {
 	}
 	return fmt.Errorf("the program %s is outside of what the sandbox shows: add its directory to read, "+
 		"or let the command run as a program of this user with isolation: host", path)
+}
+
+// CheckRead returns why a command may not see a directory: protected files are in it, or it is in a protected
+// directory and not in the workspace.
+func CheckRead(dir string, protected []string, workspace string) error {
+	free := false
+	if workspace != "" {
+		var err error
+		if free, err = within.Contains(workspace, dir); err != nil {
+			return err
+		}
+	}
+	for _, p := range protected {
+		holds, err := within.Contains(dir, p)
+		if err == nil && !holds && !free {
+			holds, err = within.Contains(p, dir)
+		}
+		if err != nil {
+			return err
+		}
+		if holds {
+			return fmt.Errorf("%s is, has or is in %s, where the system keeps its keys and data; name another directory", dir, p)
+		}
+	}
+	return nil
 }

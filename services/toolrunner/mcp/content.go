@@ -9,6 +9,7 @@ import (
 	"mime"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,6 +17,7 @@ import (
 	"skandha.dev/pkg/provider"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/result"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 	"skandha.dev/services/toolrunner/tools"
 )
@@ -56,6 +58,7 @@ type pointer struct {
 type gathering struct {
 	ctx    context.Context //nolint:containedctx // of the call that gathers
 	call   tools.Call
+	known  secret.Known
 	texts  []string
 	answer answer
 	show   []provider.File
@@ -66,7 +69,7 @@ func (l *link) content(ctx context.Context, c tools.Call, res *sdk.CallToolResul
 	if res == nil {
 		return tool.Failure(tool.CodeFailed, fmt.Sprintf("the MCP server %s answered without a result; the tool may have run", l.name))
 	}
-	g := gathering{ctx: ctx, call: c}
+	g := gathering{ctx: ctx, call: c, known: l.secrets()}
 	for _, part := range res.Content {
 		g.add(part)
 	}
@@ -141,6 +144,9 @@ func (g *gathering) keep(kind, uri, media string, content []byte) {
 		return
 	}
 	media, extension := mediaType(media)
+	if utf8.Valid(content) {
+		content = []byte(g.known.Hide(string(content)))
+	}
 	f := kept{Name: fmt.Sprintf("%d-%s%s", n, kind, extension), MediaType: media, Bytes: len(content), URI: text.Cut(uri, maxHint)}
 	f.Ref = g.call.Prefix() + f.Name
 	switch err := g.call.Store.PutArtifact(context.WithoutCancel(g.ctx), f.Ref, content); {

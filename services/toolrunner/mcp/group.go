@@ -27,6 +27,8 @@ type Options struct {
 	Wants func(name string) bool
 	// Taken reports whether another part of the runner offers a tool of the name.
 	Taken func(name string) bool
+	// Refuses returns why commands may not see a directory, such as one with keys; nil: they may see any.
+	Refuses func(dir string) error
 	// Changed is called when [Group.Specs] may have changed. It must not call the group's Close.
 	Changed func()
 	Logger  *slog.Logger

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ const maxMessage = 16 << 20
 const maxHeader = 64 << 10
 
 // dialHTTP prepares a connection to a URL.
-func (l *link) dialHTTP() (sdk.Transport, error) {
+func (l *link) dialHTTP(in *session) (sdk.Transport, error) {
 	u, err := l.server.endpoint()
 	if err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func (l *link) dialHTTP() (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := guarded(u, s.headers)
+	l.knows(s.known)
+	client, err := guarded(u, s.headers, in)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +43,7 @@ func (l *link) dialHTTP() (sdk.Transport, error) {
 		credentials := &oauthex.ClientCredentials{
 			ClientID: o.ClientID, ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: s.client}, Issuer: o.Issuer,
 		}
-		metadata, err := guarded(u, nil)
+		metadata, err := guarded(u, nil, in)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +62,7 @@ const oauthWithin = 15 * time.Second
 
 // guarded returns a client for the server at a URL. Its host may be one of the local network, since
 // the operator has named it; what the server leads to must be public.
-func guarded(u *url.URL, headers map[string]string) (*http.Client, error) {
+func guarded(u *url.URL, headers map[string]string, in *session) (*http.Client, error) {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
@@ -75,7 +77,7 @@ func guarded(u *url.URL, headers map[string]string) (*http.Client, error) {
 		MaxResponseHeaderBytes: maxHeader, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
 	}
 	return &http.Client{
-		Transport: &dressed{next: t, origin: origin(u), headers: headers},
+		Transport: &dressed{next: t, origin: origin(u), headers: headers, session: in},
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if origin(next.URL) != origin(u) {
 				return fmt.Errorf("the server redirects to %s; if that is right, make it the url", next.URL.Redacted())
@@ -95,6 +97,7 @@ type dressed struct {
 	next    http.RoundTripper
 	origin  string
 	headers map[string]string
+	session *session
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -110,18 +113,47 @@ func (d *dressed) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if !isStream(resp) { // events are bounded one by one
-		resp.Body = &bounded{ReadCloser: resp.Body, left: maxMessage}
+		b := &bounded{ReadCloser: resp.Body, left: maxMessage}
+		if resp.ContentLength > maxMessage {
+			b.why = fmt.Errorf("the message has %d bytes, at most %d are read", resp.ContentLength, maxMessage)
+		}
+		resp.Body = b
+	}
+	if asksForTools(req) {
+		resp.Body = d.session.soundBody(resp.Body, isStream(resp))
+		resp.ContentLength = -1 // it may become shorter
+		resp.Header.Del("Content-Length")
 	}
 	return resp, nil
+}
+
+// asksForTools reports whether a request is one for the list of tools.
+func asksForTools(req *http.Request) bool {
+	if req.GetBody == nil {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer func() { _ = body.Close() }()
+	var m struct {
+		Method string `json:"method"`
+	}
+	return req.ContentLength < maxHeader && json.NewDecoder(body).Decode(&m) == nil && m.Method == listTools
 }
 
 // bounded is a body that fails where it becomes too long.
 type bounded struct {
 	io.ReadCloser
 	left int
+	why  error // it is known to be too long
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
+	if b.why != nil {
+		return 0, b.why
+	}
 	if b.left <= 0 {
 		return 0, fmt.Errorf("the message has more than %d bytes", maxMessage)
 	}

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/logburst"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 )
 
@@ -41,6 +45,7 @@ type link struct {
 	group  *Group
 	end    func() // ends the connection for good
 	log    *slog.Logger
+	strays *logburst.Log // of what is no message
 	wants  func(string) bool
 
 	mu      sync.Mutex
@@ -48,11 +53,14 @@ type link struct {
 	changed chan struct{} // closed when session changes
 	catalog catalog
 	err     error // of the last attempt; nil while connected
+	known   secret.Known
 }
 
 func newLink(name string, s Server, added bool, g *Group) *link {
+	log := g.opt.Logger.With("server", name)
 	return &link{
-		name: name, server: s, added: added, group: g, log: g.opt.Logger.With("server", name), wants: g.opt.Wants, changed: make(chan struct{}),
+		name: name, server: s, added: added, group: g, log: log, strays: logburst.New(log), wants: g.opt.Wants,
+		changed: make(chan struct{}),
 	}
 }
 
@@ -82,7 +90,7 @@ func (l *link) lost(ctx context.Context, err error, pause time.Duration) {
 	l.err = err
 	l.mu.Unlock()
 	if first {
-		l.log.Warn("no connection to the MCP server; trying again", "error", brief(err))
+		l.log.Warn("no connection to the MCP server; trying again", "error", l.brief(err))
 		time.AfterFunc(keepOffer, l.withdraw)
 	}
 	select {
@@ -106,7 +114,8 @@ func (l *link) withdraw() {
 
 // connect makes a connection, and serves it until it ends.
 func (l *link) connect(ctx context.Context, old bool) (err error) {
-	t, stop, err := l.dial()
+	s := newSession(l)
+	t, stop, err := l.dial(s)
 	if err != nil {
 		return err
 	}
@@ -115,7 +124,6 @@ func (l *link) connect(ctx context.Context, old bool) (err error) {
 			err = fmt.Errorf("%w; its last words: %s", err, said)
 		}
 	}()
-	s := newSession(l)
 	opts := &sdk.ClientSessionOptions{}
 	if old {
 		opts.ProtocolVersion = legacy
@@ -129,9 +137,13 @@ func (l *link) connect(ctx context.Context, old bool) (err error) {
 	s.sdk = client
 	var why error
 	ended := make(chan struct{})
-	go func() { why = client.Wait(); close(ended) }()
+	go func() {
+		why = client.Wait()
+		l.drop(s, why)
+		close(ended)
+	}()
 	defer func() {
-		l.drop(s)
+		l.drop(s, err)
 		closed := make(chan struct{})
 		go func() { _ = client.Close(); close(closed) }()
 		select {
@@ -194,13 +206,13 @@ func (l *link) put(s *session) {
 }
 
 // drop ends the session for calls: those that wait for an answer, and later ones.
-func (l *link) drop(s *session) {
+func (l *link) drop(s *session, why error) {
 	l.mu.Lock()
 	if l.session == s {
 		l.session = nil
 	}
 	l.mu.Unlock()
-	s.fail()
+	s.fail(why)
 }
 
 // get returns the session, and waits a while for one.
@@ -220,7 +232,7 @@ func (l *link) get(ctx context.Context) (*session, error) {
 			if err == nil {
 				err = errors.New("it is being connected")
 			}
-			return nil, fmt.Errorf("no connection to the MCP server %s: %s", l.name, brief(err))
+			return nil, fmt.Errorf("no connection to the MCP server %s: %s", l.name, l.brief(err))
 		}
 	}
 }
@@ -232,20 +244,48 @@ func (l *link) offered() catalog {
 	return l.catalog
 }
 
-// brief is an error for logs and people: parts of it may be a server's words.
-func brief(err error) string { return text.Cut(plain(err.Error()), maxSaid) }
+// brief is an error for logs and people, in one line: parts of it may be a server's words.
+func brief(err error) string {
+	words := oneLine(err.Error())
+	if at := webPage.FindStringIndex(words); at != nil {
+		words = words[:at[0]] + "a web page (HTML); is the url that of an MCP endpoint?"
+	}
+	return text.Cut(words, maxSaid)
+}
+
+// brief is [brief] without the server's secrets.
+func (l *link) brief(err error) string { return brief(errors.New(l.secrets().Hide(err.Error()))) }
+
+// webPage matches where a page begins, which may have been cut.
+var webPage = regexp.MustCompile(`(?i)"?<(!doctype\s+html|html|head|body)[\s>]`)
+
+// oneLine is a text of a server in one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(plain(s)), " ") }
 
 // us is how the client calls itself.
 func us() *sdk.Implementation {
 	return &sdk.Implementation{Name: "skandha", Version: buildinfo.String()}
 }
 
+// knows sets the secrets that the server is given: what it says is shown without them.
+func (l *link) knows(k secret.Known) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = k
+}
+
+func (l *link) secrets() secret.Known {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
+}
+
 // dial prepares a connection; stop ends what belongs to it, and returns the last words of a command.
-func (l *link) dial() (t sdk.Transport, stop func() string, err error) {
+func (l *link) dial(s *session) (t sdk.Transport, stop func() string, err error) {
 	if l.server.URL == "" {
-		return l.dialStdio()
+		return l.dialStdio(s)
 	}
-	t, err = l.dialHTTP()
+	t, err = l.dialHTTP(s)
 	return t, func() string { return "" }, err
 }
 

@@ -131,13 +131,13 @@ func ask[R any](ctx context.Context, g *Group, server string, f func(context.Con
 	if err == nil {
 		out, err = use(res)
 	}
-	if said := answered(err); err != nil && said != nil {
+	if said := l.answered(err); err != nil && said != nil {
 		out, err = l.refused(said), nil
 	}
 	if err != nil {
-		return tools.Fail(fmt.Errorf("asking the MCP server %s: %s", server, brief(err)))
+		return tools.Fail(fmt.Errorf("asking the MCP server %s: %s", server, l.brief(err)))
 	}
-	return tools.Labelled(out, []string{"mcp:" + server})
+	return tools.Labelled(l.hidden(out), []string{"mcp:" + server})
 }
 
 func (g *Group) resources(ctx context.Context, _ tools.Call, a lists) tool.Result {

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 )
 
@@ -23,15 +24,22 @@ type session struct {
 	relist chan struct{} // has one while the server's lists have changed
 	ended  chan struct{}
 	once   sync.Once // closes it
+	why    error     // why it has ended; set before
 
 	last  atomic.Int64
 	mu    sync.Mutex
 	calls map[string]*running // by progress token
+
+	bad         []string // entries of the list that is being read which are no tools
+	bads        int      // how many there are
+	skipped     int      // lines of standard output that are no messages
+	lastSkipped string
 }
 
 // running is a call that waits for its result.
 type running struct {
 	progress func(string)
+	known    secret.Known
 
 	mu    sync.Mutex
 	asked []string // what the server has asked for in the middle of it
@@ -59,11 +67,16 @@ func (s *session) client() *sdk.Client {
 }
 
 // fail ends the session for calls.
-func (s *session) fail() { s.once.Do(func() { close(s.ended) }) }
+func (s *session) fail(why error) {
+	s.once.Do(func() {
+		s.why = why
+		close(s.ended)
+	})
+}
 
 func (s *session) protocol() string {
 	if r := s.sdk.InitializeResult(); r != nil {
-		return text.Cut(plain(r.ProtocolVersion), maxHint)
+		return text.Cut(oneLine(r.ProtocolVersion), maxNameShown)
 	}
 	return ""
 }
@@ -71,7 +84,7 @@ func (s *session) protocol() string {
 // implementation is what the server calls itself.
 func (s *session) implementation() string {
 	if r := s.sdk.InitializeResult(); r != nil && r.ServerInfo != nil {
-		return text.Cut(plain(r.ServerInfo.Name+" "+r.ServerInfo.Version), maxNameShown)
+		return text.Cut(oneLine(r.ServerInfo.Name+" "+r.ServerInfo.Version), maxNameShown)
 	}
 	return ""
 }
@@ -85,7 +98,7 @@ func (s *session) list(ctx context.Context) (catalog, error) {
 		return c, err
 	}
 	c.has = capabilities{r.Capabilities.Resources != nil, r.Capabilities.Prompts != nil}
-	if r.Capabilities.Tools == nil && answered(err) != nil {
+	if r.Capabilities.Tools == nil && s.link.answered(err) != nil {
 		err = nil
 	}
 	return c, err
@@ -95,6 +108,12 @@ func (s *session) tools(ctx context.Context) (catalog, error) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	var all []*sdk.Tool
+	s.takeMalformed()
+	offer := func(more bool) catalog {
+		c := s.link.read(all, more)
+		c.out = append(s.takeMalformed(), c.out...)
+		return c
+	}
 	params := &sdk.ListToolsParams{}
 	for range maxPages {
 		page, err := request(ctx, s, func(ctx context.Context) (*sdk.ListToolsResult, error) { return s.sdk.ListTools(ctx, params) })
@@ -103,14 +122,14 @@ func (s *session) tools(ctx context.Context) (catalog, error) {
 		}
 		all = append(all, page.Tools...)
 		if page.NextCursor == "" {
-			return s.link.read(all, false), nil
+			return offer(false), nil
 		}
 		if len(all) > maxListed {
 			break
 		}
 		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
 	}
-	return s.link.read(all, true), nil
+	return offer(true), nil
 }
 
 // maxListed is how many tools of a server are looked at, of which it may have disabled most.
@@ -145,7 +164,7 @@ func (s *session) report(_ context.Context, req *sdk.ProgressNotificationClientR
 			words += " of " + strconv.FormatFloat(req.Params.Total, 'g', 6, 64)
 		}
 	}
-	r.progress(words)
+	r.progress(r.known.Hide(words))
 }
 
 // decline answers a question of the server in the middle of a call: nobody can be asked there. The
@@ -157,7 +176,7 @@ func (s *session) decline(_ context.Context, req *sdk.ElicitRequest) (*sdk.Elici
 	for _, r := range s.calls {
 		r.mu.Lock()
 		if len(r.asked) < maxAsked {
-			r.asked = append(r.asked, words)
+			r.asked = append(r.asked, r.known.Hide(words))
 		}
 		r.mu.Unlock()
 	}

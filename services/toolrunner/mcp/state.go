@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -26,6 +27,8 @@ type State struct {
 	Tools     []string `json:"tools,omitempty"`
 	LeftOut   []string `json:"left_out,omitempty"` // what is not offered, and why
 	Error     string   `json:"error,omitempty"`    // why there is no connection
+	// Warnings say what of the connection was skipped.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // States lists the servers, by name.
@@ -50,6 +53,7 @@ func (g *Group) States() []State {
 }
 
 func (l *link) state() State {
+	known := l.secrets()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := State{Name: l.name, Transport: l.server.transport(), Added: l.added, Connected: l.session != nil, LeftOut: l.catalog.out}
@@ -57,10 +61,10 @@ func (l *link) state() State {
 		s.Isolation = string(cmp.Or(l.server.Isolation, Sandbox))
 	}
 	if l.session != nil {
-		s.Protocol, s.Server = l.session.protocol(), l.session.implementation()
+		s.Protocol, s.Server, s.Warnings = l.session.protocol(), l.session.implementation(), l.session.warnings()
 	}
 	if l.err != nil {
-		s.Error = brief(l.err)
+		s.Error = brief(errors.New(known.Hide(l.err.Error())))
 	}
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"skandha.dev/services/internal/logburst"
+	"skandha.dev/services/internal/secret"
 	"skandha.dev/services/internal/text"
 )
 
@@ -28,11 +29,12 @@ const (
 )
 
 // dialStdio starts the command. stop ends it with all that it has started, and returns its last words.
-func (l *link) dialStdio() (t sdk.Transport, stop func() string, err error) {
+func (l *link) dialStdio(in *session) (t sdk.Transport, stop func() string, err error) {
 	s, err := l.server.secrets()
 	if err != nil {
 		return nil, nil, err
 	}
+	l.knows(s.known)
 	argv, env, dir, err := l.commandLine(s.env)
 	if err != nil {
 		return nil, nil, err
@@ -46,25 +48,25 @@ func (l *link) dialStdio() (t sdk.Transport, stop func() string, err error) {
 		defer func() { _ = rules.Close() }()
 		inherits = append(inherits, rules)
 	}
-	p, err := start(&exec.Cmd{Args: argv, Env: env, Dir: dir, ExtraFiles: inherits}, l.log)
+	p, err := start(&exec.Cmd{Args: argv, Env: env, Dir: dir, ExtraFiles: inherits}, l.log, s.known)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
-	return &sdk.IOTransport{Reader: p.out, Writer: p.in, MaxLineLength: maxMessage}, p.stop, nil
+	return &lines{session: in, out: p.out, in: p.in}, p.stop, nil
 }
 
 // commandLine returns what is run: the command itself, or a sandbox around it.
-func (l *link) commandLine(secret map[string]string) (argv, env []string, dir string, err error) {
+func (l *link) commandLine(values map[string]string) (argv, env []string, dir string, err error) {
 	if l.server.Isolation == Host {
 		env = inherited()
-		for name, value := range secret {
+		for name, value := range values {
 			env = append(env, name+"="+value)
 		}
 		return l.server.Command, env, l.server.Dir, nil
 	}
 	home := ""
 	if l.group.opt.StateDir != "" {
-		home = filepath.Join(l.group.opt.StateDir, "mcp", l.name)
+		home = Home(l.group.opt.StateDir, l.name)
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			return nil, nil, "", err
 		}
@@ -72,12 +74,23 @@ func (l *link) commandLine(secret map[string]string) (argv, env []string, dir st
 			return nil, nil, "", err
 		}
 	}
+	if refuses := l.group.opt.Refuses; refuses != nil {
+		for i, dir := range l.server.Read {
+			if err := refuses(dir); err != nil {
+				return nil, nil, "", fmt.Errorf("read[%d]: %w", i, err)
+			}
+		}
+	}
 	argv, env, err = confined(l.server, home)
-	for name, value := range secret {
+	for name, value := range values {
 		env = append(env, name+"="+value)
 	}
 	return argv, env, "/", err
 }
+
+// Home returns the directory, below a state directory, that a command in the sandbox has as its home. It stays when the
+// server is removed.
+func Home(stateDir, name string) string { return filepath.Join(stateDir, "mcp", name) }
 
 // inherited is what a command on the host gets of this process's environment: nothing that could be a
 // secret.
@@ -104,7 +117,7 @@ type process struct {
 }
 
 // start runs a command in a process group.
-func start(cmd *exec.Cmd, log *slog.Logger) (*process, error) {
+func start(cmd *exec.Cmd, log *slog.Logger, known secret.Known) (*process, error) {
 	var err error
 	if cmd.Path, err = lookPath(cmd.Args[0], cmd.Env); err != nil {
 		return nil, err
@@ -131,18 +144,18 @@ func start(cmd *exec.Cmd, log *slog.Logger) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, out.Close(), complain.Close())
 	}
-	go p.listen(complain, log)
+	go p.listen(complain, log, known)
 	return p, nil
 }
 
 // listen logs what the command writes to its standard error, a little at a time.
-func (p *process) listen(from io.ReadCloser, log *slog.Logger) {
+func (p *process) listen(from io.ReadCloser, log *slog.Logger, known secret.Known) {
 	defer func() { _ = from.Close(); close(p.heard) }()
 	lines := logburst.New(log)
 	r := bufio.NewReaderSize(from, 4*maxLine)
 	for {
 		line, rest, err := r.ReadLine()
-		words := strings.TrimSpace(plain(text.Cut(string(line), maxLine)))
+		words := strings.TrimSpace(plain(text.Cut(known.Hide(string(line)), maxLine)))
 		for rest && err == nil {
 			_, rest, err = r.ReadLine()
 		}

@@ -150,8 +150,12 @@ func TestACommandInTheSandboxSeesNothingOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, map[string]mcp.Server{"closed": closed, "open": open})
+	if got := r.text("closed:look", `{"path":"/home/mcp"}`); got != "" {
+		t.Errorf("its new home has %q", got)
+	}
 	for path, want := range map[string]string{
-		"/home": "mcp", "/root": "error: No such file or directory", "/tmp": "", here: "testdata", "/home/mcp": "",
+		"/etc/ssl/private": "error: No such file or directory", "/etc/shadow": "error: No such file or directory",
+		"/home": "mcp", "/root": "error: No such file or directory", "/tmp": "", here: "testdata",
 		"write:/usr/x": "error: Read-only file system", "write:/x": "error: Read-only file system", "write:/home/mcp/kept": "written",
 		"env:SKANDHA_SECRET": "", "env:HOME": "/home/mcp", "net:" + port: "error: Connection refused",
 		"status:Seccomp": "2", "status:CapEff": "0000000000000000", "status:NoNewPrivs": "1",

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -232,8 +233,13 @@ func (c *conn) succeed(id json.RawMessage, result any) {
 // line is a line of the input, without its end.
 type line struct {
 	text []byte
-	long bool // it has more than the allowed bytes, and is left out
+	long bool // it has more than the allowed bytes, and is left out but for its ends
+	head []byte
+	tail []byte
 }
+
+// maxEnd is how much is kept of each end of a line that is too long, in bytes.
+const maxEnd = 4 << 10
 
 // lines reads lines of at most most bytes until the input ends.
 func lines(in io.Reader, most int, put func(line) bool) {
@@ -241,8 +247,8 @@ func lines(in io.Reader, most int, put func(line) bool) {
 	var l line
 	for {
 		part, err := r.ReadSlice('\n')
-		if l.long = l.long || len(l.text)+len(part) > most+1; l.long {
-			l.text = nil
+		if l.long || len(l.text)+len(part) > most+1 {
+			l.cut(part)
 		} else {
 			l.text = append(l.text, part...)
 		}
@@ -255,4 +261,42 @@ func lines(in io.Reader, most int, put func(line) bool) {
 		}
 		l = line{}
 	}
+}
+
+// cut leaves a line out, and keeps its ends.
+func (l *line) cut(part []byte) {
+	if !l.long {
+		l.long, l.head = true, bytes.Clone(l.text[:min(len(l.text), maxEnd)])
+		l.tail, l.text = bytes.Clone(l.text[max(0, len(l.text)-maxEnd):]), nil
+	}
+	if n := maxEnd - len(l.head); n > 0 {
+		l.head = append(l.head, part[:min(n, len(part))]...)
+	}
+	l.tail = append(l.tail, part...)
+	l.tail = l.tail[max(0, len(l.tail)-maxEnd):]
+}
+
+// idAtEnd matches the id of a request at the end of its line, with the other short members after it.
+var idAtEnd = regexp.MustCompile(`[,{]\s*"id"\s*:\s*("[^"\\]*"|-?[0-9]+)\s*(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*\}\s*$`)
+
+// id returns the id of a request that is too long, from its ends; nil if it is in neither.
+func (l *line) id() json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(l.head))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		key, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			break
+		}
+		if key == "id" && len(value) > 0 && (value[0] == '"' || value[0] == '-' || value[0] >= '0' && value[0] <= '9') {
+			return value
+		}
+	}
+	if m := idAtEnd.FindSubmatch(l.tail); m != nil {
+		return m[1]
+	}
+	return nil
 }

@@ -17,7 +17,9 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/provider"
+	"skandha.dev/services/internal/safetext"
 	"skandha.dev/services/internal/submit"
+	"skandha.dev/services/internal/text"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/rpc/jsonrpc"
 )
@@ -177,7 +179,7 @@ func (x *session) input(blocks []block) (in contract.Submission, err error) {
 				err = contract.Invalid(at+".resource", "missing")
 			case r.Text != nil:
 				text.WriteString(x.mention("", r.URI))
-				fmt.Fprintf(&embedded, "\n\nContent of %s:\n\n%s", r.URI, *r.Text)
+				fmt.Fprintf(&embedded, "\n\nContent of %s:\n\n%s", inLine(r.URI), *r.Text)
 			default:
 				text.WriteString(x.mention("", r.URI))
 				err = x.attach(&in, at+".resource.blob", r.URI, r.MimeType, r.Blob)
@@ -200,12 +202,13 @@ func (x *session) input(blocks []block) (in contract.Submission, err error) {
 // mention names a resource in the text. A file in the workspace has the path by which the
 // agent's tools know it.
 func (x *session) mention(name, uri string) string {
+	name, uri = inLine(name), inLine(uri)
 	where := uri
 	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" {
 		where = u.Path
 		if w := x.server.sys.Workspace; w != "" {
 			if rel, err := filepath.Rel(w, u.Path); err == nil && filepath.IsLocal(rel) {
-				where = filepath.ToSlash(rel)
+				where = inLine(filepath.ToSlash(rel))
 			}
 		}
 	}
@@ -213,6 +216,14 @@ func (x *session) mention(name, uri string) string {
 		return "`" + where + "`"
 	}
 	return name + " (`" + where + "`)"
+}
+
+// maxNamed bounds the name and the address of a resource in the text, in bytes.
+const maxNamed = 4 << 10
+
+// inLine returns a name in one line without control characters. Spaces stay: a path has them as they are.
+func inLine(name string) string {
+	return text.Cut(strings.NewReplacer("\n", " ", "\t", " ").Replace(safetext.Clean(name)), maxNamed)
 }
 
 // attach stores a file.

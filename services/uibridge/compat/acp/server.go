@@ -166,7 +166,7 @@ var errLeaving = &contract.Error{
 func (s *server) take(l line) {
 	switch {
 	case l.long:
-		s.conn.fail(nil, &fault{
+		s.conn.fail(l.id(), &fault{
 			Code:    codeRequest,
 			Message: fmt.Sprintf("the message has more than %d bytes, which is the limit", s.MaxMessage),
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"skandha.dev/pkg/event"
 	"skandha.dev/pkg/subject"
 	"skandha.dev/services/internal/coreapi"
 	"skandha.dev/services/uibridge/compat/turn"
@@ -117,9 +119,8 @@ func (s *server) follow(ref subject.Ref, after string, isNew bool) (*session, er
 	x.life, x.stop = context.WithCancel(s.life)
 	x.translator = newTranslator(x)
 	feed, err := turn.AttachSession(x.life, s.sys.Backend, s.sys.Principal, ref, after, "acp")
-	if err == nil && !isNew && feed.Attached.Until == "0" {
-		err = &contract.Error{Code: contract.CodeNotFound, Field: "sessionId", Message: "agent " + string(ref.Agent) +
-			" has no session " + string(ref.Session) + "; session/list lists them"}
+	if err == nil && !isNew {
+		err = s.there(ref, feed)
 	}
 	if err != nil {
 		x.stop()
@@ -145,6 +146,44 @@ func (s *server) follow(ref subject.Ref, after string, isNew bool) (*session, er
 		<-old.over
 	}
 	return x, nil
+}
+
+// there returns an error if there is no such session, or it was deleted. One that this client has made exists
+// for it before its first message is stored.
+func (s *server) there(ref subject.Ref, feed *turn.Session) error {
+	none := &contract.Error{Code: contract.CodeNotFound, Field: "sessionId", Message: "agent " + string(ref.Agent) +
+		" has no session " + string(ref.Session) + "; session/list lists them"}
+	if feed.Attached.Until == "0" {
+		if _, err := s.find(string(ref.Session)); err != nil {
+			return none
+		}
+	}
+	m, ok := s.sys.Backend.Methods()["getSession"]
+	if feed.Attached.State != event.StateLocked || !ok {
+		return nil
+	}
+	q, err := json.Marshal(map[string]string{"agent": string(ref.Agent), "session": string(ref.Session)})
+	if err != nil {
+		return err
+	}
+	got, err := m.Call(s.life, s.sys.Principal, q)
+	if err != nil {
+		return err
+	}
+	raw, _ := got.(json.RawMessage)
+	var info struct {
+		State struct {
+			Deleted *struct{} `json:"deleted"`
+		} `json:"state"`
+	}
+	if err := json.Unmarshal(raw, &info); err != nil {
+		return fmt.Errorf("reading the session's state: %w", err)
+	}
+	if info.State.Deleted != nil {
+		none.Message = "the session " + string(ref.Session) + " was deleted; /undelete in the terminal or on the page may bring it back"
+		return none
+	}
+	return nil
 }
 
 // begin begins to send what happens. The past is sent first. After it, opened is called, with the
