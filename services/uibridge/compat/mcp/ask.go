@@ -258,7 +258,7 @@ func (a *asking) follow(ctx context.Context) (*sdk.CallToolResult, *Answer, erro
 
 // gone cancels the turn if the client does not want its result.
 func (a *asking) gone(ctx context.Context) {
-	if !a.owns || !a.c.cancelled(ctx) {
+	if !a.owns || !a.c.cancelled(a.d.cfg.Linger) {
 		return
 	}
 	seq := a.turn.Receipt.Sequence

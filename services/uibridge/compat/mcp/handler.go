@@ -32,6 +32,7 @@ type Config struct {
 	WriteWait  time.Duration `default:"10s"`   // how long a peer may take to read an event
 	KeepAlive  time.Duration `default:"15s"`   // between comments of a stream
 	Patience   time.Duration `default:"10s"`   // how long core may take to take up an input whose task is created
+	Linger     time.Duration `default:"5s"`    // between a lost connection and the cancel that may follow it
 	Lag        time.Duration `default:"3s"`    // how long a handle is looked for in the log of this bridge
 	TaskLife   time.Duration `default:"24h"`   // how long the result of a task can be fetched, from the input on
 	Poll       time.Duration `default:"1s"`    // what clients that poll a task are asked to wait
@@ -100,6 +101,7 @@ func (d *Handler) all() (out []*client) {
 func (d *Handler) Close() {
 	for _, c := range d.all() {
 		for s := range c.server.Sessions() {
+			c.end(s.ID())
 			_ = s.Close() // there is nobody to tell
 		}
 	}
@@ -206,7 +208,7 @@ type client struct {
 
 	mu       sync.Mutex
 	starting int                                          // sessions that are being opened
-	posts    map[string]map[*context.CancelCauseFunc]bool // ends the requests of a session
+	handled  map[string]map[*context.CancelCauseFunc]bool // ends what is handled for a session
 }
 
 func (d *Handler) clientOf(p contract.Principal) *client {
@@ -226,7 +228,7 @@ func (d *Handler) newClient() *client {
 		o.DisableLocalhostProtection = true // the access layer knows the bridge's names
 		return identified(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &o))
 	}
-	c := &client{server: d.newServer(false), posts: map[string]map[*context.CancelCauseFunc]bool{}}
+	c := &client{server: d.newServer(false), handled: map[string]map[*context.CancelCauseFunc]bool{}}
 	c.stateful = serve(c.server, sdk.StreamableHTTPOptions{SessionTimeout: d.cfg.Idle})
 	c.stateless = serve(d.newServer(true), sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	return c
@@ -268,16 +270,11 @@ var errSessionEnded = &contract.Error{
 
 // serve serves a request of the principal.
 func (c *client) serve(w *writer, r *http.Request, p contract.Principal, newEra bool) {
-	session := r.Header.Get(sessionHeader)
 	if r.Method == http.MethodDelete {
-		c.end(session)
+		c.end(r.Header.Get(sessionHeader))
 	}
-	ctx, end := context.WithCancelCause(r.Context())
-	defer end(nil)
-	if r.Method == http.MethodPost && !newEra && session != "" {
-		defer c.enter(session, &end)()
-	}
-	r = r.WithContext(context.WithValue(ctx, connectionKey{}, &connection{p: p, http: ctx, out: w, stateless: newEra}))
+	r = r.WithContext(context.WithValue(r.Context(), connectionKey{},
+		&connection{p: p, client: c, http: r.Context(), out: w, stateless: newEra}))
 	// The library reads who has sent a message only behind its own check of a token. The access layer
 	// has checked the token, and removed it.
 	r.Header.Set("Authorization", "Bearer checked")
@@ -288,28 +285,28 @@ func (c *client) serve(w *writer, r *http.Request, p contract.Principal, newEra 
 	}
 }
 
-// enter notes a request of a session, which ends with it.
+// enter notes what is handled for a session, which ends with it.
 func (c *client) enter(session string, end *context.CancelCauseFunc) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.posts[session] == nil {
-		c.posts[session] = map[*context.CancelCauseFunc]bool{}
+	if c.handled[session] == nil {
+		c.handled[session] = map[*context.CancelCauseFunc]bool{}
 	}
-	c.posts[session][end] = true
+	c.handled[session][end] = true
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if delete(c.posts[session], end); len(c.posts[session]) == 0 {
-			delete(c.posts, session)
+		if delete(c.handled[session], end); len(c.handled[session]) == 0 {
+			delete(c.handled, session)
 		}
 	}
 }
 
-// end ends the requests of a session, for which the library would wait.
+// end ends what is handled for a session, for which the library would wait.
 func (c *client) end(session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for end := range c.posts[session] {
+	for end := range c.handled[session] {
 		(*end)(errSessionEnded)
 	}
 }
@@ -317,6 +314,7 @@ func (c *client) end(session string) {
 // connection is the HTTP request that a message came with.
 type connection struct {
 	p         contract.Principal
+	client    *client
 	http      context.Context //nolint:containedctx // the library replaces it by that of the session's first request
 	out       *writer
 	stateless bool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -42,7 +43,8 @@ func (d *Handler) newServer(newEra bool) *sdk.Server {
 // caller is who has sent a message, and with which request.
 type caller struct {
 	*connection
-	task *task // the result, if a tool has created a task
+	handling context.Context //nolint:containedctx // ends with a cancel by the client or with its session
+	task     *task           // the result, if a tool has created a task
 }
 
 type callerKey struct{}
@@ -65,7 +67,11 @@ func (d *Handler) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		conn.out.streams()
 		c := &caller{connection: conn}
-		ctx, end := context.WithCancelCause(context.WithValue(ctx, callerKey{}, c))
+		handling, endAll := context.WithCancelCause(ctx)
+		defer endAll(nil)
+		defer conn.client.enter(req.GetSession().ID(), &endAll)()
+		c.handling = handling
+		ctx, end := context.WithCancelCause(context.WithValue(handling, callerKey{}, c))
 		defer end(nil)
 		defer context.AfterFunc(conn.http, func() { end(context.Cause(conn.http)) })()
 		switch req := req.(type) {
@@ -85,14 +91,27 @@ func (d *Handler) receive(next sdk.MethodHandler) sdk.MethodHandler {
 }
 
 // cancelled reports whether the client does not want the result any more. In the sessions of the
-// earlier era a lost connection does not say so, as the specification has it.
-func (c *caller) cancelled(ctx context.Context) bool {
-	for _, cause := range []error{context.Cause(c.http), context.Cause(ctx)} {
-		if _, ours := errors.AsType[*contract.Error](cause); ours {
-			return false // the bridge stops, the token has expired, or the session was ended
+// earlier era a lost connection does not say so: only the cancel does that may follow it.
+func (c *caller) cancelled(linger time.Duration) bool {
+	if ours(c.http) {
+		return false // the bridge stops, or the token has expired
+	}
+	if c.handling.Err() == nil && !c.stateless {
+		wait := time.NewTimer(linger)
+		defer wait.Stop()
+		select {
+		case <-c.handling.Done():
+		case <-wait.C:
+			return false
 		}
 	}
-	return ctx.Err() != nil && (c.stateless || c.http.Err() == nil)
+	return !ours(c.handling) // else the session was ended
+}
+
+// ours reports whether a context has ended for a reason of this bridge.
+func ours(ctx context.Context) bool {
+	_, is := errors.AsType[*contract.Error](context.Cause(ctx))
+	return is
 }
 
 // call calls a method of the backend, and decodes its result.
