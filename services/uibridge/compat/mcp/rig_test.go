@@ -201,3 +201,9 @@ func (b *bridge) end(t testing.TB, session string) {
 		t.Fatalf("the end of a session is answered %d %s", got.status, got.body)
 	}
 }
+
+// same reports whether two errors are the same.
+func (r reply) same(other reply) bool {
+	return r.status == other.status && r.Error.Code == other.Error.Code && r.Error.Message == other.Error.Message &&
+		string(r.Error.Data) == string(other.Error.Data)
+}

@@ -25,6 +25,8 @@ type writer struct {
 
 func newWriter(w http.ResponseWriter, wait, idle time.Duration) *writer {
 	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w), wait: wait, idle: idle}
+	out.mu.Lock()
+	defer out.mu.Unlock()
 	out.timer = time.AfterFunc(idle, out.keepAlive)
 	return out
 }
