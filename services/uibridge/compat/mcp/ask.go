@@ -205,7 +205,11 @@ func (d *Handler) resume(
 	a := d.newAsking(c, req, f.ref, f.turn, owns)
 	a.input, a.handle = f.input, f.String()
 	for key, answer := range req.Params.InputResponses {
-		switch note, err := d.respond(ctx, c, f, key, answer); {
+		note, err := d.respond(ctx, c, f, key, func() (*sdk.ElicitResult, bool) {
+			res, ok := answer.(*sdk.ElicitResult)
+			return res, ok
+		})
+		switch {
 		case err != nil:
 			return nil, nil, d.seen(err)
 		case note != "":

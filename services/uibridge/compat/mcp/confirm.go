@@ -124,21 +124,22 @@ func (a *asking) resolved(v *contract.ConfirmationResolved) {
 }
 
 // respond stores the client's answer to a question of an earlier result. The note says why the call
-// continues to wait.
+// continues to wait. A key of no question, or of one that was answered before, is ignored.
 func (d *Handler) respond(
-	ctx context.Context, c *caller, f *found, key string, r sdk.InputResponse,
+	ctx context.Context, c *caller, f *found, key string, answer func() (*sdk.ElicitResult, bool),
 ) (note string, err error) {
-	id, hash, ok := strings.Cut(key, ".")
-	res, is := r.(*sdk.ElicitResult)
-	if !ok || !is {
-		return "", contract.Invalid("inputResponses", fmt.Sprintf("%.64q is not the key of a question, or has no answer to it", key))
-	}
+	id, hash, _ := strings.Cut(key, ".")
 	for _, q := range pendingOf(f) {
-		if q.ConfirmationID == id {
-			return d.decide(ctx, c, contract.Answer{Ref: f.ref, ConfirmationID: id, Hash: hash}, res)
+		if q.ConfirmationID != id {
+			continue
 		}
+		res, ok := answer()
+		if !ok {
+			return "", contract.Invalid("inputResponses", "want {action, content} for each question")
+		}
+		return d.decide(ctx, c, contract.Answer{Ref: f.ref, ConfirmationID: id, Hash: hash}, res)
 	}
-	return "", nil // it was answered before, or is of another turn
+	return "", nil
 }
 
 // decide stores the user's answer, which is bound to the hash of what was shown.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,10 @@ func (d *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, err
 		_, named := m.Params.Meta[sdk.MetaKeyProtocolVersion]
 		newEra, starts = newEra || named, m.Method == "initialize"
 		if newEra {
+			if slices.Contains(taskMethods, m.Method) && r.Header.Get(nameHeader) != m.Params.TaskID {
+				m.mismatch(w)
+				return 0, nil
+			}
 			break
 		}
 		if !starts && r.Header.Get(sessionHeader) == "" {
@@ -164,15 +169,28 @@ func (d *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, err
 const (
 	versionHeader = "Mcp-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id"
+	nameHeader    = "Mcp-Name"
 	stateless     = "2026-07-28"
 )
 
 // message is what decides how a message is served.
 type message struct {
-	Method string `json:"method"`
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
 	Params struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
+		Meta   map[string]json.RawMessage `json:"_meta"`
+		TaskID string                     `json:"taskId"`
 	} `json:"params"`
+}
+
+// mismatch answers a message of the extension for tasks whose name is not in the header, by which
+// proxies route it. The library checks the other methods.
+func (m message) mismatch(w http.ResponseWriter) {
+	request.JSON(w, http.StatusBadRequest, map[string]any{
+		"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{
+			"code": sdk.CodeHeaderMismatch, "message": nameHeader + ": want the taskId of the body",
+		},
+	})
 }
 
 // peek reads the body, and leaves it to be read again. Of a batch it returns no message.

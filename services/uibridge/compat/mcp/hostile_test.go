@@ -87,7 +87,7 @@ func TestForeignHandles(t *testing.T) {
 		"main.real.18446744073709551615." + parts[3], "main.real." + parts[2] + ".mcp-other", made.ID + "x",
 		"main.other." + parts[2] + "." + parts[3], strings.ToUpper(made.ID),
 	} {
-		got := b.request(t, "tasks/get", "x", map[string]any{"taskId": id}, tasking)
+		got := b.request(t, "tasks/get", id, map[string]any{"taskId": id}, tasking)
 		if got.Error == nil || got.Error.Code != -32602 || want != "" && got.Error.Message != want {
 			t.Errorf("%.40q is answered %s", id, got.body)
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -65,6 +66,9 @@ func (d *Handler) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		if !ok {
 			return nil, errors.New("a message without a principal")
 		}
+		if !offered(method) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+		}
 		conn.out.streams()
 		c := &caller{connection: conn}
 		handling, endAll := context.WithCancelCause(ctx)
@@ -88,6 +92,12 @@ func (d *Handler) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// offered reports whether the server has what a method is for. The library answers the others, too.
+func offered(method string) bool {
+	kind, _, _ := strings.Cut(method, "/")
+	return kind != "prompts" && kind != "completion" && kind != "logging"
 }
 
 // cancelled reports whether the client does not want the result any more. In the sessions of the

@@ -15,6 +15,8 @@ import (
 // tasks is the extension, https://github.com/modelcontextprotocol/ext-tasks, as of 2026-07-28.
 const tasks = "io.modelcontextprotocol/tasks"
 
+var taskMethods = []string{"tasks/get", "tasks/update", "tasks/cancel"}
+
 // task is a task as the extension describes it. It is a turn, and its id is the turn's handle.
 type task struct {
 	sdk.ResultBase
@@ -44,8 +46,8 @@ const (
 // taskParams are the parameters of the methods.
 type taskParams struct {
 	sdk.ParamsBase
-	ID        string               `json:"taskId"`
-	Responses sdk.InputResponseMap `json:"inputResponses"`
+	ID        string                     `json:"taskId"`
+	Responses map[string]json.RawMessage `json:"inputResponses"`
 }
 
 // done is the empty result.
@@ -72,9 +74,9 @@ var errNeedsTasks = &jsonrpc.Error{
 type taskMethod[R sdk.Result] func(ctx context.Context, c *caller, caps *sdk.ClientCapabilities, f *found, in *taskParams) (R, error)
 
 func (d *Handler) addTasks(s *sdk.Server) {
-	addTaskMethod(s, d, "tasks/get", d.getTask)
-	addTaskMethod(s, d, "tasks/update", d.updateTask)
-	addTaskMethod(s, d, "tasks/cancel", d.cancelTask)
+	addTaskMethod(s, d, taskMethods[0], d.getTask)
+	addTaskMethod(s, d, taskMethods[1], d.updateTask)
+	addTaskMethod(s, d, taskMethods[2], d.cancelTask)
 }
 
 func addTaskMethod[R sdk.Result](s *sdk.Server, d *Handler, name string, do taskMethod[R]) {
@@ -193,8 +195,11 @@ func (d *Handler) timeline(ctx context.Context, c *caller, f *found) (turnState,
 func (d *Handler) updateTask(
 	ctx context.Context, c *caller, _ *sdk.ClientCapabilities, f *found, in *taskParams,
 ) (*done, error) {
-	for key, answer := range in.Responses {
-		if _, err := d.respond(ctx, c, f, key, answer); err != nil {
+	for key, raw := range in.Responses {
+		if _, err := d.respond(ctx, c, f, key, func() (out *sdk.ElicitResult, ok bool) {
+			err := json.Unmarshal(raw, &out)
+			return out, err == nil && out != nil
+		}); err != nil {
 			return nil, err
 		}
 	}
