@@ -23,7 +23,7 @@ type askInput struct {
 	Text    string `json:"text" jsonschema:"what to ask or tell the agent; a text that begins with / is a slash command"`
 	Session string `json:"session,omitempty" jsonschema:"the session to continue, 1 to 64 characters of A-Z a-z 0-9 _ -; default: a new one"`
 	Agent   string `json:"agent,omitempty" jsonschema:"the agent; default: main"`
-	ID      string `json:"id,omitempty" jsonschema:"an id of the input, with the same characters; a call with an id that was used before has the result of the earlier call, and nothing is asked twice"`
+	ID      string `json:"id,omitempty" jsonschema:"an id of the input in the session, with the same characters; a call with an id that was used before has the result of the earlier call, and nothing is asked twice"`
 }
 
 // waitInput is the input of the tool wait.
@@ -122,13 +122,16 @@ func (d *Handler) ask(ctx context.Context, req *sdk.CallToolRequest, in askInput
 
 // begin sends an input.
 func (d *Handler) begin(ctx context.Context, c *caller, req *sdk.CallToolRequest, in askInput) (*asking, error) {
+	switch {
+	case in.ID == "":
+		in.ID = "mcp-" + strings.ToLower(rand.Text())
+	case !subject.Valid(in.ID):
+		return nil, contract.Invalid("id", "want 1 to 64 characters of A-Z a-z 0-9 _ -")
+	case in.Session == "":
+		return nil, contract.Invalid("session", "missing; an id is one of a session, so name both")
+	}
 	if in.Session == "" {
 		in.Session = string(request.Fresh())
-	}
-	if in.ID == "" {
-		in.ID = "mcp-" + strings.ToLower(rand.Text())
-	} else if !subject.Valid(in.ID) {
-		return nil, contract.Invalid("id", "want 1 to 64 characters of A-Z a-z 0-9 _ -")
 	}
 	ref, err := request.Ref(string(agentOf(c.p, in.Agent)), in.Session)
 	if err != nil {

@@ -185,7 +185,7 @@ func TestATaskIsDurableWhenItIsCreated(t *testing.T) {
 	h := mcp.New(mcp.Config{Patience: time.Millisecond}, mcp.Deps{Backend: memory, Log: natstest.Logger(t)})
 	b := &bridge{Server: transporttest.Serve(t, h, 0), handler: h}
 	got := b.request(t, "tools/call", "ask",
-		map[string]any{"name": "ask", "arguments": map[string]any{"text": "x", "id": "mine"}}, tasking)
+		map[string]any{"name": "ask", "arguments": map[string]any{"text": "x", "session": "s", "id": "mine"}}, tasking)
 	if !strings.Contains(string(got.Result), `"isError":true`) || !strings.Contains(string(got.Result), "unavailable") ||
 		!strings.Contains(string(got.Result), "mine") {
 		t.Errorf("got %s", got.body)
