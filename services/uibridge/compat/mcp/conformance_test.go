@@ -154,7 +154,7 @@ var notApplicable = map[string]string{
 var partly = map[string]string{
 	"sep-2549-prompts-list-caching-hints": noPrompts,
 	"sep-2663-tasks-get-status-failed":    "a turn that fails has a result that says why: no turn ends with an error of the protocol",
-	"tasks-mrtr-tasks-update-resumes":     ownForm + "; the suite fills in a form of its own, and TestATaskSurvivesItsBridge ours",
+	"tasks-mrtr-tasks-update-resumes":     ownForm + "; the suite fills in another form, and TestATaskSurvivesItsBridge ours",
 	"tasks-mrtr-partial-fulfillment":      ownForm,
 }
 

@@ -95,7 +95,7 @@ func addDiagnostics(s *sdk.Server) {
 		return says(fmt.Sprintf("action=%s, content=%v", res.Action, res.Content)), nil
 	})
 	tool(s, "test_missing_capability", func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		if caps := r.ClientCapabilities(); caps != nil && caps.Sampling != nil {
+		if caps := r.ClientCapabilities(); caps != nil && caps.Sampling != nil { //nolint:staticcheck // the suite asks for it
 			return says("ok"), nil
 		}
 		return nil, &jsonrpc.Error{

@@ -77,8 +77,8 @@ func TestAsk(t *testing.T) {
 				t.Errorf("a command's answer is %+v", got)
 			}
 			for _, bad := range []map[string]any{
-				{}, {"text": ""}, {"text": "x", "session": "a/b"}, {"text": "x", "agent": "nobody"}, {"text": "x", "session": "s", "id": "a.b"}, {"text": "x", "id": "a"},
-				{"text": "x", "more": 1}, {"text": strings.Repeat("x", event.MaxTextBytes+1)},
+				{}, {"text": ""}, {"text": "x", "session": "a/b"}, {"text": "x", "agent": "nobody"},
+				{"text": "x", "session": "s", "id": "a.b"}, {"text": "x", "id": "a"}, {"text": "x", "more": 1}, {"text": strings.Repeat("x", event.MaxTextBytes+1)},
 			} {
 				if got := call(t, s, "ask", bad); !got.isError || got.text == "" {
 					t.Errorf("%v is answered %+v", bad, got)
