@@ -11,7 +11,8 @@ func TestMCPIsProtected(t *testing.T) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 		`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 	enc := base64.RawURLEncoding.EncodeToString
-	foreign := enc([]byte(`{"alg":"RS256"}`)) + "." + enc([]byte(`{"iss":"https://id.example.org","aud":"another"}`)) + "." + enc([]byte("x"))
+	foreign := enc([]byte(`{"alg":"RS256"}`)) + "." + enc([]byte(`{"iss":"https://id.example.org","aud":"another"}`)) +
+		"." + enc([]byte("x"))
 	accept := "Accept: application/json, text/event-stream"
 	for _, k := range []struct {
 		name    string

@@ -21,9 +21,9 @@ import (
 // askInput is the input of the tool ask.
 type askInput struct {
 	Text    string `json:"text" jsonschema:"what to ask or tell the agent; a text that begins with / is a slash command"`
-	Session string `json:"session,omitempty" jsonschema:"the session to continue, 1 to 64 characters of A-Z a-z 0-9 _ -; default: a new one"`
+	Session string `json:"session,omitempty" jsonschema:"the session to continue, of A-Z a-z 0-9 _ -; default: a new one"`
 	Agent   string `json:"agent,omitempty" jsonschema:"the agent; default: main"`
-	ID      string `json:"id,omitempty" jsonschema:"an id of the input in the session, with the same characters; a call with an id that was used before has the result of the earlier call, and nothing is asked twice"`
+	ID      string `json:"id,omitempty" jsonschema:"your id of the input; a repeated one has the earlier call's result"`
 }
 
 // waitInput is the input of the tool wait.
@@ -96,7 +96,9 @@ func agentOf(p contract.Principal, name string) subject.Agent {
 }
 
 // ask sends an input, and follows its turn.
-func (d *Handler) ask(ctx context.Context, req *sdk.CallToolRequest, in askInput) (*sdk.CallToolResult, *Answer, error) {
+func (d *Handler) ask(
+	ctx context.Context, req *sdk.CallToolRequest, in askInput,
+) (*sdk.CallToolResult, *Answer, error) {
 	c := callerOf(ctx)
 	if req.Params.RequestState != "" { // the client has asked its user
 		return d.resume(ctx, req, req.Params.RequestState, true)
@@ -186,7 +188,9 @@ func (a *asking) take(v *contract.Input, id string) {
 }
 
 // wait continues to follow a turn.
-func (d *Handler) wait(ctx context.Context, req *sdk.CallToolRequest, in waitInput) (*sdk.CallToolResult, *Answer, error) {
+func (d *Handler) wait(
+	ctx context.Context, req *sdk.CallToolRequest, in waitInput,
+) (*sdk.CallToolResult, *Answer, error) {
 	text := in.Handle
 	if req.Params.RequestState != "" {
 		text = req.Params.RequestState

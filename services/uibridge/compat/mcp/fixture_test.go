@@ -57,7 +57,8 @@ func addContents(s *sdk.Server) {
 		"$defs": {"address": {"$anchor": "addressDef", "type": "object",
 			"properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
 		"properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
-			"contactMethod": {"type": "string", "enum": ["phone", "email"]}, "phone": {"type": "string"}, "email": {"type": "string"}},
+			"contactMethod": {"type": "string", "enum": ["phone", "email"]},
+			"phone": {"type": "string"}, "email": {"type": "string"}},
 		"allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
 		"if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
 		"then": {"required": ["phone"]}, "else": {"required": ["email"]}, "additionalProperties": false}`)},
@@ -141,6 +142,8 @@ func addResources(s *sdk.Server) {
 		read(sdk.ResourceContents{MIMEType: "text/plain", Text: "This is the content of the static text resource."}))
 	s.AddResource(&sdk.Resource{URI: "test://static-binary", Name: "binary", MIMEType: "image/png"},
 		read(sdk.ResourceContents{MIMEType: "image/png", Blob: []byte("\x89PNG\r\n\x1a\n")}))
-	s.AddResourceTemplate(&sdk.ResourceTemplate{URITemplate: "test://template/{id}/data", Name: "template", MIMEType: "application/json"},
-		read(sdk.ResourceContents{MIMEType: "application/json", Text: `{"id":"123","templateTest":true,"data":"Data for ID: 123"}`}))
+	const media = "application/json"
+	s.AddResourceTemplate(
+		&sdk.ResourceTemplate{URITemplate: "test://template/{id}/data", Name: "template", MIMEType: media},
+		read(sdk.ResourceContents{MIMEType: media, Text: `{"id":"123","templateTest":true,"data":"Data for ID: 123"}`}))
 }

@@ -115,7 +115,8 @@ func (d *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.open.Add(-1)
 	if status, err := d.serve(w, r); err != nil {
 		d.failed.Add(1)
-		d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name, "error", err)
+		d.log.Debug("request refused", "from", r.RemoteAddr, "principal", contract.PrincipalOf(r.Context()).Name,
+			"error", err)
 		request.Refuse(w, err, status)
 	}
 }
@@ -159,6 +160,7 @@ func (d *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, err
 		}
 		defer begun()
 	}
+	w.Header().Set("X-Accel-Buffering", "no") // stops a proxy from buffering
 	out := newWriter(w, d.cfg.WriteWait, d.cfg.KeepAlive)
 	defer out.close()
 	c.serve(out, r, p, newEra)

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,7 +31,8 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		return `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + version +
 			`","io.modelcontextprotocol/clientCapabilities":{}}}`
 	}
-	batch := "[" + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 16) + `{"jsonrpc":"2.0","id":2,"method":"ping"}]`
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	batch := "[" + strings.Repeat(ping+",", 16) + ping + "]"
 	for _, c := range []struct {
 		name, body string
 		headers    map[string]string
@@ -40,19 +42,22 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		{"no JSON", `{"jsonrpc`, inSession, 400},
 		{"nothing", ``, inSession, 400},
 		{"deep JSON", strings.Repeat("[", 20_000), inSession, 400},
-		{"deep parameters", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + strings.Repeat(`{"a":`, 12_000) + "1" +
-			strings.Repeat("}", 12_000) + "}", newEra, 400},
+		{"deep parameters", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` +
+			strings.Repeat(`{"a":`, 12_000) + "1" + strings.Repeat("}", 12_000) + "}", newEra, 400},
 		{"an unknown method", `{"jsonrpc":"2.0","id":1,"method":"no/such"}`, inSession, 400},
-		{"a task in the earlier era", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"x"}}`, inSession, 400},
+		{"a task in the earlier era", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{}}`, inSession, 400},
 		{"an id that is an object", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, inSession, 400},
 		{"no session", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil, 400},
-		{"an unknown session", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, map[string]string{"Mcp-Session-Id": "nobody"}, 404},
+		{"an unknown session", ping, map[string]string{"Mcp-Session-Id": "nobody"}, 404},
 		{"another type", initialize, map[string]string{"Content-Type": "text/plain"}, 415},
 		{"no stream accepted", initialize, map[string]string{"Accept": "application/json"}, 400},
 		{"a version of nobody's", initialize, map[string]string{"Mcp-Protocol-Version": "2020-01-01"}, 400},
 		{"a large batch", batch, inSession, 400},
 		{"another method in the header", `{"jsonrpc":"2.0","id":1,"method":"ping",` + meta(later) + `}`, newEra, 400},
-		{"another version in the body", `{"jsonrpc":"2.0","id":1,"method":"tools/list",` + meta("2026-07-29") + `}`, newEra, 400},
+		{
+			"another version in the body", `{"jsonrpc":"2.0","id":1,"method":"tools/list",` + meta("2026-07-29") + `}`, newEra,
+			400,
+		},
 		{"no version in the header", `{"jsonrpc":"2.0","id":1,"method":"tools/list",` + meta(later) + `}`, nil, 400},
 		{"no version in the body", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, newEra, 400},
 	} {
@@ -70,7 +75,8 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 			t.Errorf("%s is answered %d, want %d", method, got.status, status)
 		}
 	}
-	if got := call(t, s, "ask", map[string]any{"text": "hello"}); got.text != "echo: hello" { // nothing of this has an effect
+	// Nothing of this has an effect
+	if got := call(t, s, "ask", map[string]any{"text": "hello"}); got.text != "echo: hello" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -83,7 +89,8 @@ func TestForeignHandles(t *testing.T) {
 	parts := strings.Split(made.ID, ".")
 	want := ""
 	for _, id := range []string{
-		"", "x", "../../etc", strings.Repeat("a", 10_000), "main.real.1.x", "main.nothing.1.x", "nobody.real." + parts[2] + "." + parts[3],
+		"", "x", "../../etc", strings.Repeat("a", 10_000), "main.real.1.x", "main.nothing.1.x",
+		"nobody.real." + parts[2] + "." + parts[3],
 		"main.real.18446744073709551615." + parts[3], "main.real." + parts[2] + ".mcp-other", made.ID + "x",
 		"main.other." + parts[2] + "." + parts[3], strings.ToUpper(made.ID),
 	} {
@@ -134,13 +141,13 @@ func TestAnIdleStreamIsKeptAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, b.URL+mcp.Path, strings.NewReader(string(body)))
+	r, err := http.NewRequestWithContext(natstest.Context(t), http.MethodPost, b.URL+mcp.Path, bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for k, v := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": later,
-		"Mcp-Method": "tools/call", "Mcp-Name": "ask",
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": later, "Mcp-Method": "tools/call", "Mcp-Name": "ask",
 	} {
 		r.Header.Set(k, v)
 	}

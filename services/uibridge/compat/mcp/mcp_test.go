@@ -62,7 +62,8 @@ func TestAsk(t *testing.T) {
 				defer mu.Unlock()
 				return slices.Contains(lines, `math:evaluate {"expression":"6*7"}`)
 			})
-			if got := call(t, s, "read_session", map[string]any{"session": "s-" + era}); strings.Count(string(got.raw), `"turn":`) != 1 {
+			got := call(t, s, "read_session", map[string]any{"session": "s-" + era})
+			if strings.Count(string(got.raw), `"turn":`) != 1 {
 				t.Errorf("the input was taken more than once: %s", got.raw)
 			}
 			for text, code := range map[string]event.FailCode{
@@ -78,7 +79,8 @@ func TestAsk(t *testing.T) {
 			}
 			for _, bad := range []map[string]any{
 				{}, {"text": ""}, {"text": "x", "session": "a/b"}, {"text": "x", "agent": "nobody"},
-				{"text": "x", "session": "s", "id": "a.b"}, {"text": "x", "id": "a"}, {"text": "x", "more": 1}, {"text": strings.Repeat("x", event.MaxTextBytes+1)},
+				{"text": "x", "session": "s", "id": "a.b"}, {"text": "x", "id": "a"}, {"text": "x", "more": 1},
+				{"text": strings.Repeat("x", event.MaxTextBytes+1)},
 			} {
 				if got := call(t, s, "ask", bad); !got.isError || got.text == "" {
 					t.Errorf("%v is answered %+v", bad, got)

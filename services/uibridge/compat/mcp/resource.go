@@ -136,7 +136,8 @@ func (d *Handler) readArtifact(ctx context.Context, c *caller, p place, uri stri
 		return nil, err
 	case len(data) > maxArtifact:
 		return nil, &contract.Error{
-			Code: contract.CodeTooLarge, Message: "the file has more than 8 MiB; get it over HTTP, at the url that its session names",
+			Code:    contract.CodeTooLarge,
+			Message: "the file has more than 8 MiB; get it over HTTP, at the url that its session names",
 		}
 	}
 	out := &sdk.ResourceContents{URI: uri, MIMEType: http.DetectContentType(data)}

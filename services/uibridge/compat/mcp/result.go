@@ -56,7 +56,8 @@ func (a *asking) waits(asked []*contract.ToolCallRequest, note string) (*sdk.Cal
 
 func waitingOf(q *contract.ToolCallRequest) Waiting {
 	return Waiting{
-		ID: q.ConfirmationID, Tool: q.ToolName, Args: safetext.Visible(string(q.Args)), Why: turn.Reasons(q), Expires: q.ExpiresAt,
+		ID: q.ConfirmationID, Tool: q.ToolName, Args: safetext.Visible(string(q.Args)), Why: turn.Reasons(q),
+		Expires: q.ExpiresAt,
 	}
 }
 
@@ -67,6 +68,8 @@ func (a *asking) all() (out []*contract.ToolCallRequest) {
 	for _, q := range a.open {
 		out = append(out, q)
 	}
-	slices.SortFunc(out, func(p, q *contract.ToolCallRequest) int { return cmp.Compare(p.ConfirmationID, q.ConfirmationID) })
+	slices.SortFunc(out, func(p, q *contract.ToolCallRequest) int {
+		return cmp.Compare(p.ConfirmationID, q.ConfirmationID)
+	})
 	return out
 }

@@ -169,7 +169,8 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s: %q and %q", tool, see.text, none.text)
 			}
 		}
-		if got := call(t, s, "wait", map[string]any{"handle": w.Handle}); !got.isError || strings.Contains(got.text, "secret") {
+		got := call(t, s, "wait", map[string]any{"handle": w.Handle})
+		if !got.isError || strings.Contains(got.text, "secret") {
 			t.Errorf("got %+v", got)
 		}
 		list, err := s.ListResources(ctx, nil)
@@ -190,7 +191,8 @@ func TestRights(t *testing.T) {
 		t.Errorf("without the right to talk: %+v", got)
 	}
 	b.As(bob(contract.Talk))
-	if got := call(t, s, "read_session", map[string]any{"session": "secret"}); !got.isError || !strings.Contains(got.text, `"see"`) {
+	got := call(t, s, "read_session", map[string]any{"session": "secret"})
+	if !got.isError || !strings.Contains(got.text, `"see"`) {
 		t.Errorf("without the right to see: %+v", got)
 	}
 	b.As(bob(contract.See, contract.Talk))
@@ -200,11 +202,12 @@ func TestRights(t *testing.T) {
 	}
 	// The session of another principal is no session
 	b.As(bob())
-	if got := b.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, map[string]string{"Mcp-Session-Id": ann.ID()}); got.status != 404 {
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	if got := b.post(t, ping, map[string]string{"Mcp-Session-Id": ann.ID()}); got.status != 404 {
 		t.Errorf("another's session is answered %d %s", got.status, got.body)
 	}
 	b.As(contract.Principal{})
-	if got := b.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, nil); got.status != http.StatusUnauthorized {
+	if got := b.post(t, ping, nil); got.status != http.StatusUnauthorized {
 		t.Errorf("without a principal it is answered %d", got.status)
 	}
 }
@@ -219,11 +222,15 @@ func TestURIs(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "skandha://sessions", "skandha://sessions/", "skandha://sessions/main", "skandha://sessions/main/",
-		"skandha://sessions/main/s/", "skandha://sessions/../s", "skandha://sessions/main/..", "skandha://sessions/main/../../x",
-		"skandha://sessions/main/%2e%2e", "skandha://sessions/main/a%2fb", "skandha://sessions//s", "SKANDHA://sessions/main/s",
-		"skandha://sessions/main/s?x", "skandha://sessions/main/s#x", "skandha://user@sessions/main/s", "file:///etc/passwd",
-		"skandha://sessions/main/s/artifacts/", "skandha://sessions/main/s/artifacts/../x", "skandha://sessions/main/s/artifacts/" + id + "=",
-		"skandha://sessions/main/s/artifacts/a/b", "skandha://sessions/main/s/other/" + id, "skandha://sessions/main/s/artifacts/_w",
+		"skandha://sessions/main/s/", "skandha://sessions/../s", "skandha://sessions/main/..",
+		"skandha://sessions/main/../../x", "skandha://sessions/main/%2e%2e", "skandha://sessions/main/a%2fb",
+		"skandha://sessions//s", "SKANDHA://sessions/main/s",
+		"skandha://sessions/main/s?x", "skandha://sessions/main/s#x",
+		"skandha://user@sessions/main/s", "file:///etc/passwd",
+		"skandha://sessions/main/s/artifacts/", "skandha://sessions/main/s/artifacts/../x",
+		"skandha://sessions/main/s/artifacts/" + id + "=",
+		"skandha://sessions/main/s/artifacts/a/b", "skandha://sessions/main/s/other/" + id,
+		"skandha://sessions/main/s/artifacts/_w",
 		"skandha://sessions/main/" + strings.Repeat("a", 65), "skandha://sessions/main/s\n", "skandha://sessions/main/ſ",
 	} {
 		if mcp.ParseURI(bad) {
@@ -231,7 +238,8 @@ func TestURIs(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", ".", "...", "main.s.1", "main.s.1.", "main.s.0.a", "main.s.01.a", "main.s.-1.a", "main.s.1.a.b", "main.s.1.a/b", "../s.1.a.x",
+		"", ".", "...", "main.s.1", "main.s.1.", "main.s.0.a", "main.s.01.a", "main.s.-1.a",
+		"main.s.1.a.b", "main.s.1.a/b", "../s.1.a.x",
 		"main.s.99999999999999999999.a", "main.s.1." + strings.Repeat("a", 65), " main.s.1.a",
 	} {
 		if mcp.ParseHandle(bad) {

@@ -14,10 +14,10 @@ import (
 	"skandha.dev/services/uibridge/contract"
 )
 
-const instructions = "Skandha runs AI agents whose sessions are durable. `ask` gives an agent an input and returns its " +
-	"answer; name a session to continue it. A tool call of the agent may need the approval of a person: if the client " +
-	"can ask its user, it is asked, and else the result says what waits, and `wait` continues. The tools that the agent " +
-	"uses (`list_tools`) cannot be called directly: ask the agent, so that its policy decides about each call."
+const instructions = "Skandha runs AI agents whose sessions are durable. `ask` gives an agent an input and returns " +
+	"its answer; name a session to continue it. A tool call of the agent may need the approval of a person: if the " +
+	"client can ask its user, it is asked, and else the result says what waits, and `wait` continues. The tools that the " +
+	"agent uses (`list_tools`) cannot be called directly: ask the agent, so that its policy decides about each call."
 
 // newServer creates the server of one era of the protocol.
 func (d *Handler) newServer(newEra bool) *sdk.Server {

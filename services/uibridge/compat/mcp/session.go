@@ -34,7 +34,7 @@ type Session struct {
 	Title     string          `json:"title,omitempty"`
 	State     string          `json:"state"`
 	Turns     []Turn          `json:"turns" jsonschema:"the latest first"`
-	Next      string          `json:"next,omitempty" jsonschema:"the before of the following page, if there are earlier turns"`
+	Next      string          `json:"next,omitempty" jsonschema:"the before of the following page, if there is one"`
 	Cut       string          `json:"cut,omitempty" jsonschema:"why something is left out"`
 	Waiting   []Waiting       `json:"waiting,omitempty" jsonschema:"the tool calls that wait for approval"`
 	Artifacts []Artifact      `json:"artifacts,omitempty" jsonschema:"files of the session, the latest first"`

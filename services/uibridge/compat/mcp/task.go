@@ -71,7 +71,9 @@ var errNeedsTasks = &jsonrpc.Error{
 }
 
 // taskMethod handles a method of the extension for a turn of the caller's.
-type taskMethod[R sdk.Result] func(ctx context.Context, c *caller, caps *sdk.ClientCapabilities, f *found, in *taskParams) (R, error)
+type taskMethod[R sdk.Result] func(
+	ctx context.Context, c *caller, caps *sdk.ClientCapabilities, f *found, in *taskParams,
+) (R, error)
 
 func (d *Handler) addTasks(s *sdk.Server) {
 	addTaskMethod(s, d, taskMethods[0], d.getTask)

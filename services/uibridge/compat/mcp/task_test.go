@@ -77,8 +77,8 @@ func TestATaskSurvivesItsBridge(t *testing.T) {
 	sys := turntest.New(t)
 	first := serve(t, sys.Bridge(t), mcp.Config{})
 	made := first.begin(t, needsApproval, "long")
-	if made.ResultType != "task" || made.Status != "working" || made.TTL != 24*time.Hour.Milliseconds() || made.Poll <= 0 ||
-		made.Created.IsZero() {
+	if made.ResultType != "task" || made.Status != "working" || made.TTL != 24*time.Hour.Milliseconds() ||
+		made.Poll <= 0 || made.Created.IsZero() {
 		t.Fatalf("created %+v", made)
 	}
 	first.End(contract.ErrGoingAway)
@@ -143,6 +143,14 @@ func TestTasks(t *testing.T) {
 	if got := b.task(t, "tasks/get", hangs.ID, nil); got.Status != "working" {
 		t.Errorf("got %+v", got)
 	}
+	again := func() task {
+		return b.task(t, "tools/call", "", map[string]any{
+			"name": "ask", "arguments": map[string]any{"text": "hello", "session": "same", "id": "once"},
+		})
+	}
+	if first := again(); first.ID == "" || again().ID != first.ID {
+		t.Error("a repeated input has another task")
+	}
 	b.task(t, "tasks/cancel", queued.ID, nil)
 	b.until(t, queued.ID, "cancelled")
 	b.task(t, "tasks/cancel", hangs.ID, nil)
@@ -157,11 +165,13 @@ func TestTasks(t *testing.T) {
 	// Clients that do not declare the extension know no tasks
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		got := b.request(t, method, hangs.ID, map[string]any{"taskId": hangs.ID}, plain)
-		if got.Error == nil || got.Error.Code != -32021 || !strings.Contains(string(got.Error.Data), "io.modelcontextprotocol/tasks") {
+		if got.Error == nil || got.Error.Code != -32021 ||
+			!strings.Contains(string(got.Error.Data), "io.modelcontextprotocol/tasks") {
 			t.Errorf("%s without the capability is answered %s", method, got.body)
 		}
 	}
-	got := b.request(t, "tools/call", "ask", map[string]any{"name": "ask", "arguments": map[string]any{"text": "hi"}}, plain)
+	got := b.request(t, "tools/call", "ask",
+		map[string]any{"name": "ask", "arguments": map[string]any{"text": "hi"}}, plain)
 	if !strings.Contains(string(got.Result), "echo: hi") {
 		t.Errorf("without the capability ask is answered %s", got.body)
 	}

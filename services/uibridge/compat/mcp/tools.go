@@ -14,16 +14,19 @@ func (d *Handler) addTools(s *sdk.Server) {
 	no := false
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no}
 	sdk.AddTool(s, &sdk.Tool{
-		Name: "ask", Title: "Ask an agent", Description: "Gives an agent an input and returns its answer. The agent uses its " +
-			"own tools, as its policy allows. A cancelled call cancels the agent's turn.",
+		Name: "ask", Title: "Ask an agent",
+		Description: "Gives an agent an input and returns its answer. The agent uses its own tools, as its policy allows. " +
+			"A cancelled call cancels the agent's turn.",
 	}, d.ask)
 	sdk.AddTool(s, &sdk.Tool{
-		Name: "wait", Title: "Wait for an answer", Description: "Returns the answer of an earlier ask that had none yet, for " +
-			"example because a tool call waited for approval. A cancelled call does not cancel the turn.",
+		Name: "wait", Title: "Wait for an answer",
+		Description: "Returns the answer of an earlier ask that had none yet, for example because a tool call waited for " +
+			"approval. A cancelled call does not cancel the turn.",
 		Annotations: reads,
 	}, d.wait)
 	sdk.AddTool(s, &sdk.Tool{
-		Name: "cancel", Title: "Cancel a turn", Description: "Cancels a turn of a session: the running one unless a turn is named.",
+		Name: "cancel", Title: "Cancel a turn",
+		Description: "Cancels a turn of a session: the running one unless a turn is named.",
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, IdempotentHint: true, OpenWorldHint: &no},
 	}, d.cancel)
 	sdk.AddTool(s, &sdk.Tool{
@@ -31,13 +34,15 @@ func (d *Handler) addTools(s *sdk.Server) {
 		Annotations: reads,
 	}, d.listSessions)
 	sdk.AddTool(s, &sdk.Tool{
-		Name: "read_session", Title: "Read a session", Description: "Returns the latest turns of a session, with their inputs, " +
-			"tool calls and answers, and the files that belong to it.",
+		Name: "read_session", Title: "Read a session",
+		Description: "Returns the latest turns of a session, with their inputs, tool calls and answers, and the files that " +
+			"belong to it.",
 		Annotations: reads,
 	}, d.readSession)
 	sdk.AddTool(s, &sdk.Tool{
-		Name: "list_tools", Title: "List the agent's tools", Description: "Lists the tools that agents use. They cannot be called " +
-			"here: ask the agent, whose policy decides about each call.",
+		Name: "list_tools", Title: "List the agent's tools",
+		Description: "Lists the tools that agents use. They cannot be called here: ask the agent, whose policy decides " +
+			"about each call.",
 		Annotations: reads,
 	}, d.listTools)
 }
@@ -52,7 +57,9 @@ type cancelled struct {
 	Turn string `json:"turn" jsonschema:"the turn that is asked to end"`
 }
 
-func (d *Handler) cancel(ctx context.Context, _ *sdk.CallToolRequest, in cancelInput) (*sdk.CallToolResult, cancelled, error) {
+func (d *Handler) cancel(
+	ctx context.Context, _ *sdk.CallToolRequest, in cancelInput,
+) (*sdk.CallToolResult, cancelled, error) {
 	c := callerOf(ctx)
 	ref, err := d.known(ctx, c, in.Agent, in.Session)
 	if err != nil {
@@ -83,7 +90,9 @@ type agentTool struct {
 	Live        bool   `json:"live" jsonschema:"something that runs it is there now"`
 }
 
-func (d *Handler) listTools(ctx context.Context, _ *sdk.CallToolRequest, _ listToolsInput) (*sdk.CallToolResult, toolList, error) {
+func (d *Handler) listTools(
+	ctx context.Context, _ *sdk.CallToolRequest, _ listToolsInput,
+) (*sdk.CallToolResult, toolList, error) {
 	all, err := call[[]agentTool](ctx, d, callerOf(ctx), "listTools", nil)
 	if err != nil {
 		return nil, toolList{}, d.seen(err)
