@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,8 +79,13 @@ func TestAsk(t *testing.T) {
 				t.Errorf("a command's answer is %+v", got)
 			}
 			for _, bad := range []map[string]any{
-				{}, {"text": ""}, {"text": "x", "session": "a/b"}, {"text": "x", "agent": "nobody"},
-				{"text": "x", "session": "s", "id": "a.b"}, {"text": "x", "id": "a"}, {"text": "x", "more": 1},
+				{},
+				{"text": ""},
+				{"text": "x", "session": "a/b"},
+				{"text": "x", "agent": "nobody"},
+				{"text": "x", "session": "s", "id": "a.b"},
+				{"text": "x", "id": "a"},
+				{"text": "x", "more": 1},
 				{"text": strings.Repeat("x", event.MaxTextBytes+1)},
 			} {
 				if got := call(t, s, "ask", bad); !got.isError || got.text == "" {
@@ -171,27 +177,37 @@ func approve(t *testing.T, b *bridge, session string) {
 	}
 }
 
-// What somebody else answers first withdraws the question.
+// What somebody else answers first withdraws the question. The second one keeps the turn running until
+// the client knows.
 func TestAQuestionIsWithdrawn(t *testing.T) {
 	b := start(t)
-	asked := make(chan struct{})
-	withdrawn := make(chan struct{})
+	asked, withdrawn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
 	s := b.connect(t, earlier, sdk.ClientOptions{
-		ElicitationHandler: func(ctx context.Context, _ *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-			close(asked)
+		ElicitationHandler: func(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			first := false
+			once.Do(func() { first = true; close(asked) })
+			if !first {
+				<-withdrawn
+				return answers("approve")(ctx, r)
+			}
 			<-ctx.Done()
 			close(withdrawn)
 			return nil, ctx.Err()
 		},
 	})
 	done := make(chan result, 1)
-	go func() { done <- call(t, s, "ask", map[string]any{"text": needsApproval, "session": "both"}) }()
+	go func() {
+		done <- call(t, s, "ask", map[string]any{
+			"text": "then " + turntest.Asked + " {} ; " + turntest.Asked + " {}", "session": "both",
+		})
+	}()
 	natstest.Closed(t, "the user is asked", asked)
 	approve(t, b, "both")
-	if got := <-done; got.isError || !strings.Contains(got.text, turntest.Asked+":") {
+	natstest.Closed(t, "the question is withdrawn", withdrawn)
+	if got := <-done; got.isError || strings.Count(got.text, turntest.Asked+":") == 0 {
 		t.Errorf("got %+v", got)
 	}
-	natstest.Closed(t, "the question is withdrawn", withdrawn)
 }
 
 // A cancelled call of ask cancels the turn, and one of wait does not.
@@ -248,12 +264,15 @@ func TestCancel(t *testing.T) {
 // A client that ends its session ends its requests, and not the turn.
 func TestAnEndedSessionLeavesTheTurn(t *testing.T) {
 	b := start(t)
-	asked := make(chan struct{})
+	asked, over := make(chan struct{}), make(chan struct{})
 	s := b.connect(t, earlier, sdk.ClientOptions{
 		ElicitationHandler: func(ctx context.Context, _ *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			close(asked)
-			<-ctx.Done()
-			return nil, ctx.Err()
+			select {
+			case <-ctx.Done():
+			case <-over: // nobody withdraws a question of an ended session
+			}
+			return nil, errors.New("not answered")
 		},
 	})
 	go func() {
@@ -261,6 +280,7 @@ func TestAnEndedSessionLeavesTheTurn(t *testing.T) {
 			Name: "ask", Arguments: map[string]any{"text": needsApproval, "session": "left"},
 		})
 	}()
+	defer close(over)
 	natstest.Closed(t, "the user is asked", asked)
 	req := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"ping"}`, "p")
 	if got := b.post(t, req, map[string]string{"Mcp-Session-Id": s.ID()}); got.status != 200 {
