@@ -11,6 +11,7 @@
 //	/v1/agui/{agent}                                     package compat/agui: AG-UI
 //	/v1/agents/{agent}/sessions/{session}/camera         package camera: pictures that a person shares
 //	/v1/chat/completions, /v1/models, /v1/audio/*        package compat/openai
+//	/mcp                                                 package compat/mcp: MCP
 //
 // Package contract defines what these transports share. Package backend implements it, and
 // package access authenticates and limits every request.

@@ -7,10 +7,12 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 
+	"skandha.dev/services/internal/buildinfo"
 	"skandha.dev/services/uibridge/access"
 	"skandha.dev/services/uibridge/backend"
 	"skandha.dev/services/uibridge/camera"
 	"skandha.dev/services/uibridge/compat/agui"
+	"skandha.dev/services/uibridge/compat/mcp"
 	"skandha.dev/services/uibridge/compat/openai"
 	"skandha.dev/services/uibridge/contract"
 	"skandha.dev/services/uibridge/hooks"
@@ -30,6 +32,7 @@ type transports struct {
 	sse       *sse.Handler
 	agui      *agui.Handler
 	openai    *openai.Handler
+	mcp       *mcp.Handler
 	artifacts http.Handler
 	cameras   *camera.Cameras
 	hooks     *hooks.Handler
@@ -51,22 +54,28 @@ func newTransports(a *access.Access, deps Deps) (*transports, error) {
 		ws: rpc.New(rpc.Config{Limit: func(_ context.Context, p contract.Principal, method string) error {
 			return a.Spend(p, access.UseOf(method))
 		}}, b, log),
-		sse:       sse.New(sse.Config{}, limited, log),
-		agui:      agui.New(agui.Config{}, limited, log),
-		openai:    openai.New(openai.Config{}, limited, b, log),
+		sse:    sse.New(sse.Config{}, limited, log),
+		agui:   agui.New(agui.Config{}, limited, log),
+		openai: openai.New(openai.Config{}, limited, b, log),
+		mcp: mcp.New(mcp.Config{}, mcp.Deps{
+			Backend: limited, Artifact: inspect.ReadArtifact(look), Version: buildinfo.String(), Log: log,
+		}),
 		artifacts: inspect.Artifacts(look),
 		cameras:   camera.New(deps.Bus, log),
 		hooks:     hooks.New(b.Client(), log),
 	}, nil
 }
 
-// run runs the backend until ctx ends.
-func (t *transports) run(ctx context.Context) error { return t.backend.Run(ctx) }
+// run runs the backend until ctx ends, which is after all requests.
+func (t *transports) run(ctx context.Context) error {
+	defer t.mcp.Close()
+	return t.backend.Run(ctx)
+}
 
 func (t *transports) counters() map[string]int64 {
 	st := t.backend.Stats()
 	out := map[string]int64{"sessions": int64(st.Sessions), "feeds": int64(st.Feeds), "feeds_slow_total": st.Slow}
-	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai, t.cameras, t.hooks} {
+	for _, c := range []interface{ Counters() map[string]int64 }{t.ws, t.sse, t.agui, t.openai, t.mcp, t.cameras, t.hooks} {
 		maps.Copy(out, c.Counters())
 	}
 	return out
@@ -85,6 +94,7 @@ func (s *Service) handler() http.Handler {
 		{s.transports.sse, sse.Patterns()},
 		{s.transports.agui, agui.Patterns()},
 		{s.transports.openai, openai.Patterns()},
+		{s.transports.mcp, []string{mcp.Path}},
 	} {
 		for _, pattern := range t.patterns {
 			mux.Handle(pattern, t)

@@ -75,7 +75,7 @@ var (
 		"github.com/klauspost/compress":                {internal + "/workspace", internal + "/archive"},
 		"github.com/klippa-app/go-pdfium":              {pdf},
 		"github.com/microcosm-cc/bluemonday":           {services + "/uibridge/markdown"},
-		"github.com/modelcontextprotocol/go-sdk":       {services + "/toolrunner/mcp"},
+		"github.com/modelcontextprotocol/go-sdk":       {services + "/toolrunner/mcp", compat + "/mcp"},
 		"github.com/nats-io/nats-server/v2":            {internal + "/natsserver"},
 		"github.com/openai/openai-go":                  {services + "/provider/openai"},
 		"github.com/redis/go-redis":                    {internal + "/store/redisconn", internal + "/store/redis", internal + "/memory/redis"},

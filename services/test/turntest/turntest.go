@@ -26,17 +26,22 @@ policy:
   - {tool: "` + Asked + `", effect: confirm, reason: the test wants to be asked}
 `
 
-// Start starts a system that ends with the test. Its model follows
+// System is a running system.
+type System struct {
+	sys *system.System
+	log *slog.Logger
+}
+
+// New starts a system that ends with the test. Its model follows
 // package scripted; its agents are main and other.
-func Start(t testing.TB) *backend.Backend {
+func New(t testing.TB) *System {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	ctx := natstest.Context(t)
-	s, err := system.Start(ctx, system.Config{
+	s, err := system.Start(natstest.Context(t), system.Config{
 		Data: filepath.Join(dir, "data"), ConfigFile: filepath.Join(dir, "config.yaml"), Sync: "relaxed",
 		Models: []provider.Adapter{scripted.New()}, Log: log,
 	})
@@ -44,16 +49,28 @@ func Start(t testing.TB) *backend.Backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	bus, err := s.Connect(ctx, "uibridge")
+	return &System{s, log}
+}
+
+// Bridge returns the backend of another bridge, which ends with the test.
+func (s *System) Bridge(t testing.TB) *backend.Backend {
+	t.Helper()
+	bus, err := s.sys.Connect(natstest.Context(t), "uibridge")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(bus.Close)
-	b, err := backend.New(backend.Config{}, backend.Deps{Bus: bus, Log: log})
+	b, err := backend.New(backend.Config{}, backend.Deps{Bus: bus, Log: s.log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	b.Add(inspect.Methods(inspect.Deps{Client: b.Client(), Log: log})...)
+	b.Add(inspect.Methods(inspect.Deps{Client: b.Client(), Log: s.log})...)
 	return b
+}
+
+// Start starts a system with one bridge, and returns its backend.
+func Start(t testing.TB) *backend.Backend {
+	t.Helper()
+	return New(t).Bridge(t)
 }

@@ -104,7 +104,7 @@ func (a *Access) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Retry-After")
+	h.Set("Access-Control-Expose-Headers", "Retry-After, Mcp-Session-Id")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
@@ -131,7 +131,10 @@ func safe(method string) bool {
 }
 
 // isAPI reports whether the request is for more than the page's files, which are public.
-func isAPI(r *http.Request) bool { return r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/") }
+func isAPI(r *http.Request) bool {
+	below := func(dir string) bool { return r.URL.Path == dir || strings.HasPrefix(r.URL.Path, dir+"/") }
+	return below("/v1") || below("/mcp")
+}
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
@@ -235,5 +238,6 @@ var (
 		"v1", "auth", "token", "code", "ways", "oidc", "start", "callback", "finish", "passkeys", "new", "challenge", "logout", "me", "ws", "agents", "sessions", "events", "inputs", "confirmations",
 		"cancels", "commands",
 		"artifacts", "rpc", "agui", "chat", "completions", "responses", "models", "assets", "audio", "transcriptions", "speech", "camera",
+		"mcp",
 	}
 )

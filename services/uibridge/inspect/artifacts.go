@@ -147,15 +147,40 @@ func (i *inspector) artifact(r *http.Request) (name string, data []byte, err err
 		return "", nil, contract.Invalid("name",
 			"want an artifact's name within the session, at most 1024 bytes of UTF-8")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), askWait)
+	data, err = i.content(r.Context(), ref, name)
+	return name, data, err
+}
+
+// content fetches an artifact by its name within the session.
+func (i *inspector) content(ctx context.Context, ref subject.Ref, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	data, err = i.client.Journal.GetArtifact(ctx, prefixOf(ref)+name)
+	data, err := i.client.Journal.GetArtifact(ctx, prefixOf(ref)+name)
 	if bus.CodeOf(err) == bus.CodeNotFound {
-		return "", nil, &contract.Error{
+		return nil, &contract.Error{
 			Code: contract.CodeNotFound, Message: "no such artifact in this session; listArtifacts lists them",
 		}
 	}
-	return name, data, err
+	return data, err
+}
+
+// ReadArtifact returns a function that fetches an artifact by its name within its session. The
+// principal needs the right "see", and access to the agent. The content is untrusted, and has up to
+// 64 MiB: the caller limits how many are in memory.
+func ReadArtifact(
+	d Deps,
+) func(ctx context.Context, p contract.Principal, ref subject.Ref, name string) ([]byte, error) {
+	i := newInspector(d)
+	return func(ctx context.Context, p contract.Principal, ref subject.Ref, name string) ([]byte, error) {
+		if err := p.Require(contract.See, ref.Agent); err != nil {
+			return nil, err
+		}
+		data, err := i.content(ctx, ref, name)
+		if err != nil {
+			return nil, i.refusal("an artifact", err)
+		}
+		return data, nil
+	}
 }
 
 func serve(w http.ResponseWriter, r *http.Request, name string, data []byte) {

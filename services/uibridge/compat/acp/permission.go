@@ -12,6 +12,7 @@ import (
 
 	"skandha.dev/pkg/event"
 	"skandha.dev/services/internal/proposal"
+	"skandha.dev/services/uibridge/compat/turn"
 	"skandha.dev/services/uibridge/contract"
 )
 
@@ -48,7 +49,7 @@ func (x *session) confirm(v *contract.ToolCallRequest) {
 		return
 	}
 	p := permissionCall{toolCall: x.describe(c), Title: c.title(), Content: x.diff(c)}
-	if why := reasons(v); why != "" {
+	if why := turn.Reasons(v); why != "" {
 		p.Content = append(content(why), p.Content...)
 	}
 	a := &asked{v, x.server.conn.ask(askPermission, permissionRequest{x.ref.Session, p, options(v)})}
@@ -60,27 +61,6 @@ func (x *session) confirm(v *contract.ToolCallRequest) {
 		case <-x.life.Done():
 		}
 	})
-}
-
-// reasons says why a person is asked, and what an approval takes.
-func reasons(v *contract.ToolCallRequest) string {
-	var out []string
-	if w := v.SecurityWarning; w != nil {
-		out = append(out, w.Message)
-	}
-	if len(v.After) > 0 {
-		out = append(out, "The model has read texts from outside before: "+strings.Join(v.After, ", ")+".")
-	}
-	if v.Owner != "" {
-		out = append(out, "The tool is that of plugin "+v.Owner+".")
-	}
-	if v.Answer != nil {
-		out = append(out, "The tool does not run: plugin "+string(v.Answer.By)+" answers in its place.")
-	}
-	if v.Approval != nil {
-		out = append(out, v.Approval.Needs()+".")
-	}
-	return strings.Join(out, "\n")
 }
 
 func options(v *contract.ToolCallRequest) []permissionOption {

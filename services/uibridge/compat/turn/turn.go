@@ -13,7 +13,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"skandha.dev/pkg/event"
@@ -58,25 +57,15 @@ func (t *Turn) Submit(ctx context.Context, in contract.Submission) error {
 		return err
 	}
 	t.Receipt, t.sequence, t.id = r, r.Sequence, r.Turn
-	if r.Sequence <= commitOf(t.after) { // the same input was acknowledged before, perhaps to another request
+	if r.Sequence <= CommitOf(t.after) { // the same input was acknowledged before, perhaps to another request
 		t.Replayed = true
 		return t.attach(ctx, "0")
 	}
 	return nil
 }
 
-// Follow follows a running turn by its id.
-func (t *Turn) Follow(id string) { t.id = id }
-
-// commitOf returns the sequence of the commit that an id belongs to.
-func commitOf(id string) uint64 {
-	commit, _, _ := strings.Cut(id, ".")
-	n, err := strconv.ParseUint(commit, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
+// Follow follows a turn by its id, also one that has not begun, instead of one that is submitted.
+func (t *Turn) Follow(id string) { t.id, t.sequence = id, input.SequenceOf(id) }
 
 // Next returns the next notification, and the id of its place in the log if it has one. The
 // value is a pointer to one of the contract's types. The last one is [contract.TurnEnd];
