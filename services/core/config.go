@@ -150,6 +150,8 @@ type AgentConfig struct {
 	Permissions []string      `yaml:"permissions"`
 	Confirm     time.Duration `yaml:"confirm"` // how long a person may take to answer; default 15m
 	Limits      LimitsConfig  `yaml:"limits"`
+	// Description says in a line what the agent is for, to agents that may give it tasks.
+	Description string `yaml:"description"`
 	// Team is which agents work for this one, in separate sessions. Absent: none.
 	Team *TeamConfig `yaml:"team"`
 }

@@ -36,7 +36,11 @@ func Prompt(s *State, agent *Agent) provider.Request {
 			limit = agent.Limits.WindowTurns
 		}
 	}
-	for _, more := range []string{notes(s.Project), s.Turn.Recalled.reminder(), strings.Join(p.Notes, "\n")} {
+	team := ""
+	if agent != nil {
+		team = agent.within(s.Terms, nil).introduction()
+	}
+	for _, more := range []string{team, notes(s.Project), s.Turn.Recalled.reminder(), strings.Join(p.Notes, "\n")} {
 		if more != "" {
 			r.System = strings.TrimSpace(r.System + "\n\n" + more)
 		}

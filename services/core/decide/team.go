@@ -23,6 +23,27 @@ type Team struct {
 	Agents   []subject.Agent // may be given tasks; the first one by default
 	Depth    int             // how many sessions below its own may be one under the other
 	Children int             // sessions that work for one session at once
+	// About says what each agent is for, for the model; an agent may be missing.
+	About map[subject.Agent]string
+}
+
+// introduction says to the model to whom it can give tasks; empty if to nobody.
+func (a *Agent) introduction() string {
+	if a.Team == nil || a.Team.Depth <= 0 {
+		return ""
+	}
+	lines := []string{"The agents to whom you can give tasks with " + executor.Delegate + ":"}
+	for _, name := range a.Team.Agents {
+		line := "- " + string(name)
+		if name == a.Name {
+			line += " (another session of yours)"
+		}
+		if about := a.Team.About[name]; about != "" {
+			line += ": " + about
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Bounds of what a session remembers of others, and of what they say to each other.

@@ -64,7 +64,11 @@ func TestATaskCarriesTheTerms(t *testing.T) {
 	w := teamed(t)
 	w.agent.Limits.CostMicroUSD, w.agent.Limits.Tokens = 900, 0
 	w.offer(executor.LoadSkill)
+	w.agent.Team.About = map[subject.Agent]string{"b": "reads pages"}
 	w.say("go")
+	if got := decide.Prompt(w.state, w.agent).System; !strings.HasSuffix(got, "agent:delegate:\n- b: reads pages") {
+		t.Errorf("the model is shown %q", got)
+	}
 	w.load("pdf", []string{"read", "agent:*"})
 	w.calls(executor.Delegate, `{"task":"one","tools":["read","write"]}`, executor.Delegate, `{"task":"two","share":0.5}`,
 		executor.Delegate, `{"task":"three"}`, executor.Delegate, `{"task":"four","agent":"main"}`)
