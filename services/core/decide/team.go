@@ -244,7 +244,11 @@ func (b *builder) address(c *event.Commission, a commissionArgs) (why string) {
 		c.To = child.Ref
 		return ""
 	}
-	return fmt.Sprintf("session is %q, want one of %q", a.Session, b.s.addresses())
+	known := b.s.addresses()
+	if len(known) == 0 {
+		return "no session works for this one, so there is nobody to write to"
+	}
+	return fmt.Sprintf("session is %q, want one of %q", a.Session, known)
 }
 
 func (s *State) addresses() (out []string) {

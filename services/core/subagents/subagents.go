@@ -186,7 +186,10 @@ func (s *Subagents) tasks(ctx context.Context, c runner.Call, names []string) ([
 		}
 	}
 	for _, n := range names {
-		if !slices.Contains(known, n) {
+		switch {
+		case len(known) == 0:
+			return fail(tool.CodeInvalidArgs, "no session works for this one")
+		case !slices.Contains(known, n):
 			return fail(tool.CodeInvalidArgs, "%q does not work for this session; those that do: %q", n, known)
 		}
 	}

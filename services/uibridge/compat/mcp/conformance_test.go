@@ -154,6 +154,9 @@ var notApplicable = map[string]string{
 	"input-required-result-result-type": ownForm, "input-required-result-tampered-state": ownForm,
 	"input-required-result-capability-check":    ownForm,
 	"input-required-result-ignore-extra-params": ownForm, "input-required-result-validate-input": ownForm,
+	"tasks-status-notifications": "clients poll: there are no notifications about tasks",
+	"tasks-required-task-error":  "no tool demands that its call is a task",
+	"tasks-mrtr-composition":     ownForm,
 }
 
 // partly are the checks that do not apply, of scenarios of which others do.
