@@ -106,29 +106,29 @@ func (s *suite) declares(w subject.Writer) bool {
 // more when the callers are back, too.
 func (s *suite) replies(_ context.Context, c *check) {
 	for _, p := range s.ran {
-		given, sent, most := map[string]bool{}, map[string]int{}, 1
+		given, sent, again := map[string]int{}, map[string]int{}, 0
 		for _, e := range p.tap.all() {
 			if e.sent && e.verb == "CONNECT" && len(given) > 0 {
 				clear(sent)
-				most = 2
+				again = 1
 			}
 			if !e.carries() {
 				continue
 			}
 			if !e.sent {
-				given[e.reply] = true
+				given[e.reply]++ // a question may be repeated
 				continue
 			}
 			if !strings.HasPrefix(e.subject, "reply.") {
 				continue
 			}
 			switch sent[e.subject]++; {
-			case !given[e.subject]:
+			case given[e.subject] == 0:
 				c.fail("answers only on the reply subject of a question",
 					fmt.Sprintf("a message on %s, which no question gave: %s", e.subject, quote(e.body)),
 					"publish the answer on the exact reply subject of the question")
-			case sent[e.subject] == most+1:
-				c.fail("one answer to a question", fmt.Sprintf("%d on %s, the last: %s", most+1, e.subject, quote(e.body)),
+			case sent[e.subject] == given[e.subject]+again+1:
+				c.fail("one answer to a question", fmt.Sprintf("%d on %s, the last: %s", sent[e.subject], e.subject, quote(e.body)),
 					"answer once: the first one counts")
 			}
 		}
