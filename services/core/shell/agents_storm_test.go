@@ -140,12 +140,11 @@ func TestSubAgentsAreJudgedLikeAnyAgent(t *testing.T) {
 	agrees := `{"verb":"continue"}`
 	for name, c := range map[string]struct {
 		tool, want string
-		judge      func(p *plugged) string // about the sub-agent's call
+		judge      string // about the sub-agent's call
 	}{
-		"garbage":  {"test:once", "denied", func(*plugged) string { return "?" }},
-		"gone":     {"test:once", "denied", func(p *plugged) string { go p.vanish(); return "?" }},
-		"denies":   {"test:once", "denied", func(*plugged) string { return `{"verb":"deny","reason":"not you"}` }},
-		"approval": {"test:risky", "done", func(*plugged) string { return agrees }},
+		"garbage":  {"test:once", "denied", "?"},
+		"denies":   {"test:once", "denied", `{"verb":"deny","reason":"not you"}`},
+		"approval": {"test:risky", "done", agrees},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,12 +152,11 @@ func TestSubAgentsAreJudgedLikeAnyAgent(t *testing.T) {
 			cfg.Hooks = judgedBy("guard")
 			s := start(t, cfg)
 			ran := s.counting("")
-			var p *plugged
-			p = s.plug(plugin.Manifest{Name: "guard", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
+			s.plug(plugin.Manifest{Name: "guard", Hooks: []plugin.Hook{{Point: hook.BeforeAct}}}, func(e hook.Envelope) string {
 				if e.Agent == "main" {
 					return agrees
 				}
-				return c.judge(p)
+				return c.judge
 			})
 			s.model = func(m provider.Message) provider.Response {
 				task, _, _ := strings.Cut(m.Text, "\n")
