@@ -117,6 +117,7 @@ type Detail struct {
 	Idempotent bool                  `json:"idempotent,omitempty"`
 	Uncertain  bool                  `json:"uncertain,omitempty"` // an earlier attempt may have run
 	ApprovedBy subject.Writer        `json:"approved_by,omitempty"`
+	Works      *subject.Ref          `json:"works,omitempty"`     // the session that works on the task of the call
 	WorkedMS   int64                 `json:"worked_ms,omitempty"` // measured by the executor
 	Code       string                `json:"code,omitempty"`      // of an error, or of the turn's end
 	Error      string                `json:"error,omitempty"`

@@ -231,6 +231,9 @@ func (b *builder) actRequested(p event.ActRequested) {
 		}
 		b.moved(s, why)
 	}
+	if p.Commission != nil && p.Commission.By.Terms != nil {
+		s.Detail.Works = &p.Commission.To
+	}
 	s.runs++
 	s.run = b.open(fmt.Sprintf("%s/a%d", s.ID, s.runs), s.ID, LaneAct, KindRun,
 		fmt.Sprintf("attempt %d, %s", p.Attempts, p.Runner), b.m.stored)

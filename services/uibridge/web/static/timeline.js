@@ -225,7 +225,7 @@ class TimelineView {
 
   async #readTurn(mine) {
     const turn = this.#turn;
-    const timeline = await this.#app.rpc.call('getTimeline', { ...this.#app.session(), turn });
+    const timeline = await spanning(this.#app.rpc, await this.#app.rpc.call('getTimeline', { ...this.#app.session(), turn }));
     if (mine !== this.#asked || turn !== this.#turn) return;
     this.#timeline = timeline;
     fill(this.#title, timeline.text ? el('span', { class: 'clip', title: timeline.text.slice(0, 1000) }, reveal(timeline.text.slice(0, 300))) : `Turn ${turn}`);
@@ -237,6 +237,29 @@ class TimelineView {
       (timeline.cut ?? []).map((c) => el('p', { class: 'note' }, icon('info'), el('span', null, c))));
     this.#waterfall.show(timeline);
   }
+}
+
+const MOST_BELOW = 8; // sessions whose turns are shown under one turn
+const DEEPEST = 3;
+
+// spanning adds to a timeline those of the tasks that its calls have given, under the calls.
+async function spanning(rpc, timeline, depth = 1) {
+  const under = new Map();
+  const tasks = timeline.spans.filter((s) => s.kind === 'step' && s.detail.works).slice(0, MOST_BELOW);
+  await Promise.all(tasks.map(async ({ id, detail: { works } }) => {
+    try {
+      const { turns, next } = await rpc.call('listTurns', { ...works, limit: 100 });
+      if (!turns.length || next) return; // the task is the first turn
+      let child = await rpc.call('getTimeline', { ...works, turn: turns.at(-1).turn });
+      if (depth < DEEPEST) child = await spanning(rpc, child, depth + 1);
+      const shift = (Date.parse(child.started) - Date.parse(timeline.started)) * 1000;
+      const name = (of) => `${works.session} ${of}`;
+      under.set(id, child.spans.map((s) => ({ ...s, id: name(s.id), parent: s.parent ? name(s.parent) : id, start_us: Math.max(s.start_us + shift, 0) })));
+    } catch {
+      // It may not be seen, or is not stored yet.
+    }
+  }));
+  return { ...timeline, spans: timeline.spans.flatMap((s) => [s, ...(under.get(s.id) ?? [])]) };
 }
 
 // outcome shows how a turn ended, as a chip.
