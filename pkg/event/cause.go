@@ -75,6 +75,10 @@ type Origin string
 // the schedule's name.
 const OriginSchedule = "schedule"
 
+// OriginAgent is the kind of origin of a message of a session that works for the one that gets it; the
+// detail is that session.
+const OriginAgent = "agent"
+
 // MaxOrigin is the maximum length of an [Origin], in bytes.
 const MaxOrigin = 256
 

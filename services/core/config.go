@@ -134,7 +134,7 @@ type AgentConfig struct {
 	// first of any free service.
 	Provider Providers `yaml:"provider"`
 	Model    string    `yaml:"model"` // of the first provider; empty: its default
-	Tools    []string  `yaml:"tools"` // absent: every public tool
+	Tools    []string  `yaml:"tools"` // names, or beginnings of names that end in *; absent: every public tool
 	// Decision is how tools are chosen. native: the model calls them itself. engine: core
 	// chooses the tool and its arguments, and the model fills what is open. Default native. A
 	// guide of guides that sets it takes precedence.

@@ -33,7 +33,7 @@ type askCmd struct {
 	File    []string      `short:"f" type:"existingfile" placeholder:"FILE" help:"File that the model sees with the question, such as a photo; may be repeated."`
 	Session string        `short:"s" placeholder:"NAME" help:"Session to continue. Default: a new one."`
 	JSON    bool          `help:"Print every event of the turn as one line of JSON."`
-	Yes     bool          `short:"y" help:"Approve every confirmation request. Without this flag and without a terminal, they are refused."`
+	Yes     bool          `short:"y" help:"Approve every confirmation request of the session. Without this flag and without a terminal, they are refused. Those in the sessions of sub-agents are decided there."`
 	Timeout time.Duration `default:"5m" help:"Stop waiting after this time; the turn continues."`
 }
 

@@ -16,6 +16,7 @@ import (
 	"skandha.dev/pkg/subject"
 	"skandha.dev/pkg/tool"
 	"skandha.dev/services/internal/buildinfo"
+	"skandha.dev/services/internal/executor"
 	"skandha.dev/services/internal/follow"
 	"skandha.dev/services/internal/safetext"
 	"skandha.dev/services/internal/turn"
@@ -34,8 +35,9 @@ type waiter struct {
 	later       []follow.Item // items that arrived while the user was asked
 	refused     bool
 	streamed    strings.Builder
-	plan        string        // the latest plan that was requested
-	early       []follow.Item // deltas that arrived before that request
+	plan        string          // the latest plan that was requested
+	early       []follow.Item   // deltas that arrived before that request
+	agents      map[string]bool // the calls with which agents work together
 	attempt     string
 	pausedBy    subject.Writer // empty: the session is not paused, as far as was seen
 	leaves      bool           // when the session is paused and nothing runs, with errHeld
@@ -115,7 +117,7 @@ func (w *waiter) show(i follow.Item) (q *event.ToolCallRequest, err error) {
 	if w.in.Owns(e) {
 		v.PlanRequested, v.ActCompleted = w.planned, w.result
 		v.ToolCallRequest = func(p event.ToolCallRequest) { q = &p }
-		v.ActApproved, v.Audited = w.approved, w.audited
+		v.ActApproved, v.Audited, v.ActRequested = w.approved, w.audited, w.ofAgents
 	}
 	_ = v.Visit(e) // what cannot be read is not shown
 	if held {
@@ -180,9 +182,20 @@ func (w *waiter) delta(i follow.Item) {
 	_, _ = io.WriteString(w.out, clean(i.Delta.Text))
 }
 
+// ofAgents notes a call with which agents work together: what those do is shown without a terminal, too,
+// because a person may have to decide there.
+func (w *waiter) ofAgents(p event.ActRequested) {
+	if executor.OfAgents(p.Tool) {
+		if w.agents == nil {
+			w.agents = map[string]bool{}
+		}
+		w.agents[p.Call] = true
+	}
+}
+
 // output prints the output of a running tool of our turn, on a terminal.
 func (w *waiter) output(o *tool.Output) {
-	if w.json || !w.interactive || !turn.Has(w.in.Turn, o.Call) {
+	if w.json || !w.interactive && !w.agents[o.Call] || !turn.Has(w.in.Turn, o.Call) {
 		return
 	}
 	s := stylesFor(w.err)

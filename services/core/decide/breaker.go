@@ -43,8 +43,8 @@ const (
 // faultOf returns FaultTool if the tool itself reported that the call failed. Failures
 // that core, a hook, a runner or the bus report do not count.
 func faultOf(st *Step, a executor.Answer) event.Fault {
-	if a.State != executor.Finished || a.Attempt != st.Attempt || a.Result == nil {
-		return ""
+	if a.State != executor.Finished || a.Attempt != st.Attempt || a.Result == nil || executor.OfAgents(st.Tool) {
+		return "" // that another agent did not succeed is no fault of the tool
 	}
 	if r := reported(*a.Result); !r.Success && isToolFault(r.Error.Code) {
 		return event.FaultTool

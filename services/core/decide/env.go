@@ -53,7 +53,7 @@ type Agent struct {
 	// Providers may answer, in order of preference: when one fails, the next is asked.
 	// Empty: the first that an instance offers.
 	Providers []Choice
-	Tools     []string // offered; empty: every public tool
+	Tools     []string // offered: names, or beginnings that end in "*"; nil: every public tool
 	// Shortlist is how many tools the model is shown at most, besides those that the turn has
 	// used or found and those of core itself; 0: all.
 	Shortlist int

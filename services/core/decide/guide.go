@@ -38,7 +38,7 @@ func (a *Agent) Guided(basis, g guide.Guide) *Agent {
 	}
 	if g.Tools != nil {
 		out.Tools = slices.DeleteFunc(slices.Clone(g.Tools), func(t string) bool {
-			return a.Tools != nil && !slices.Contains(a.Tools, t)
+			return a.Tools != nil && !allowsAny(a.Tools, t)
 		})
 	}
 	if len(g.Providers) > 0 {

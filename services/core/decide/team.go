@@ -117,7 +117,7 @@ func (a *Agent) Offers(name string) bool {
 	if executor.OfAgents(name) {
 		return a.Team != nil && a.Team.Depth > 0 || a.depth > 0 && name == executor.SendAgent
 	}
-	if a.Tools != nil && !slices.Contains(a.Tools, name) {
+	if a.Tools != nil && !allowsAny(a.Tools, name) {
 		return false
 	}
 	if _, own := planner.Own(name); own { // each step of a plan is a call
@@ -417,6 +417,8 @@ func (s *State) onStopped(tasks []event.Task) {
 func (x *causeDecider) worksFor(in event.Input) string {
 	by := in.By
 	switch {
+	case x.c.Writer != subject.AgentWriter && in.Origin.Kind() == event.OriginAgent:
+		return fmt.Sprintf("origin is %q, which is only for messages of agents", in.Origin)
 	case by == nil:
 		return ""
 	case x.c.Writer != subject.AgentWriter:

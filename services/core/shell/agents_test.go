@@ -264,7 +264,7 @@ func TestMessagesReachARunningTurn(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	contains(t, seen["dig"], `"dug`, "first\\n[from agent main", "second\\n[from agent main")
-	contains(t, seen["go"], "came from outside (agent:"+child, "found it")
+	contains(t, seen["go"], "is a message of agent helper, which works for you in session "+child, "found it")
 	for _, text := range []string{"first\\n", "second\\n"} {
 		if n := strings.Count(seen["dig"], text); n != 1 {
 			t.Errorf("the sub-agent sees %q %d times", text, n)

@@ -31,12 +31,13 @@ type artifact struct {
 // result's to give.
 func artifactsOf(ref subject.Ref, r tool.Result) (out []artifact) {
 	var data struct {
+		artifact             // of a tool that hands over one file
 		Artifacts []artifact `json:"artifacts"`
 	}
 	if !r.Success || json.Unmarshal(r.Data, &data) != nil {
 		return nil
 	}
-	for _, a := range data.Artifacts {
+	for _, a := range append(data.Artifacts, data.artifact) {
 		if strings.HasPrefix(a.Ref, ref.String()+"/") {
 			out = append(out, a)
 		}

@@ -78,7 +78,7 @@ func (s *Subagents) follow(ctx context.Context, f *found, progress func(string))
 }
 
 // maxShownArgs is how much of the arguments of a call is shown, in bytes.
-const maxShownArgs = 200
+const maxShownArgs = 120
 
 // take notes what an event says about the task.
 func (f *found) take(e event.Event, progress func(string)) error {
@@ -100,7 +100,7 @@ func (f *found) take(e event.Event, progress func(string)) error {
 		},
 		ToolCallRequest: func(p event.ToolCallRequest) {
 			f.Status, f.Waits = asking, append(f.Waits, p.ToolName)
-			tell("a person must decide about %s %s: %s chat --agent %s --session %s", p.ToolName,
+			tell("a person must decide about %s %s\n%s chat --agent %s --session %s", p.ToolName,
 				text.Cut(secret.Hide(p.Args), maxShownArgs), buildinfo.Command(), f.Agent, f.Session)
 		},
 		ActConfirmed: func(event.ActConfirmed) { f.Status, f.Waits = running, nil },

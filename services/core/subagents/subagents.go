@@ -84,6 +84,9 @@ func (s *Subagents) delegate(ctx context.Context, c runner.Call) executor.Answer
 	within, cancel := before(ctx, delegateWithin)
 	defer cancel()
 	got := s.await(within, []event.Task{{Ref: to, InputID: c.ID}}, s.printer(c))
+	if ctx.Err() != nil && !got[0].ended() {
+		return s.stopped()
+	}
 	s.bring(ctx, c, got)
 	return s.answer(ctx, c, got[0].result(), got)
 }
@@ -97,7 +100,7 @@ func (s *Subagents) send(ctx context.Context, c runner.Call) executor.Answer {
 	}
 	var origin event.Origin // to a sub-agent: it is the caller's word
 	if c.Commission != nil && s.above(ctx, c) {
-		origin = event.Origin("agent:" + string(c.Session))
+		origin = event.Origin(event.OriginAgent + ":" + string(c.Session))
 	}
 	if wrong := s.give(ctx, c, ask.Text, origin); wrong != nil {
 		return executor.Answer{Result: wrong}
@@ -126,6 +129,9 @@ func (s *Subagents) wait(ctx context.Context, c runner.Call) executor.Answer {
 	within, cancel := before(ctx, time.Duration(ask.Seconds)*time.Second)
 	defer cancel()
 	got := s.await(within, tasks, s.printer(c))
+	if ctx.Err() != nil {
+		return s.stopped()
+	}
 	s.bring(ctx, c, got)
 	reports := make([]report, len(got))
 	for i := range got {
@@ -155,6 +161,12 @@ func (s *Subagents) stop(ctx context.Context, c runner.Call) executor.Answer {
 	defer cancel()
 	got := s.await(within, tasks, s.printer(c))
 	return s.answer(ctx, c, tool.OK(got[0].report), got)
+}
+
+// stopped is the answer of a call that was stopped while it waited.
+func (s *Subagents) stopped() executor.Answer {
+	r := tool.Failure(tool.CodeFailed, "the call was stopped while it waited; a turn that is cancelled cancels what it has given")
+	return executor.Answer{Result: &r}
 }
 
 // before bounds a wait, so that the result is given before the call's time is over.
