@@ -10,7 +10,7 @@ import (
 type FromAgent struct {
 	subject.Ref        // the sender: agent and session
 	Call        string `json:"call"` // the sender's call, which is also the id of the input
-	// Writer, From and Source are of the input with which the work began, no matter who has asked for more since:
+	// Writer, From and Source are of the input with which the work began, even if others have added to it:
 	// policy judges the calls of all sessions that work on it by them.
 	Writer subject.Writer `json:"writer"`
 	From   string         `json:"from,omitempty"`

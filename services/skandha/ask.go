@@ -179,7 +179,7 @@ func sessionRef(agent, session string) (subject.Ref, error) {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// paused returns who has paused the session and when; nil if it is not paused, or does not exist.
+// paused returns by whom the session was paused, and when; nil if it is not paused, or does not exist.
 func (c *connection) paused(ctx context.Context, ref subject.Ref) *decide.Paused {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

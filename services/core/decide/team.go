@@ -440,7 +440,7 @@ func strictest(a, b Ruling) Ruling {
 	return a
 }
 
-// sender says who has sent a message of another agent, for the model.
+// sender names the agent that a task or a message is from, for the model.
 func (in Pending) sender() string {
 	if in.By == nil || in.Origin != "" {
 		return ""

@@ -295,7 +295,7 @@ func (c *client) serve(w *writer, r *http.Request, p contract.Principal, newEra 
 	}
 	r = r.WithContext(context.WithValue(r.Context(), connectionKey{},
 		&connection{p: p, client: c, http: r.Context(), out: w, stateless: newEra}))
-	// The library reads who has sent a message only behind its own check of a token. The access layer
+	// The library knows the sender of a message only behind its own check of a token. The access layer
 	// has checked the token, and removed it.
 	r.Header.Set("Authorization", "Bearer checked")
 	if newEra {

@@ -41,7 +41,7 @@ func (d *Handler) newServer(newEra bool) *sdk.Server {
 	return s
 }
 
-// caller is who has sent a message, and with which request.
+// caller is the sender of a message, and the request that carried it.
 type caller struct {
 	*connection
 	handling context.Context //nolint:containedctx // ends with a cancel by the client or with its session
